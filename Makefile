@@ -1,0 +1,67 @@
+# Everything goes into .venv and build/; bare `make` lists the targets.
+# Another Python: make setup PYTHON=/path/to/python. More for pytest: make test ARGS="-k failover".
+
+PYTHON ?=
+ARGS ?=
+
+BIN := .venv/bin
+READY := .venv/.ready
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+SPARK := sh .ci/with-java
+
+# Spark's workers run the project's Python; a Spark or Python of the caller's does not leak in.
+export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+export SPARK_LOCAL_IP ?= 127.0.0.1
+unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run demo test check fmt wheel clean distclean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+setup: $(READY) ## make .venv with everything that was tested, fetch Delta's jars
+	@echo "Ready: $(BIN)/subreplay --help"
+
+run: $(READY) ## run the main job on bundled real recordings, print the path of its HTML report
+	@$(SPARK) $(BIN)/subreplay demo --out build/demo
+
+demo: run ## the same as run
+
+test: $(READY) ## run every test (some of them only: ARGS="-k failover")
+	@$(SPARK) $(BIN)/python -m pytest $(ARGS)
+
+check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter)
+	@$(BIN)/ruff check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fmt: $(READY) ## format the code, apply the linter's safe fixes
+	@$(BIN)/ruff format
+	@$(BIN)/ruff check --fix
+
+wheel: $(READY) ## build the wheel and the source archive into dist/
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --quiet --outdir dist
+	@ls dist/*
+
+clean: ## remove what runs, tests and builds left behind
+	@rm -rf build dist spark-warehouse metastore_db derby.log .pytest_cache .hypothesis .ruff_cache .mypy_cache .import_linter_cache
+	@find src tests jobs notebooks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv too
+	@rm -rf .venv
+
+# Java comes first, as the quickest to fail. A .venv that is half made, or was moved here, is made anew.
+$(READY): pyproject.toml constraints.txt .ci/find-python .ci/with-java .ci/fetch_jars.py
+	@$(SPARK)
+	@$(BIN)/pip --version 2>/dev/null | grep -qF '$(CURDIR)/.venv/' || { \
+		python=$$(sh .ci/find-python $(PYTHON)) && echo "Making .venv with $$python ..." && \
+		"$$python" -m venv --clear .venv; }
+	@echo "Installing the packages of constraints.txt ..."
+	@$(PIP) install -q -U -c constraints.txt pip
+	@$(PIP) install -q -c constraints.txt --build-constraint constraints.txt -e '.[spark,test,dev]'
+	@echo "Fetching the Delta jars ..."
+	@$(SPARK) $(BIN)/python .ci/fetch_jars.py >.venv/fetch_jars.log 2>&1 || { \
+		tail -n 20 .venv/fetch_jars.log; echo "Fetching the Delta jars failed: see .venv/fetch_jars.log"; exit 1; }
+	@touch $@

@@ -1,0 +1,78 @@
+"""Reading (gzip) JSON lines against a row contract: every line ends as a valid row or in quarantine with all its reasons."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from subreplay.adapters.base import FileCount, Reason, Rejected
+from subreplay.errors import InputError
+
+Row = TypeVar("Row")
+RAW_LIMIT = 2_000
+
+
+@dataclass
+class Lines(Generic[Row]):
+    """The valid rows of one file by line number (from 1), and its rejected ones."""
+
+    table: str
+    file: str
+    rows: dict[int, Row] = field(default_factory=dict)
+    rejected: dict[int, Rejected] = field(default_factory=dict)
+
+    def reject(self, line: int, raw: str, *reasons: Reason) -> None:
+        """Move a row to quarantine, or add reasons to one already there."""
+        self.rows.pop(line, None)
+        before = self.rejected[line].reasons if line in self.rejected else ()
+        self.rejected[line] = Rejected(self.table, self.file, line, raw[:RAW_LIMIT], (*before, *reasons))
+
+    @property
+    def count(self) -> FileCount:
+        return FileCount(self.file, len(self.rows) + len(self.rejected), len(self.rejected))
+
+
+def read_lines(folder: Path, name: str, contract: TypeAdapter[Row], *, required: bool = True) -> Lines[Row]:
+    """Read ``name.jsonl.gz`` or ``name.jsonl`` in ``folder``.
+
+    Raises ``InputError`` where the file is missing (if required) or unreadable, or where no row at all fits the contract:
+    a column is missing then, not a row wrong.
+    """
+    path = next((p for p in (folder / f"{name}.jsonl.gz", folder / f"{name}.jsonl") if p.exists()), None)
+    if path is None:
+        if required:
+            raise InputError(f"{folder}: no file {name}.jsonl.gz or {name}.jsonl; a recording needs it")
+        return Lines(name, f"{name}.jsonl.gz")
+    lines: Lines[Row] = Lines(name, path.name)
+    for number, text in enumerate(_text(path), start=1):
+        try:
+            lines.rows[number] = contract.validate_json(text)
+        except ValidationError as error:
+            lines.reject(number, text, *map(_reason, error.errors(include_url=False)))
+    if lines.rejected and not lines.rows:
+        first = next(iter(lines.rejected.values()))
+        raise InputError(f"{path}: none of its {len(lines.rejected)} rows fits the contract; {first}")
+    return lines
+
+
+def _text(path: Path) -> Iterator[str]:
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            yield from (line for line in file if line.strip())
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}; is the file complete and really (gzip) JSON lines?") from error
+
+
+def _reason(error: Any) -> Reason:
+    """One pydantic error as a reason; the column is the last named field of its location."""
+    names = [part for part in error["loc"] if isinstance(part, str)]
+    column = names[-1] if names else "(row)"
+    if error["type"] == "missing":
+        return Reason(column, "(absent)", "the column is required", "add the column, or record with a version that writes it")
+    return Reason(column, repr(error["input"])[:200], error["msg"], "correct the value at its source and ingest again")

@@ -1,0 +1,163 @@
+"""Adapter ``pulsar-recording``: what a real broker did in one session, recorded by an interceptor inside it.
+
+A recording is a folder of gzip JSON lines (``messages``, ``broker_events``; optional ``deliveries``, ``membership``,
+``scenario.json``). Dispatches, their order (``seq``), acknowledgements, redelivery requests and membership come from the
+broker's own events; the client's ``deliveries`` only add when the application took a message, since a client's times are
+calls, not effects. A recording is one bounded capture, so it is read whole; tables of a data lake need no such adapter.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from subreplay.adapters.base import Ingested, Reason
+from subreplay.adapters.jsonl import Lines, read_lines
+from subreplay.adapters.recorded_deliveries import Replayer
+from subreplay.adapters.recorded_membership import membership_rows
+from subreplay.adapters.recorded_rows import BrokerEvent, Created, Message, Receipt, Subscribe, base_topic, message_rows, to_table
+from subreplay.errors import InputError
+
+SELECTORS = {
+    "consistent_hashing": "pulsar.key_shared.consistent_hash",
+    "hash_range_auto_split": "pulsar.key_shared.auto_split",
+}
+TYPES = {"Exclusive": "pulsar.exclusive", "Failover": "pulsar.failover", "Shared": "pulsar.shared"}
+
+
+class _Note(BaseModel):
+    """A row of the recorder's own membership file; only its joins are compared with the broker's."""
+
+    model_config = ConfigDict(extra="ignore")
+    event: str
+    consumer: str | None = None
+    t_ns: int
+
+
+def read(folder: Path) -> Ingested:
+    """Read one recording; raises ``InputError`` where a needed file is missing, unreadable or of another shape."""
+    messages = read_lines(folder, "messages", TypeAdapter(Message))
+    events: Lines[Any] = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
+    receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False)
+    notes = read_lines(folder, "membership", TypeAdapter(_Note), required=False)
+    scenario = _scenario(folder)
+
+    reject_divergent(messages)
+    reject_backward_times(events)
+    reject_early_ends(receipts)
+    reject_unknown_joins(events, {n.consumer for n in notes.rows.values() if n.event == "join" and n.consumer})
+
+    replayer = Replayer(messages.rows.values())
+    for event in sorted(events.rows.values(), key=lambda e: e.seq):
+        replayer.apply(event)
+    replayer.add_receipts(receipts)
+    queue_sizes = {c["name"]: c.get("receiver_queue_size") for c in scenario.get("consumers", ())}
+    tables = {
+        "messages": to_table("messages", message_rows(messages.rows.values())),
+        "membership": to_table("membership", membership_rows(events.rows.values(), queue_sizes)),
+        "deliveries": to_table("deliveries", replayer.rows()),
+    }
+    files: list[Lines[Any]] = [messages, events, receipts, notes]
+    rejected = tuple(r for lines in files for _, r in sorted(lines.rejected.items()))
+    return Ingested(tables, rejected, tuple(f.count for f in files if f.count.rows_in), suggested_run(events, scenario))
+
+
+def _scenario(folder: Path) -> dict[str, Any]:
+    path = folder / "scenario.json"
+    if not path.exists():
+        return {}
+    try:
+        scenario: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON: {error}") from error
+    return scenario
+
+
+def reject_divergent(messages: Lines[Message]) -> None:
+    """One position, two contents: nobody can tell which is right, so all of them are rejected. An equal copy is rejected alone."""
+    places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for line, m in messages.rows.items():
+        places[*m.position, m.batch_index].append(line)
+    for place, lines in places.items():
+        if len(lines) < 2:
+            continue
+        equal = len({messages.rows[line] for line in lines}) == 1
+        rule = "the position is there already" if equal else f"one position, two contents (rows {', '.join(map(str, lines))})"
+        value = ":".join(map(str, place[1:]))
+        for line in lines[1:] if equal else lines:
+            reason = Reason("ledger, entry, batch_index", value, rule, "keep the one row that the topic really holds")
+            messages.reject(line, messages.rows[line].model_dump_json(), reason)
+
+
+def reject_backward_times(events: Lines[Any]) -> None:
+    """In broker order (``seq``) time never runs backwards; the fewest rows that break this are rejected."""
+    lines = sorted(events.rows, key=lambda line: events.rows[line].seq)
+    times = [events.rows[line].t_ns for line in lines]
+    if all(a <= b for a, b in zip(times, times[1:], strict=False)):
+        return
+    for i in sorted(set(range(len(times))) - set(_longest_rising(times))):
+        event = events.rows[lines[i]]
+        rule = f"time runs backwards against the broker's own order at seq {event.seq}"
+        reason = Reason("t_ns", str(event.t_ns), rule, "correct the clock or the order of the recording")
+        events.reject(lines[i], event.model_dump_json(), reason)
+
+
+def _longest_rising(values: list[int]) -> list[int]:
+    """Indexes of a longest non-decreasing subsequence (patience sorting, O(n log n))."""
+    tails: list[int] = []
+    at: list[int] = []
+    before: list[int] = []
+    for i, value in enumerate(values):
+        k = bisect.bisect_right(tails, value)
+        before.append(at[k - 1] if k else -1)
+        tails[k : k + 1] = [value]
+        at[k : k + 1] = [i]
+    chain, i = [], at[-1] if at else -1
+    while i >= 0:
+        chain.append(i)
+        i = before[i]
+    return chain[::-1]
+
+
+def reject_early_ends(receipts: Lines[Receipt]) -> None:
+    """A client acknowledges or nacks a message after it received it."""
+    for line, receipt in list(receipts.rows.items()):
+        early = [
+            Reason(column, str(value), f"time runs backwards: before recv_ns {receipt.recv_ns}", "correct the client's clock")
+            for column, value in (("ack_ns", receipt.ack_ns), ("nack_ns", receipt.nack_ns))
+            if value is not None and value < receipt.recv_ns
+        ]
+        if early:
+            receipts.reject(line, receipt.model_dump_json(), *early)
+
+
+def reject_unknown_joins(events: Lines[Any], joined: set[str]) -> None:
+    """Where the recorder kept its own list of joins, a consumer created at the broker must be on it."""
+    for line, event in list(events.rows.items()):
+        if joined and isinstance(event, Created) and event.consumer not in joined:
+            reason = Reason("consumer", event.consumer, "the recorder's membership file knows no join of this consumer",
+                            "take both files from the same session")  # fmt: skip
+            events.reject(line, event.model_dump_json(), reason)
+
+
+def suggested_run(events: Lines[Any], scenario: dict[str, Any]) -> dict[str, Any]:
+    """What an audit of this recording needs to be told: subscription, topic, policy and profile, as the broker was set."""
+    first = next((e for e in sorted(events.rows.values(), key=lambda e: e.seq) if isinstance(e, Subscribe)), None)
+    if first is None:
+        return {}
+    policy = TYPES.get(first.type) or (
+        "pulsar.key_shared.sticky"
+        if first.key_shared_mode == "STICKY"
+        else SELECTORS[scenario.get("selector", "consistent_hashing")]
+    )
+    subscription = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
+    if version := scenario.get("version"):
+        subscription["profile"] = "pulsar-" + ".".join(version.split(".")[:2])
+    if first.allow_out_of_order:
+        subscription["options"] = {"allow_out_of_order": True}
+    return {"subscription": subscription}

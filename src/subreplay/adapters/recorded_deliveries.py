@@ -1,0 +1,207 @@
+"""Canonical ``deliveries`` rows from the broker's events: what was dispatched to whom, and what ended each delivery.
+
+A delivery is open from its dispatch until the message is acknowledged, its redelivery is asked for, or its consumer is closed. An
+acknowledgement ends every open delivery of its message; where none is open it belongs to the latest one (it came after a
+close), and where none exists yet it waits: an acknowledgement without any delivery is itself a fact worth a row.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from subreplay.adapters.base import Reason
+from subreplay.adapters.jsonl import Lines
+from subreplay.adapters.recorded_rows import (
+    Ack,
+    Closed,
+    Dispatch,
+    Message,
+    Position,
+    Receipt,
+    Redeliver,
+    base_topic,
+    day,
+    micros,
+)
+
+_One = tuple[Position, int]  # one message: its entry and batch index
+
+
+@dataclass
+class _Delivery:
+    """A delivery of one message while its events are read. Times in ns."""
+
+    consumer: str
+    subscription: str
+    delivered: int | None
+    seq: int
+    redelivery_count: int
+    received: int | None = None
+    acked: int | None = None
+    ack_type: str | None = None
+    nacked: int | None = None
+    closed: bool = False
+
+    @property
+    def open(self) -> bool:
+        return self.acked is None and self.nacked is None and not self.closed
+
+    @property
+    def outcome(self) -> str:
+        if self.acked is not None:
+            return "acked"
+        return "redelivered" if self.nacked is not None else "closed" if self.closed else "pending"
+
+
+@dataclass
+class _Topic:
+    """What is known of one internal topic's messages."""
+
+    entries: list[tuple[int, int]] = field(default_factory=list)  # sorted (ledger, entry)
+    cumulative: int = 0  # entries before this index are acknowledged cumulatively
+
+
+class Replayer:
+    """Folds broker events, in broker order, into deliveries. Messages must be complete before the first event."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._batches: dict[Position, list[int]] = defaultdict(list)
+        for m in messages:
+            self._batches[m.position].append(m.batch_index)
+        self._topics: dict[str, _Topic] = defaultdict(_Topic)
+        for position in sorted(self._batches):
+            self._topics[position.topic].entries.append(position[1:])
+        self._deliveries: dict[_One, list[_Delivery]] = defaultdict(list)
+        self._held: dict[tuple[str, str], dict[_One, _Delivery]] = defaultdict(dict)  # by (topic, consumer)
+        self._early: dict[_One, Ack] = {}
+
+    def apply(self, event: Any) -> None:
+        """One broker event; kinds that say nothing of deliveries pass."""
+        match event:
+            case Dispatch():
+                self._dispatch(event)
+            case Ack(ack_type="Individual"):
+                for one in self._named(event):
+                    self._ack(one, event)
+            case Ack():
+                for one in self._up_to(event):
+                    self._ack(one, event)
+            case Redeliver():
+                self._redeliver(event)
+            case Closed():
+                for delivery in self._held.pop((event.topic, event.consumer), {}).values():
+                    delivery.closed = delivery.open or delivery.closed
+
+    def _messages_of(self, position: Position) -> list[int]:
+        return self._batches.get(position, [-1])
+
+    def _dispatch(self, event: Dispatch) -> None:
+        position = Position(event.topic, event.ledger, event.entry)
+        for index in self._messages_of(position):
+            if any(d.acked for d in self._deliveries[position, index]) and len(self._batches.get(position, ())) > 1:
+                continue  # a batch comes again with its unacknowledged messages only; clients skip the others
+            delivery = _Delivery(
+                event.consumer, event.subscription, event.t_ns, event.seq, event.redelivery_count
+            )
+            self._deliveries[position, index].append(delivery)
+            self._held[event.topic, event.consumer][position, index] = delivery
+
+    def _named(self, ack: Ack) -> Iterator[_One]:
+        """The messages an individual acknowledgement names, each once; a bit set leaves those out whose bit is set."""
+        for ledger, entry, *words in dict.fromkeys((i[0], i[1], *map(tuple, i[2:])) for i in ack.ids):
+            position = Position(ack.topic, ledger, entry)
+            pending = words[0] if words else ()
+            for index in self._messages_of(position):
+                if not (0 <= index < 64 * len(pending) and pending[index // 64] >> (index % 64) & 1):
+                    yield position, index
+
+    def _up_to(self, ack: Ack) -> Iterator[_One]:
+        """The messages that a cumulative acknowledgement newly covers."""
+        topic = self._topics[ack.topic]
+        last = max((i[0], i[1]) for i in ack.ids)
+        while topic.cumulative < len(topic.entries) and topic.entries[topic.cumulative] <= last:
+            position = Position(ack.topic, *topic.entries[topic.cumulative])
+            yield from ((position, index) for index in self._messages_of(position))
+            topic.cumulative += 1
+
+    def _ack(self, one: _One, ack: Ack) -> None:
+        deliveries = self._deliveries.get(one)
+        if not deliveries:
+            self._early.setdefault(one, ack)
+            return
+        ended = [d for d in deliveries if d.open] or ([] if any(d.acked for d in deliveries) else deliveries[-1:])
+        for delivery in ended:
+            delivery.acked, delivery.ack_type = ack.t_ns, ack.ack_type
+            self._held[ack.topic, delivery.consumer].pop(one, None)
+
+    def _redeliver(self, event: Redeliver) -> None:
+        held = self._held[event.topic, event.consumer]
+        named = {Position(event.topic, i[0], i[1]) for i in event.ids}
+        for one in [o for o in held if not named or o[0] in named]:
+            delivery = held.pop(one)
+            delivery.nacked = event.t_ns if delivery.open else delivery.nacked
+
+    def add_receipts(self, receipts: Lines[Receipt]) -> None:
+        """Give each delivery the time its application took it: the n-th receipt of a consumer is its n-th dispatch.
+
+        A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client alone; one
+        of a message the broker never dispatched goes to quarantine.
+        """
+        waiting: dict[tuple[_One, str], list[_Delivery]] = defaultdict(list)
+        for one, deliveries in self._deliveries.items():
+            for d in reversed(deliveries):
+                waiting[one, d.consumer].append(d)
+        for line, receipt in sorted(receipts.rows.items(), key=lambda item: (item[1].recv_ns, item[0])):
+            one = (receipt.position, receipt.batch_index)
+            if matching := waiting.get((one, receipt.consumer)):
+                matching.pop().received = receipt.recv_ns
+            elif one in self._deliveries:
+                self._deliveries[one].append(
+                    _Delivery(receipt.consumer, receipt.subscription, receipt.recv_ns, 0, receipt.redelivery_count,
+                              received=receipt.recv_ns, acked=receipt.ack_ns, nacked=receipt.nack_ns)
+                )  # fmt: skip
+            else:
+                place = f"{receipt.ledger}:{receipt.entry}:{receipt.batch_index}"
+                receipts.reject(
+                    line,
+                    receipt.model_dump_json(),
+                    Reason("ledger, entry", place, "the broker never dispatched this message to anyone",
+                           "record broker events and deliveries of the same session"),
+                )  # fmt: skip
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Canonical rows, by message and time; an acknowledgement without a delivery has no ``delivered_at``."""
+        for one, ack in self._early.items():
+            first = next(iter(self._deliveries.get(one, ())), None)
+            if first is None:
+                row = _Delivery(ack.consumer, ack.subscription, None, ack.seq, 0, acked=ack.t_ns, ack_type=ack.ack_type)
+                self._deliveries[one].append(row)
+            elif first.acked is None:
+                first.acked, first.ack_type = ack.t_ns, ack.ack_type
+        for (position, index), deliveries in sorted(self._deliveries.items()):
+            for d in sorted(deliveries, key=lambda d: (d.delivered or 0, d.seq)):
+                yield _row(position, index, d)
+
+
+def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
+    topic, partition = base_topic(position.topic)
+    times = {"delivered_at": d.delivered, "received_at": d.received, "acked_at": d.acked, "nacked_at": d.nacked}
+    return {
+        "date": day(micros(d.delivered if d.delivered is not None else d.acked or 0)),
+        "subscription": d.subscription,
+        "topic": topic,
+        "partition": partition,
+        "ledger": position.ledger,
+        "entry": position.entry,
+        "batch_index": index,
+        "consumer": d.consumer,
+        "seq": d.seq,
+        "redelivery_count": d.redelivery_count,
+        "ack_type": d.ack_type,
+        "outcome": d.outcome,
+        "source": "observed",
+        **{name: None if t is None else micros(t) for name, t in times.items()},
+    }

@@ -1,0 +1,72 @@
+"""Canonical ``membership`` rows from the broker's events.
+
+A join runs from ``subscribe`` to ``consumer_created``, a leave from ``close_consumer`` to ``consumer_closed``; a close nobody
+asked for is a crash. A ``subscribe`` that never created a consumer was rejected, with the broker's error as the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from subreplay.adapters.recorded_rows import Close, Closed, Created, Refused, Subscribe, base_topic, day, micros
+
+_Connection = tuple[str, str, int]
+
+
+def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]) -> Iterator[dict[str, Any]]:
+    """Rows in broker order; ``queue_sizes`` gives a consumer's receiver queue size by name where the recording tells it."""
+    asked: dict[_Connection, Subscribe] = {}
+    closing: dict[_Connection, Close] = {}
+    subscribed: dict[_Connection, Subscribe] = {}
+    reasons: dict[str, str] = {}
+    for event in sorted(events, key=lambda e: e.seq):
+        if isinstance(event, Refused):
+            reasons[event.cnx] = f"{event.error}: {event.message}"
+            continue
+        if not isinstance(event, Subscribe | Created | Close | Closed):
+            continue
+        connection = (event.cnx, event.topic, event.consumer_id)
+        if isinstance(event, Subscribe):
+            asked[connection] = event
+        elif isinstance(event, Close):
+            closing[connection] = event
+        elif isinstance(event, Created):
+            request = asked.pop(connection, None)
+            if request is not None:
+                subscribed[connection] = request
+            yield _row("join", event, request or event, request, queue_sizes)
+        else:
+            request = subscribed.pop(connection, None)
+            close = closing.pop(connection, None)
+            yield _row("crash" if close is None else "leave", event, close or event, request, queue_sizes)
+    for request in asked.values():
+        reason = reasons.get(request.cnx, "the subscribe request was never completed")
+        yield _row("rejected", request, request, request, queue_sizes) | {"reason": reason}
+
+
+def _row(
+    kind: str, event: Any, since: Any, request: Subscribe | None, queue_sizes: Mapping[str, int | None]
+) -> dict[str, Any]:
+    topic, partition = base_topic(event.topic)
+    at = micros(event.t_ns)
+    row = {
+        "date": day(at),
+        "subscription": getattr(event, "subscription", None),
+        "topic": topic,
+        "partition": partition,
+        "type": request.type if request else getattr(event, "type", "unknown"),
+        "consumer": event.consumer,
+        "event": kind,
+        "at": at,
+        "seq": event.seq,
+        "since": micros(since.t_ns),
+        "since_seq": since.seq,
+        "priority": request.priority if request else getattr(event, "priority", 0),
+        "receiver_queue_size": queue_sizes.get(event.consumer),
+    }
+    if request is not None and request.type == "Key_Shared":
+        row |= {"key_shared_mode": request.key_shared_mode, "allow_out_of_order": request.allow_out_of_order}
+        if request.hash_ranges:
+            row["ranges"] = [{"start": a, "end": b} for a, b in request.hash_ranges]
+    return row

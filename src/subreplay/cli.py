@@ -1,0 +1,175 @@
+"""The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 130 interrupted."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+from rich.console import Console
+
+from subreplay import __version__, config, pipeline
+from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.errors import ConfigError, SubreplayError
+from subreplay.model import Verdict
+from subreplay.reports.load import from_json
+from subreplay.reports.text import render
+from subreplay.reports.write import write_reports
+from subreplay.spark import explain as explain_spark
+from subreplay.spark import ingest as ingest_spark
+from subreplay.spark.session import open_session
+
+EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+out = Console()
+err = Console(stderr=True)
+
+ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML (see conf/default.yaml).")]
+Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
+Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
+Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
+Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
+    except SubreplayError as error:
+        err.print(f"subreplay: {error}", style="red", markup=False, highlight=False)
+        return error.exit_code
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except typer._click.ClickException as error:  # type: ignore[attr-defined]
+        error.show()
+        return 2
+    return code if isinstance(code, int) else 0
+
+
+@contextmanager
+def _progress(step: str) -> Iterator[None]:
+    """What is being done, on a terminal only."""
+    quiet: AbstractContextManager[object] = nullcontext()
+    with err.status(step) if err.is_terminal else quiet:
+        yield
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+    if version:
+        typer.echo(f"subreplay {__version__}")
+        raise typer.Exit(0)
+
+
+@app.command()
+def audit(config_file: ConfigFile, date: Date = None, tables: Tables = None, out_dir: Out = None) -> int:
+    """Check recorded deliveries against every promise of the subscription."""
+    return _run(pipeline.audit, _load(config_file, date, tables, out_dir))
+
+
+@app.command()
+def whatif(config_file: ConfigFile, date: Date = None, tables: Tables = None, out_dir: Out = None) -> int:
+    """Replay recorded traffic under other subscriptions and compare them side by side."""
+    return _run(pipeline.whatif, _load(config_file, date, tables, out_dir, need_scenarios=True))
+
+
+def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None, need_scenarios: bool = False) -> config.RunConfig:
+    overrides = {"date": date, "traffic.path": tables}
+    if out_dir is not None:
+        overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
+    run = config.load(path, **overrides)
+    if need_scenarios and not run.scenarios:
+        raise ConfigError(f"{path}: scenarios is empty; a what-if needs at least one")
+    return run
+
+
+def _run(work: Callable[..., pipeline.Result], run: config.RunConfig) -> int:
+    with _progress("starting Spark"):
+        spark = open_session(run.spark)
+    result = work(spark, run, _progress)
+    paths = write_reports(result.report, Path(run.output.report))
+    render(result.report, out)
+    out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
+    return EXIT[result.verdict]
+
+
+@app.command()
+def ingest(
+    folder: Annotated[Path, typer.Argument(help="What to read: the folder of a recording.")],
+    to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
+    source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
+    form: Format = "delta",
+) -> int:
+    """Read somebody's files into the canonical tables; rows that do not fit go to quarantine."""
+    if source not in ADAPTERS:
+        raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
+    if form not in ("delta", "parquet"):
+        raise ConfigError(f"--format {form}: write delta or parquet")
+    with _progress("reading"):
+        ingested = ADAPTERS[source](folder)
+    with _progress("writing tables"):
+        ingest_spark.write(open_session(config.Spark()), ingested, to, form, str(folder))
+    run = ingested.run | {"traffic": {"path": to, "format": form}}
+    run_file = Path(to) / "audit.yaml"
+    run_file.write_text("# Written by ingest: the subscription as it was recorded.\n" + yaml.safe_dump(run, sort_keys=False))
+    _print_counts(ingested)
+    out.print(f"next: subreplay audit --config {run_file}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+def _print_counts(ingested: Ingested) -> None:
+    """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
+    for count in ingested.counts:
+        out.print(f"{count.file}: {count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined", highlight=False)
+    for rejected in ingested.rejected[:10]:
+        err.print(f"quarantined: {rejected}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+    if len(ingested.rejected) > 10:
+        err.print(f"… and {len(ingested.rejected) - 10:,} more in table quarantine", style="yellow", highlight=False)
+    rows = ", ".join(f"{name} {table.num_rows:,}" for name, table in ingested.tables.items())
+    out.print(f"tables: {rows}", highlight=False)
+
+
+@app.command()
+def explain(key: Annotated[str, typer.Option("--key", help="The key, as text.")], config_file: ConfigFile, tables: Tables = None) -> int:
+    """Print the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it."""
+    run = _load(config_file, None, tables, None)
+    for line in explain_spark.lines(run, key, open_session):
+        out.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+@app.command()
+def report(
+    json_file: Annotated[Path, typer.Argument(help="A report.json of an earlier run.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
+) -> int:
+    """Render a report again from its JSON: page, text and terminal."""
+    try:
+        data = from_json(json_file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{json_file}: cannot be read: {error.strerror}") from error
+    paths = write_reports(data, out_dir)
+    render(data, out)
+    out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
+    return 0
+
+
+@app.command()
+def demo(out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo")) -> int:
+    """Ingest, audit and replay the bundled recording of a real broker."""
+    bundled = files("subreplay.demo")
+    with as_file(bundled / "recording") as recording:
+        code = ingest(recording, f"{out_dir}/input")
+    with as_file(bundled / "demo.yaml") as run_file:
+        return code or audit(run_file, None, f"{out_dir}/input", str(out_dir))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

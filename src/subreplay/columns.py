@@ -1,0 +1,29 @@
+"""Arrow columns as the arrays that rules compute with."""
+
+from __future__ import annotations
+
+from typing import Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints: TypeAlias = NDArray[np.int64]
+NEVER: Final = int(np.iinfo(np.int64).max)  # an instant after every other; also "not ended"
+UNKNOWN: Final = int(np.iinfo(np.int64).min)  # a missing time
+
+
+def ints(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
+    """An integer column as int64; nulls become ``missing``."""
+    return np.array(pc.fill_null(rows.column(name).cast(pa.int64()), missing).to_numpy(), np.int64)
+
+
+def flags(rows: pa.Table, name: str) -> NDArray[np.bool_]:
+    """A boolean column; null is false."""
+    return np.asarray(pc.fill_null(rows.column(name), False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def column(rows: pa.Table, name: str) -> pa.Array:
+    """One contiguous Arrow array of a column."""
+    return rows.column(name).combine_chunks()

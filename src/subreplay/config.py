@@ -1,0 +1,230 @@
+"""The run's configuration: YAML in, validated frozen models out.
+
+Every key, its unit and its legal values stand in ``conf/default.yaml``, which a test holds equal to these models. A run file names only
+what it changes. An unknown key is an error with a hint; nothing in a file is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from datetime import date as Date
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from subreplay.errors import ConfigError
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+
+_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+def parse_duration(value: Any) -> int:
+    """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs; an integer is taken as µs already."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    found = _DURATION.fullmatch(str(value).strip())
+    if not found:
+        raise ValueError(f"not a duration: {value!r}; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
+    return round(float(found[1]) * _UNITS[found[2]])
+
+
+Duration = Annotated[int, BeforeValidator(parse_duration)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Traffic(_Model):
+    """Where the canonical input tables are."""
+
+    path: str = "build/tables"
+    format: Literal["delta", "parquet"] = "delta"
+    lookback_days: Annotated[int, Field(ge=0)] = 1
+
+
+class Subscription(_Model):
+    """The subscription under audit, and the policy it promised."""
+
+    name: str = "sub"
+    topic: str | None = None
+    policy: str = "pulsar.key_shared.consistent_hash"
+    profile: str = "pulsar-4.0"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def make_policy(self) -> Policy:
+        return make(self.policy, self.profile, **self.options)
+
+
+class Windows(_Model):
+    """Tumbling windows of the reports."""
+
+    width: Duration = parse_duration("1s")
+
+    @model_validator(mode="after")
+    def _positive(self) -> Windows:
+        if self.width <= 0:
+            raise ValueError("width must be longer than nothing")
+        return self
+
+
+class Keys(_Model):
+    """How keys appear in outputs."""
+
+    show: bool = False
+    secret: str = "subreplay"
+
+
+class Member(_Model):
+    """A consumer of a scenario; times count from the first message of the traffic."""
+
+    consumer: str
+    join: Duration = 0
+    leave: Duration | None = None
+    priority: Annotated[int, Field(ge=0)] = 0
+    ranges: list[tuple[int, int]] | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Member:
+        if self.leave is not None and self.leave <= self.join:
+            raise ValueError(f"{self.consumer} leaves before it joins")
+        return self
+
+
+class Scenario(_Model):
+    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
+
+    name: str
+    policy: str
+    profile: str = "pulsar-4.0"
+    options: dict[str, Any] = Field(default_factory=dict)
+    members: Literal["recorded"] | list[Member] = "recorded"
+
+    def make_policy(self) -> Policy:
+        return make(self.policy, self.profile, **self.options)
+
+
+class Output(_Model):
+    """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
+
+    tables: str = "build/out"
+    report: str = "build/report"
+
+
+class Report(_Model):
+    """What the reports show of much."""
+
+    title: str = "Subscription audit"
+    worst: Annotated[int, Field(ge=1, le=100)] = 8
+    hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
+
+
+class Spark(_Model):
+    """How a session is made where none is active."""
+
+    master: str = "local[2]"
+    remote: str | None = None
+    shuffle_partitions: Annotated[int, Field(ge=1)] = 4
+    driver_memory: str = "2g"
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class RunConfig(_Model):
+    """One run."""
+
+    traffic: Traffic = Traffic()
+    subscription: Subscription = Subscription()
+    date: Date | None = None
+    windows: Windows = Windows()
+    keys: Keys = Keys()
+    scenarios: list[Scenario] = Field(default_factory=list)
+    output: Output = Output()
+    report: Report = Report()
+    spark: Spark = Spark()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> RunConfig:
+        names = [s.name for s in self.scenarios]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise ValueError(f"scenario names must differ; twice: {', '.join(twice)}")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything that decides the result; where outputs go and how Spark runs do not."""
+        deciding = self.model_dump(mode="json", exclude={"output", "spark", "traffic", "keys"})
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def load(path: Path, **overrides: Any) -> RunConfig:
+    """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from error
+    return parse(raw, str(path), **overrides)
+
+
+def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
+    """Validate a mapping as a run; also builds every policy once, so that a bad option is found now and not in the middle."""
+    if raw is not None and not isinstance(raw, dict):
+        raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
+    merged = dict(raw or {})
+    for name, value in overrides.items():
+        if value is not None:
+            *parents, leaf = name.split(".")
+            place = merged
+            for parent in parents:
+                place[parent] = dict(place.get(parent) or {})
+                place = place[parent]
+            place[leaf] = value
+    try:
+        config = RunConfig.model_validate(merged)
+        for part in (config.subscription, *config.scenarios):
+            part.make_policy()
+    except ValidationError as error:
+        raise ConfigError("\n".join(_sentence(source, e) for e in error.errors(include_url=False))) from error
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    return config
+
+
+def _sentence(source: str, error: Any) -> str:
+    """One validation error with its key and, for an unknown key, the nearest legal one."""
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(str(error["loc"][-1]), legal_keys(error["loc"][:-1]), n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal_keys(error['loc'][:-1]))}"
+        return f"{source}: unknown key {key}; {hint}"
+    if error["type"] == "missing":
+        return f"{source}: {key} is required"
+    return f"{source}: {key}: {error['msg']} (given: {str(error['input'])[:100]!r})"
+
+
+def legal_keys(place: tuple[Any, ...]) -> list[str]:
+    """The keys that a section of the configuration knows; ``place`` is its path."""
+    model: Any = RunConfig
+    for part in place:
+        if isinstance(part, int) or part == "list[Member]":
+            continue
+        annotation = model.model_fields[part].annotation
+        model = next((m for m in _models(annotation)), None)
+        if model is None:
+            return []
+    return list(model.model_fields)
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for inner in getattr(annotation, "__args__", ()) for m in _models(inner)]

@@ -1,0 +1,27 @@
+"""The keys of messages as a broker sees them: those of the entry that a message is stored in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.columns import column, ints
+from subreplay.hashing.sticky_key import sticky_keys
+
+
+def own_keys(rows: pa.Table) -> pa.Array:
+    """The key that each message's application meant: its ordering key, else its key; null for neither."""
+    return pc.coalesce(column(rows, "ordering_key"), column(rows, "key"))
+
+
+def outer_keys(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Ordering key and key of each message's entry: the batch's outer metadata where it was batched (row L-BATCH-3)."""
+    batched = pa.array(ints(rows, "batch_index") >= 0)
+    ordering = pc.if_else(batched, column(rows, "batch_ordering_key"), column(rows, "ordering_key"))
+    return ordering, pc.if_else(batched, column(rows, "batch_key"), column(rows, "key"))
+
+
+def outer_sticky_keys(rows: pa.Table, profile: str) -> pa.Array:
+    """The sticky key by which a broker dispatches each message under ``profile``."""
+    ordering, key = outer_keys(rows)
+    return sticky_keys(ordering, key, None, column(rows, "producer"), column(rows, "sequence_id"), profile)

@@ -1,0 +1,50 @@
+"""The bytes behind an Arrow column of strings or binaries, as the two flat arrays a compiled loop needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+Hash = TypeVar("Hash", np.uint32, np.uint64)
+Kernel: TypeAlias = Callable[[NDArray[np.uint8], NDArray[Any]], NDArray[Hash]]
+
+OFFSET_TYPES = {
+    pa.binary(): np.int32,
+    pa.string(): np.int32,
+    pa.large_binary(): np.int64,
+    pa.large_string(): np.int64,
+}
+
+_NO_BYTES = np.frombuffer(b"", np.uint8)
+
+
+def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
+    """``kernel(data, offsets)`` over every row of ``values``; a null row is 0.
+
+    ``offsets`` has one element more than there are rows; row i is ``data[offsets[i]:offsets[i + 1]]``.
+    Raises TypeError if ``values`` is not a column of strings or binaries.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        # chunk by chunk: one combined chunk of 32-bit offsets could not hold more than 2 GiB
+        chunks = values.chunks or [pa.array([], values.type)]
+        return np.concatenate([hash_column(chunk, kernel) for chunk in chunks])
+    hashes = kernel(*_data_and_offsets(values))
+    if values.null_count:
+        hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
+    return hashes
+
+
+def _data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    if values.type not in OFFSET_TYPES:
+        raise TypeError(f"cannot hash a column of type {values.type}: strings or binaries are needed")
+    _, offsets_buffer, data_buffer = values.buffers()
+    if not len(values):
+        return _NO_BYTES, np.frombuffer(bytes(8), np.int64)
+    offsets = np.frombuffer(offsets_buffer, OFFSET_TYPES[values.type], len(values) + 1 + values.offset)
+    data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
+    return data, offsets[values.offset :]  # a slice shares its parent's buffers

@@ -1,0 +1,95 @@
+"""The bytes that decide which Key_Shared consumer gets a message: ordering key, else key, else a rule.
+
+Follows ``Commands.peekStickyKey`` / ``resolveStickyKey`` (pulsar-common 3.2.3, 4.0.8, 4.2.4). The broker reads the
+outer metadata of an entry only, so a batch has one sticky key: that of its first message (documented row L-BATCH-3).
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.hashing.arrow_bytes import Column
+from subreplay.profiles import KEYLESS, KeylessRule, rule_of
+
+# what java.util.Base64's basic decoder accepts: the padding may be left out, anything else must fit
+_BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")
+
+
+def sticky_key(
+    ordering_key: bytes | None,
+    key: bytes | None,
+    key_is_base64: bool,
+    producer: str | None,
+    sequence_id: int | None,
+    profile: str,
+) -> bytes | None:
+    """The sticky key of one message, or None where the profile needs a producer and sequence id that are not known.
+
+    ``key`` is the metadata's ``partition_key`` as UTF-8; an empty key is a key. Raises ConfigError on an unknown
+    profile.
+
+    >>> sticky_key(None, None, False, "p", 7, "pulsar-4.0"), sticky_key(None, None, False, "p", 7, "pulsar-3.2")
+    (b'p-7', b'NONE_KEY')
+    """
+    rule = rule_of("the sticky key", KEYLESS, profile)
+    if ordering_key is not None:
+        return ordering_key
+    if key is not None:
+        return _decoded(key, rule) if key_is_base64 else key
+    if not rule.per_message:
+        return rule.constant
+    if producer is None or sequence_id is None:
+        return None
+    return f"{producer}-{sequence_id}".encode()
+
+
+def sticky_keys(
+    ordering_key: Column,
+    key: Column,
+    key_is_base64: Column | None,
+    producer: Column,
+    sequence_id: Column,
+    profile: str,
+) -> Column:
+    """``sticky_key`` of every row: a ``large_binary`` column of equally long columns (strings or binaries, bool, …).
+
+    ``key_is_base64`` None means that every key is already decoded.
+    """
+    rule = rule_of("the sticky key", KEYLESS, profile)
+    keys = _binary(key) if key_is_base64 is None else _decoded_where(_binary(key), key_is_base64, rule)
+    known = pc.coalesce(_binary(ordering_key), keys)
+    if not known.null_count:
+        return known
+    return pc.coalesce(known, _keyless(producer, sequence_id, rule))
+
+
+def _keyless(producer: Column, sequence_id: Column, rule: KeylessRule) -> Column | pa.Scalar:
+    if not rule.per_message:
+        return pa.scalar(rule.constant, pa.large_binary())
+    parts = pc.binary_join_element_wise(
+        producer.cast(pa.large_string()), sequence_id.cast(pa.large_string()), pa.scalar("-", pa.large_string())
+    )
+    return _binary(parts)
+
+
+def _decoded_where(keys: Column, is_base64: Column, rule: KeylessRule) -> Column:
+    """``keys`` with the rows flagged ``is_base64`` decoded; a null flag counts as not set."""
+    flagged = pc.and_(pc.fill_null(is_base64, False), pc.is_valid(keys))
+    if not pc.any(flagged).as_py():
+        return keys
+    decoded = [_decoded(key, rule) for key in keys.filter(flagged).to_pylist()]
+    return pc.replace_with_mask(keys, flagged, pa.array(decoded, pa.large_binary()))
+
+
+def _decoded(key: bytes, rule: KeylessRule) -> bytes:
+    if not _BASE64.fullmatch(key):
+        return rule.constant
+    return base64.b64decode(key.rstrip(b"=") + b"=" * (-len(key.rstrip(b"=")) % 4))
+
+
+def _binary(column: Column) -> Column:
+    return column.cast(pa.large_binary())

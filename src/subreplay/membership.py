@@ -1,0 +1,57 @@
+"""From ``membership`` rows to the events that each dispatcher saw."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from subreplay.model import Instant, MembershipEvent, Scope
+
+
+def dispatcher_events(
+    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]]
+) -> dict[Scope, tuple[MembershipEvent, ...]]:
+    """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its topic.
+
+    Times of ``rows`` are aware datetimes or µs; ``scopes`` are the (topic, partition) pairs that hold messages. Rejected joins are left out:
+    the broker behaves as if they had never connected (row P-KS-ST-2).
+    """
+    events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
+    for row in rows:
+        if row["event"] == "rejected":
+            continue
+        if row["partition"] is None:
+            seen_by = [scope for scope in events if scope.topic == row["topic"]]
+        else:
+            seen_by = [Scope(row["topic"], row["partition"])]
+        for scope in seen_by:
+            events.setdefault(scope, []).append(_event(scope, row))
+    return {scope: tuple(sorted(mine, key=lambda e: e.at)) for scope, mine in sorted(events.items(), key=_place)}
+
+
+def _place(item: tuple[Scope, object]) -> tuple[str, int]:
+    return item[0].topic, item[0].partition
+
+
+def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
+    at = Instant(_micros(row["at"]), row["seq"])
+    since = at if row["since"] is None else Instant(_micros(row["since"]), row["since_seq"] or 0)
+    ranges = row["ranges"]
+    return MembershipEvent(
+        scope,
+        row["event"],
+        row["consumer"],
+        at,
+        since,
+        row["priority"] or 0,
+        None if ranges is None else tuple((r["start"], r["end"]) for r in ranges),
+        row["receiver_queue_size"] or 1000,
+    )
+
+
+def _micros(value: Any) -> int:
+    """A datetime as µs, exactly."""
+    if isinstance(value, int):
+        return value
+    whole = int(value.timestamp() // 1)
+    return whole * 1_000_000 + int(value.microsecond)

@@ -1,0 +1,88 @@
+"""The words of the domain: frozen rows, units stated once.
+
+Times are microseconds since the Unix epoch (UTC). ``seq`` is the position of an event in its source's own order (a
+broker's event counter): it orders events of the same microsecond and is 0 where the source has none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum, IntEnum
+from typing import Literal, NamedTuple
+
+
+class Verdict(IntEnum):
+    """The lattice ``valid < unknown < invalid``; ``max`` of several verdicts is the worst, which wins."""
+
+    VALID = 0
+    UNKNOWN = 1
+    INVALID = 2
+
+    def __str__(self) -> str:
+        return self.name.lower()
+
+
+class Standing(str, Enum):
+    """What a subscription's policy says of a rule."""
+
+    PROMISED = "promised"  # a finding makes the run invalid
+    ALLOWED = "allowed"  # a finding is shown and does not fail
+    NOT_APPLICABLE = "not applicable"  # the rule has no meaning here
+
+
+class Instant(NamedTuple):
+    """A point in the total order of events: time in µs, then the source's own order."""
+
+    at: int
+    seq: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What one dispatcher serves: a topic (``persistent://tenant/namespace/topic``) or one partition of it.
+
+    ``partition`` is -1 for a topic without partitions. Documented row L-PART-1: a partition behaves as a plain topic.
+    """
+
+    topic: str
+    partition: int = -1
+
+    @property
+    def full_name(self) -> str:
+        """The internal topic's name, with its ``-partition-N`` suffix where there is one."""
+        return self.topic if self.partition < 0 else f"{self.topic}-partition-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumer:
+    """A connected consumer as a policy sees it.
+
+    ``index`` is unique in a timeline (the ordinal of its join, so a consumer that comes back is a new one);
+    ``ranges`` are the inclusive slot ranges that a sticky consumer asks for; ``alive`` is what a broker's check of
+    its connection would answer.
+    """
+
+    index: int
+    name: str
+    priority: int = 0
+    ranges: tuple[tuple[int, int], ...] | None = None
+    alive: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class MembershipEvent:
+    """A consumer joined, left or crashed, seen by one dispatcher.
+
+    ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
+    nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
+    """
+
+    scope: Scope
+    event: Literal["join", "leave", "crash"]
+    consumer: str
+    at: Instant
+    since: Instant
+    priority: int = 0
+    ranges: tuple[tuple[int, int], ...] | None = None
+    receiver_queue_size: int = 1000
+    options: tuple[tuple[str, str], ...] = field(default=())

@@ -1,0 +1,60 @@
+"""The story of a run: logs -> events -> timelines -> owners -> findings -> windows -> report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from subreplay.config import RunConfig
+from subreplay.model import Verdict
+from subreplay.reports import assemble, compare
+from subreplay.reports.data import ReportData
+from subreplay.spark import stages
+
+Progress = Callable[[str], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run found; the tables are written, the report is still to be rendered."""
+
+    verdict: Verdict
+    report: ReportData
+
+
+def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
+    """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside it."""
+    with progress("reading and checking the tables"):
+        source = stages.read(spark, config)
+    with progress("folding the membership into epochs"):
+        judge = stages.fold(source)
+    with progress("judging every delivery"):
+        judged = stages.judge(source, judge)
+    with progress("putting findings into words"):
+        found = stages.explain(source, judge, judged)
+    with progress("summing windows"):
+        figures = stages.sum_audit(source, judge, judged, found)
+    with progress("replaying the traffic under the scenarios"):
+        figures, plans = stages.assign(source, figures)
+    verdict = assemble.audit_verdict(judge.policy, figures)
+    views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
+    report = assemble.report(stages.run_info(source, "audit"), figures, verdict, views)
+    with progress("writing the result tables"):
+        stages.write_tables(source, figures, report)
+    return Result(verdict, report)
+
+
+def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
+    """Replay recorded traffic under every scenario of the run and compare them side by side."""
+    with progress("reading and checking the tables"):
+        source = stages.read(spark, config)
+    with progress("replaying the traffic under the scenarios"):
+        figures, plans = stages.assign(source, stages.sum_traffic(source))
+    views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
+    report = assemble.report(stages.run_info(source, "whatif"), figures, Verdict.VALID, views)
+    with progress("writing the result tables"):
+        stages.write_tables(source, figures, report)
+    return Result(Verdict.VALID, report)

@@ -1,0 +1,49 @@
+"""The registry of policies: the name in code is the name in the configuration and the label in the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from typing import Any
+
+from subreplay.errors import ConfigError
+from subreplay.policies.base import Policy
+from subreplay.policies.pulsar.exclusive import Exclusive
+from subreplay.policies.pulsar.failover import Failover
+from subreplay.policies.pulsar.key_auto_split import AutoSplit
+from subreplay.policies.pulsar.key_consistent_hash import ConsistentHash
+from subreplay.policies.pulsar.key_sticky import Sticky
+from subreplay.policies.pulsar.shared import Shared
+
+POLICIES: tuple[type[Policy], ...] = (Exclusive, Failover, Shared, AutoSplit, ConsistentHash, Sticky)
+REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in POLICIES}
+
+
+def make(name: str, profile: str, **options: object) -> Policy:
+    """The policy of that name; raises ConfigError on an unknown name, profile or option, saying what is legal.
+
+    >>> make("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=20).space
+    (1, 65535)
+    """
+    if name not in REGISTRY:
+        near = get_close_matches(name, REGISTRY, n=3, cutoff=0.4) or list(REGISTRY)
+        raise ConfigError(f"unknown policy {name!r}; nearest: {', '.join(near)}")
+    _check_options(name, options)
+    made: Policy = REGISTRY[name](profile, **options)
+    return made
+
+
+def option_names(name: str) -> tuple[str, ...]:
+    """The legal options of a registered policy, in order."""
+    return tuple(field.name for field in fields(REGISTRY[name]) if field.name != "profile")
+
+
+def _check_options(name: str, options: Mapping[str, object]) -> None:
+    defaults = {field.name: field.default for field in fields(REGISTRY[name]) if field.name in option_names(name)}
+    for option, value in options.items():
+        if option not in defaults:
+            raise ConfigError(f"{name} has no option {option!r}; its options: {', '.join(defaults) or 'none'}")
+        if type(value) is not type(defaults[option]):
+            wanted = type(defaults[option]).__name__
+            raise ConfigError(f"{name}: {option} must be of type {wanted}, got {value!r}")

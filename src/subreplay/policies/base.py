@@ -1,0 +1,63 @@
+"""What every policy is: a pure fold over joins and leaves, and the slots it speaks of.
+
+A policy is a frozen dataclass whose fields are its options. Its state is immutable: ``join`` and ``leave`` return the
+next one, so a timeline is a plain fold and a policy can be tested without anything around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.model import Consumer, Scope
+from subreplay.range_table import RangeTable
+
+Routing = Literal["slot", "partition", "any"]
+
+
+class State(Protocol):
+    """An immutable state between two membership events."""
+
+    @property
+    def members(self) -> tuple[Consumer, ...]:
+        """Connected consumers in the order the broker lists them."""
+
+    @property
+    def table(self) -> RangeTable:
+        """Who owns which slots; empty when nobody is connected (or nobody owns anything)."""
+
+
+class Policy(Protocol):
+    """A subscription type with its selector, under one profile.
+
+    ``routing`` says what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
+    its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). ``ordered`` says
+    whether first deliveries of a key are promised in log order.
+    """
+
+    name: ClassVar[str]
+    routing: ClassVar[Routing]
+
+    @property
+    def profile(self) -> str: ...
+
+    @property
+    def ordered(self) -> bool: ...
+
+    @property
+    def space(self) -> tuple[int, int]:
+        """First and last slot, inclusive."""
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """The slot of each unsigned 32-bit Murmur3 hash (seed 0, not masked)."""
+
+    def start(self, scope: Scope) -> Any:
+        """The state of a dispatcher nobody has joined yet."""
+
+    def join(self, state: Any, consumer: Consumer) -> Any:
+        """The state after a join; raises ``ConsumerRejected`` where the broker refuses the consumer."""
+
+    def leave(self, state: Any, consumer: Consumer) -> Any:
+        """The state after a consumer left or crashed (matched by ``Consumer.index``)."""

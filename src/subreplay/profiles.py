@@ -1,0 +1,51 @@
+"""Named behaviours: what differs between the documents and the releases, as data.
+
+A profile is the name of one consistent behaviour, never a version to compare with. What only one policy knows (the ring
+of consistent hashing, say) stands beside that policy, keyed by the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from subreplay.errors import ConfigError
+
+DOCUMENTED = "documented"
+PULSAR_3_2 = "pulsar-3.2"
+PULSAR_4_0 = "pulsar-4.0"
+PULSAR_4_2 = "pulsar-4.2"
+
+Rule = TypeVar("Rule")
+
+
+@dataclass(frozen=True, slots=True)
+class KeylessRule:
+    """The sticky key of a message that has neither an ordering key nor a key.
+
+    ``per_message`` spreads such messages by ``<producer>-<sequence id>``; otherwise all share the ``constant``, which
+    is also the key of a message whose key cannot be read.
+    """
+
+    constant: bytes
+    per_message: bool = False
+
+
+KEYLESS: Mapping[str, KeylessRule] = {
+    DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
+    PULSAR_3_2: KeylessRule(b"NONE_KEY"),
+    PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
+    PULSAR_4_2: KeylessRule(b"NONE_KEY", per_message=True),
+}
+
+
+def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
+    """The rule that ``subject`` (a policy's name, for the message) follows under ``profile``.
+
+    Raises ConfigError naming the legal profiles if it knows no such one.
+    """
+    try:
+        return rules[profile]
+    except KeyError:
+        raise ConfigError(f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}") from None

@@ -1,0 +1,235 @@
+"""Report data: frozen, complete, already safe to publish. Renderers only read it.
+
+Keys appear as digests unless the run says otherwise; times are ISO 8601 UTC strings; shares are fractions of one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+SCHEMA_VERSION = "1.0"
+
+CodeStatus = Literal["clean", "violated", "allowed", "counted", "not applicable", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What was run on what."""
+
+    run_id: str
+    kind: Literal["audit", "whatif"]
+    title: str
+    subscription: str
+    topic: str
+    partitions: int  # 0 = not partitioned
+    date: str | None
+    window_start: str  # first and last instant of the data
+    window_end: str
+    policy: str
+    profile: str
+    options: tuple[tuple[str, str], ...]  # shown under the profile, e.g. ("points", "100")
+    config_digest: str
+    versions: tuple[tuple[str, str], ...]  # subreplay, pyspark, ...
+    keys_shown: bool
+    seed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputCount:
+    """Rows of one input table: ``rows_in = valid + quarantined``."""
+
+    table: str
+    rows_in: int
+    valid: int
+    quarantined: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A headline figure, e.g. ("At the expected owner", "4,001 of 4,001", "outside transitions")."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """Inclusive slots ``[start, end]`` and the consumer's name (None = nobody)."""
+
+    start: int
+    end: int
+    consumer: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class EpochView:
+    """One epoch of one dispatcher: when, why, who."""
+
+    index: int
+    start: str
+    end: str
+    start_us: int
+    end_us: int
+    cause: str  # in words: "c3 joined", "first consumer", "c1 left"
+    members: tuple[str, ...]
+    bands: tuple[Band, ...]
+    bands_left_out: int  # thin bands not drawn, only counted
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMap:
+    """The picture of a subscription: slots (or partitions) × time, coloured by consumer."""
+
+    scope: str  # topic or partition, short
+    axis: Literal["slot", "partition"]
+    low: int
+    high: int
+    epochs: tuple[EpochView, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPoint:
+    """What one consumer was given in one window. ``skew`` = its share over a perfectly balanced share."""
+
+    window_start: str
+    window_end: str
+    consumer: str
+    messages: int
+    bytes: int
+    keys: int
+    share: float
+    skew: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerTotal:
+    consumer: str
+    messages: int
+    bytes: int
+    keys: int
+    share: float
+    skew: float
+    redelivered: int
+    unacked: int
+
+
+@dataclass(frozen=True, slots=True)
+class MoveView:
+    """What changed hands at one epoch, from one consumer to another."""
+
+    scope: str
+    epoch: int
+    at: str
+    cause: str
+    before: str
+    after: str
+    slots: int
+    share_of_space: float
+    keys: int
+    messages: int
+    share_of_traffic: float
+
+
+@dataclass(frozen=True, slots=True)
+class HotKey:
+    key: str  # digest, or the key where configured
+    messages: int
+    share: float
+    slot: int | None
+    consumer: str | None  # the owner in the last epoch
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """One finding in words, with its witness."""
+
+    at: str
+    sentence: str
+    scope: str
+    key: str
+    consumer: str
+    cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
+    witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSummary:
+    """One rule and what it found. ``meaning`` is one sentence for somebody who never saw the tool."""
+
+    code: str
+    title: str
+    meaning: str
+    status: CodeStatus
+    verdict: str  # valid, unknown, invalid
+    count: int
+    worst: tuple[FindingView, ...]
+    note: str = ""  # why allowed / not applicable / unknown
+
+
+@dataclass(frozen=True, slots=True)
+class FindingPoint:
+    window_start: str
+    code: str
+    consumer: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioConsumer:
+    consumer: str
+    messages: int
+    bytes: int
+    keys: int
+    share: float
+    skew: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioView:
+    """One scenario of a what-if, replayed over the same traffic."""
+
+    name: str
+    policy: str
+    profile: str
+    consumers: int  # the most connected at once
+    messages: int
+    max_share: float
+    perfect_share: float
+    skew: float  # max_share / perfect_share
+    worst_window_skew: float
+    keys: int
+    hottest_key_share: float
+    ceiling: float  # speed-up that the hottest key allows: 1 / its share; more consumers than this do not help
+    epochs: int
+    slots_moved: float  # fraction of the space that changed hands, summed over epochs with traffic
+    traffic_moved: float  # fraction of messages whose key's owner differs from the one before
+    keys_moved: int
+    unowned: int  # messages nobody owned
+    per_consumer: tuple[ScenarioConsumer, ...]
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportData:
+    """Everything a report shows. ``schema_version`` follows semantic versioning."""
+
+    schema_version: str
+    run: RunInfo
+    verdict: str
+    headline: str  # the verdict in one sentence
+    inputs: tuple[InputCount, ...]
+    facts: tuple[Fact, ...]
+    range_maps: tuple[RangeMap, ...]
+    range_maps_left_out: int
+    load: tuple[LoadPoint, ...]
+    totals: tuple[ConsumerTotal, ...]
+    moves: tuple[MoveView, ...]
+    moves_left_out: int
+    hot_keys: tuple[HotKey, ...]
+    codes: tuple[CodeSummary, ...]
+    findings_over_time: tuple[FindingPoint, ...]
+    scenarios: tuple[ScenarioView, ...]
+    cannot_tell: tuple[str, ...]

@@ -1,0 +1,75 @@
+"""The report as one page that opens without a network: style, charts and a little script are inside.
+
+The page is complete without its script, which only filters findings and opens folded parts for printing. A content
+security policy in the page allows that one script by its digest and no address at all.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, FunctionLoader, StrictUndefined
+from markupsafe import Markup
+
+from subreplay.reports import palette, words
+from subreplay.reports.clean import cleaned
+from subreplay.reports.data import ReportData
+from subreplay.reports.view import View, view
+
+PAGE = "report.html.j2"
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
+
+
+def to_html(data: ReportData) -> str:
+    """The report's page; the same data gives the same bytes."""
+    data = cleaned(data)
+    shown = view(data)
+    script = _asset("report.js").strip()
+    page = _environment(shown).get_template(PAGE).render(
+        data=data,
+        run=data.run,
+        view=shown,
+        style=_style(),
+        script=Markup(script),  # noqa: S704 - packaged
+        policy=POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
+        patterns=palette.patterns(len(shown.colours.names)),
+    )  # fmt: skip
+    return re.sub(r"\n\s*\n+", "\n", page).strip() + "\n"
+
+
+def _asset(name: str) -> str:
+    """A file of the package's templates."""
+    return files("subreplay.reports").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def _style() -> Markup:
+    """The style sheet with the consumers' colours for both themes."""
+    style = _asset("report.css").replace("/*light*/", palette.colours(palette.LIGHT))
+    return Markup(style.replace("/*dark*/", palette.colours(palette.DARK)) + palette.rules())  # noqa: S704 - packaged
+
+
+def _environment(shown: View) -> Environment:
+    """Templates of the package, with everything escaped and an unknown name an error."""
+    environment = Environment(
+        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    filters: dict[str, Any] = {
+        "count": words.count, "percent": words.percent, "times": words.times, "size": words.size, "plural": words.plural,
+        "clock": lambda text: words.clock(text, shown.day), "token": shown.colours.token, "slug": slug, "width": width,
+    }  # fmt: skip
+    environment.filters.update(filters)
+    return environment
+
+
+def slug(text: str) -> str:
+    """A class name for a status: ``not applicable`` becomes ``not-applicable``."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def width(share: float, full: float) -> str:
+    """How much of a cell a bar fills, as a CSS length."""
+    return f"{max(0.0, min(share / full, 1.0)) * 100:.1f}%" if full > 0 and share == share else "0%"

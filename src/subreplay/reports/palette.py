@@ -1,0 +1,95 @@
+"""One colour per consumer, the same in every chart and table of a page.
+
+Ten solid colours that colour-blind readers can tell apart (Okabe and Ito's, and three between them); the eleventh
+consumer on has stripes of them, the twenty-first on dots, then they repeat. The page's style sheet defines what a
+token such as ``k3`` looks like on a light and on a dark page; charts and tables only name tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from subreplay.reports.data import ReportData
+from subreplay.reports.words import natural
+
+NOBODY = "nobody"
+SOLID = 10
+TOKENS = 3 * SOLID
+LIGHT = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#e3d432", "#7a5ba8", "#8a6a45", "#2f4050")
+DARK = ("#3b94d1", "#e9a820", "#22ab85", "#d48cb4", "#7cc6ef", "#e2703a", "#e8db55", "#9d82c9", "#ab8a64", "#b4c2d0")
+
+
+@dataclass(frozen=True, slots=True)
+class Palette:
+    """Which token stands for which consumer."""
+
+    names: tuple[str, ...]
+    tokens: Mapping[str, str]
+
+    def token(self, name: str | None) -> str:
+        """The token of a consumer; of ``nobody`` where there is none."""
+        return self.tokens.get(name or NOBODY, NOBODY)
+
+
+def palette(data: ReportData) -> Palette:
+    """Tokens for all consumers of a report: those of the data first, then those that only scenarios have."""
+    real = _sorted(_observed(data))
+    known = set(real)
+    extra = _sorted(name for name in _simulated(data) if name not in known)
+    names = tuple(real + extra)
+    return Palette(names, {name: f"k{i % TOKENS}" for i, name in enumerate(names)})
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if name and name != NOBODY}, key=natural)
+
+
+def _observed(data: ReportData) -> Iterator[str]:
+    for mapped in data.range_maps:
+        for epoch in mapped.epochs:
+            yield from epoch.members
+            yield from {band.consumer or NOBODY for band in epoch.bands}
+    yield from (row.consumer for row in data.totals)
+    yield from {point.consumer for point in data.load}
+
+
+def _simulated(data: ReportData) -> Iterator[str]:
+    for scenario in data.scenarios:
+        yield from (row.consumer for row in scenario.per_consumer)
+
+
+def colours(values: tuple[str, ...]) -> Markup:
+    """The custom properties ``--c0`` and on, for one theme."""
+    return Markup("".join([f"--c{i}:{value};" for i, value in enumerate(values)]))  # noqa: S704 - constants
+
+
+def rules() -> Markup:
+    """Style rules of every token: ``fill`` in a chart, ``background`` in a swatch."""
+    out = []
+    for i in range(TOKENS):
+        colour, look = f"var(--c{i % SOLID})", i // SOLID
+        fill = colour if look == 0 else f"url(#k{i})"
+        ground = (
+            colour,
+            f"repeating-linear-gradient(45deg,{colour} 0 2px,var(--page) 2px 4px)",
+            f"radial-gradient({colour} 55%,var(--page) 60%) 0 0/4px 4px",
+        )[look]
+        out.append(f".k{i}{{fill:{fill}}}i.k{i}{{background:{ground}}}")
+    return Markup("\n".join(out))  # noqa: S704 - constants
+
+
+def patterns(count: int) -> Markup:
+    """SVG definitions: the hatch of ``nobody``, and stripes and dots for consumers beyond the tenth."""
+    out = ['<pattern id="nobody" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
+           '<path d="M0,0h6v6h-6Z" class="t-none"/><path d="M0,0h1.5v6h-1.5Z" class="t-line"/></pattern>']  # fmt: skip
+    for i in range(SOLID, min(count, TOKENS)):
+        mark = "M0,0h2.5v5h-2.5Z" if i < 2 * SOLID else "M1,1h2.6v2.6h-2.6Z"
+        turn = ' patternTransform="rotate(45)"' if i < 2 * SOLID else ""
+        out.append(
+            f'<pattern id="k{i}" width="5" height="5" patternUnits="userSpaceOnUse"{turn}>'
+            f'<path d="M0,0h5v5h-5Z" class="t-page"/><path d="{mark}" class="k{i % SOLID}"/></pattern>'
+        )
+    return Markup("".join(out))  # noqa: S704 - constants

@@ -1,0 +1,161 @@
+"""What the page's template needs beyond the report's data: drawn charts, summed rows, filter choices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from subreplay.reports import words
+from subreplay.reports.canvas import Frame, frame
+from subreplay.reports.chart_map import MapDrawing, partition_map, slot_map
+from subreplay.reports.chart_share import Moved, by_epoch, moves_chart, scenario_chart
+from subreplay.reports.chart_time import Load, biggest, findings_chart, gathered, load_chart, skew_chart
+from subreplay.reports.data import CodeSummary, EpochView, RangeMap, ReportData, ScenarioView
+from subreplay.reports.palette import Palette, palette
+from subreplay.reports.rangemap import owned_share
+
+MOST_MAPS = 6
+MOST_EPOCH_ROWS = 200
+MOST_MOVES = 200
+STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
+SECTIONS = (
+    ("input", "Input"), ("facts", "Headline facts"), ("map", "Range map"), ("load", "Load"), ("skew", "Skew"),
+    ("moves", "Moves"), ("rules", "Rules"), ("findings", "Findings over time"), ("scenarios", "What if"),
+    ("keys", "Hot keys"), ("limits", "What this cannot tell"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One row of the table under the maps; shares are of the slots, and None for partitions."""
+
+    scope: str
+    view: EpochView
+    lasted: str
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The page, ready to be laid out."""
+
+    colours: Palette
+    day: str | None
+    sections: tuple[tuple[str, str], ...]
+    maps: tuple[MapDrawing, ...]
+    maps_left_out: int
+    epochs: tuple[EpochRow, ...]
+    epochs_left_out: int
+    window: str  # how long one column of the load charts is
+    windows: int  # how many of the report's windows that is
+    load_chart: Markup
+    skew_chart: Markup
+    not_drawn: int  # consumers without a colour of their own in the load charts
+    moves_chart: Markup
+    moved: tuple[Moved, ...]
+    codes: tuple[CodeSummary, ...]
+    finding_consumers: tuple[str, ...]
+    findings_chart: Markup
+    scenario_chart: Markup
+    baseline: ScenarioView | None
+    ceiling: float | None  # consumers beyond which the hottest key is the limit
+    scale: float  # the share that fills a bar of the tables
+
+
+def view(data: ReportData) -> View:
+    """Everything drawn and summed, from the data alone."""
+    at, colours = frame(data), palette(data)
+    load = gathered(data.load)
+    maps = _maps(data.range_maps, at, colours)
+    rows = _epoch_rows(data.range_maps)
+    moved = by_epoch(data.moves)
+    skews = {total.consumer: total.skew for total in data.totals}
+    return View(
+        colours=colours,
+        day=words.one_day(data.run.window_start, data.run.window_end),
+        sections=_sections(data),
+        maps=maps,
+        maps_left_out=data.range_maps_left_out + _undrawn(data.range_maps),
+        epochs=rows[:MOST_EPOCH_ROWS],
+        epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0),
+        window=words.span(load.width) if load.width > 0 else "",
+        windows=load.windows,
+        load_chart=load_chart(load, at, colours) if load.cells else Markup(),
+        skew_chart=skew_chart(load, skews, at, colours) if load.cells else Markup(),
+        not_drawn=_not_drawn(load),
+        moves_chart=moves_chart(moved, colours) if moved else Markup(),
+        moved=moved[:MOST_MOVES],
+        codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
+        finding_consumers=_consumers_with_findings(data.codes),
+        findings_chart=findings_chart(data.findings_over_time, at, colours) if data.findings_over_time else Markup(),
+        scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else Markup(),
+        baseline=data.scenarios[0] if data.scenarios else None,
+        ceiling=_ceiling(data),
+        scale=_scale(data),
+    )
+
+
+def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
+    """The sections that the page has: an audit has no scenarios, a what-if may have no rules or maps."""
+    whatif = data.run.kind == "whatif"
+    shown = {
+        "facts": bool(data.facts),
+        "map": bool(data.range_maps) or not whatif,
+        "load": bool(data.load or data.totals) or not whatif,
+        "skew": bool(data.load),
+        "moves": bool(data.moves or data.moves_left_out) or not whatif,
+        "rules": bool(data.codes) or not whatif,
+        "findings": bool(data.findings_over_time),
+        "scenarios": bool(data.scenarios) or whatif,
+        "keys": bool(data.hot_keys),
+    }
+    return tuple([(name, title) for name, title in SECTIONS if shown.get(name, True)])
+
+
+def _maps(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> tuple[MapDrawing, ...]:
+    """Slot maps one by one, partitions all in one picture."""
+    slots = [m for m in maps if m.axis == "slot" and m.epochs][:MOST_MAPS]
+    rows = [m for m in maps if m.axis == "partition" and m.epochs]
+    drawn = [slot_map(mapped, at, colours, len(slots)) for mapped in slots]
+    return tuple(drawn + ([partition_map(rows, at, colours)] if rows else []))
+
+
+def _undrawn(maps: Sequence[RangeMap]) -> int:
+    return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MOST_MAPS, 0)
+
+
+def _epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
+    """All epochs of all dispatchers, in order of time."""
+    rows = [_epoch_row(mapped, epoch) for mapped in maps for epoch in mapped.epochs]
+    return tuple(sorted(rows, key=lambda row: (row.view.start_us, words.natural(row.scope), row.view.index)))
+
+
+def _epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
+    shares: list[float] = []
+    if mapped.axis == "slot" and not epoch.bands_left_out:
+        shares = list(owned_share(epoch, mapped.low, mapped.high).values())
+    lasted = words.span(max(epoch.end_us - epoch.start_us, 0))
+    return EpochRow(mapped.scope, epoch, lasted, min(shares, default=None), max(shares, default=None))
+
+
+def _not_drawn(load: Load) -> int:
+    return len({cell.consumer for cell in load.cells}) - len(biggest(load))
+
+
+def _consumers_with_findings(codes: Sequence[CodeSummary]) -> tuple[str, ...]:
+    names = {finding.consumer for code in codes for finding in code.worst if finding.consumer}
+    return tuple(sorted(names, key=words.natural))
+
+
+def _ceiling(data: ReportData) -> float | None:
+    """The speed-up that the hottest key allows: one key can be at one consumer only."""
+    top = max((key.share for key in data.hot_keys), default=0.0)
+    return 1 / top if top > 0 else None
+
+
+def _scale(data: ReportData) -> float:
+    """The largest share of a table with bars, a little more than full."""
+    return max([total.share for total in data.totals], default=1.0) * 1.05 or 1.0

@@ -1,0 +1,118 @@
+"""Numbers and times in words a reader takes in at once. Every renderer formats through here."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime, timezone
+
+MISSING = "–"  # noqa: RUF001 - an en dash reads as "no value"
+
+
+def count(value: float) -> str:
+    """A whole number with thousands separators."""
+    return f"{value:,.0f}" if math.isfinite(value) else MISSING
+
+
+def percent(share: float) -> str:
+    """A fraction as per cent: one decimal, more where the number is small.
+
+    >>> [percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5, 1)]
+    ['0%', '<0.01%', '0.12%', '4.6%', '50.0%', '100%']
+    """
+    if not math.isfinite(share):
+        return MISSING
+    if share in (0, 1):
+        return f"{share * 100:.0f}%"
+    if 0 < share < 0.0001:
+        return "<0.01%"
+    return f"{share * 100:.2f}%" if share < 0.01 else f"{share * 100:,.1f}%"
+
+
+def times(ratio: float) -> str:
+    """A ratio such as a skew, 1.42 times."""
+    if not math.isfinite(ratio):
+        return MISSING
+    return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"  # noqa: RUF001
+
+
+def size(value: float) -> str:
+    """Bytes in decimal units."""
+    if not math.isfinite(value):
+        return MISSING
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if value < 1000 or unit == "TB":
+            break
+        value /= 1000
+    return f"{value:,.0f} {unit}" if unit == "B" or value >= 100 else f"{value:,.1f} {unit}"
+
+
+def plural(number: int, one: str, many: str | None = None) -> str:
+    """``1 epoch``, ``2 epochs``, ``1,000 keys``."""
+    return f"{count(number)} {one if number == 1 else many or one + 's'}"
+
+
+def parse_us(text: str) -> int:
+    """An ISO 8601 instant as microseconds since the epoch; without a zone it is UTC."""
+    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=timezone.utc)
+    delta = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def clock(text: str, day: str | None = None) -> str:
+    """An instant for people: ``12:00:03.120`` on the report's own ``day``, else with the date before it.
+
+    >>> clock("2026-05-01T12:00:03.120000Z", "2026-05-01"), clock("2026-05-02T00:00:00Z", "2026-05-01")
+    ('12:00:03.120', '2026-05-02 00:00:00')
+    """
+    match = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(\.\d+)?(Z|z|\+00:?00)?", text.strip())
+    if not match:
+        return text
+    date, time, fraction, _ = match.groups()
+    fraction = (fraction or "").rstrip("0").rstrip(".")
+    fraction = fraction.ljust(4, "0") if fraction else ""
+    return f"{time}{fraction}" if date == day else f"{date} {time}{fraction}"
+
+
+def one_day(start: str, end: str) -> str | None:
+    """The date that both instants lie on, or None."""
+    return start[:10] if start[:10] == end[:10] else None
+
+
+def span(micros: int) -> str:
+    """A duration in its two largest units: ``1 h 4 min``, ``2.5 s``.
+
+    >>> [span(value) for value in (900, 45_000, 2_500_000, 3_840_000_000, 180_000_000_000)]
+    ['0.9 ms', '45 ms', '2.5 s', '1 h 4 min', '2 d 2 h']
+    """
+    if micros < 1_000_000:
+        return f"{micros / 1000:.3g} ms"
+    seconds = micros / 1_000_000
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    whole = round(seconds)
+    at = next(i for i, (_, length) in enumerate(units) if whole >= length)
+    (name, length), (small, part) = units[at], units[at + 1]
+    rest = whole % length // part
+    return f"{whole // length} {name} {rest} {small}" if rest else f"{whole // length} {name}"
+
+
+def natural(text: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that puts c2 before c10."""
+    parts = re.findall(r"[0-9]+|[^0-9]+", text)
+    return tuple([(0, int(p), p) if p[0].isdigit() and len(p) < 19 else (1, 0, p) for p in parts])
+
+
+def utc_clock(micros: int) -> str:
+    """The UTC time of day of an instant in microseconds, to the millisecond where it is not a whole second.
+
+    >>> utc_clock(1_777_636_803_120_000), utc_clock(1_777_636_800_000_000)
+    ('12:00:03.120', '12:00:00')
+    """
+    seconds, rest = divmod(micros // 1000, 1000)
+    of_day = seconds % 86_400
+    time = f"{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"
+    return f"{time}.{rest:03d}" if rest else time

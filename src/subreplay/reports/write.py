@@ -1,0 +1,59 @@
+"""Write a report's files: JSON and text always, the page unless told not to; each appears whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from subreplay.reports.data import ReportData
+from subreplay.reports.json_report import to_json
+from subreplay.reports.text import to_text
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    """Where the files of one report are; ``html`` is None where no page was asked for."""
+
+    html: Path | None
+    json: Path
+    text: Path
+
+
+def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> ReportPaths:
+    """Write ``report.json``, ``report.txt`` and ``report.html`` into ``out_dir``, replacing those of an earlier run.
+
+    Without a page, an earlier run's ``report.html`` is removed: it would show another verdict than its neighbours.
+    """
+    out_dir.mkdir(parents=True, exist_ok=True)
+    paths = ReportPaths(out_dir / "report.html" if html else None, out_dir / "report.json", out_dir / "report.txt")
+    _replace(paths.json, to_json(data))
+    _replace(paths.text, to_text(data))
+    if paths.html is None:
+        (out_dir / "report.html").unlink(missing_ok=True)
+    else:
+        from subreplay.reports.html import to_html  # altair and the SVG engine load only for a page
+
+        _replace(paths.html, to_html(data))
+    return paths
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write beside the target, then rename: a reader sees the old file or the new one, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """The process's file mode mask (mkstemp ignores it and writes private files)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

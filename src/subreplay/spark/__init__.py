@@ -1,0 +1,1 @@
+"""The one package that imports pyspark: it selects, joins, windows and lifts; every rule is in the core."""

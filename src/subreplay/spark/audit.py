@@ -1,0 +1,195 @@
+"""The audit on Spark: two streaming passes over each topic partition, then windows and counts of what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+
+from subreplay.config import Keys
+from subreplay.model import Standing
+from subreplay.replay.balance import Connected
+from subreplay.rules.explain import Explainer
+from subreplay.rules.judge import Judge
+from subreplay.rules.registry import Code, standings
+from subreplay.spark.schemas import spark_schema
+from subreplay.tables import FACTS, JUDGED, VIOLATIONS
+from subreplay.words import DIGEST
+
+_BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer")
+_BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
+
+
+
+def judged(log: DataFrame, judge: Judge, partitions: int) -> DataFrame:
+    """The ``LOG`` of one subscription, judged: a hot partition costs time, not memory."""
+    facts = (
+        log.repartition(partitions, "topic", "partition")
+        .sortWithinPartitions(*_BY_POSITION)
+        .mapInArrow(judge.by_position, spark_schema(FACTS))
+    )
+    ordered = facts.sortWithinPartitions("topic", "partition", F.desc("delivered"), *_BY_TIME)
+    return ordered.mapInArrow(judge.by_time, spark_schema(JUDGED))
+
+
+def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
+    """Judged rows as table ``audited``: keys as they may leave the system, times also as timestamps."""
+    at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
+    return rows.drop("key_id", "hash").withColumns(
+        {
+            "key": key_words(F.col("key"), keys),
+            "subscription": F.lit(subscription),
+            "delivered_at": F.when(F.col("delivered"), F.timestamp_micros("at")),
+            "published_at": F.when(F.col("published") > 0, F.timestamp_micros("published")),
+            "date": F.to_date(F.timestamp_micros(at)),
+        }
+    )
+
+
+def key_words(key: Column, keys: Keys) -> Column:
+    """``words.KeyWords`` as a column; a test holds the two equal."""
+    if keys.show:
+        return F.make_valid_utf8(key.cast("string"))
+    return F.substring(F.sha2(F.concat(F.lit(keys.secret.encode() + b"\0"), key), 256), 1, DIGEST)
+
+
+def labelled(rows: DataFrame, where: dict[str, str]) -> DataFrame:
+    """Rows with what identifies the run they came from; those of a run over all dates have no date."""
+    for column in ("subscription", "topic", "date"):
+        if column not in rows.columns or column in where:
+            rows = rows.withColumn(column, F.lit(where.get(column)).cast("date" if column == "date" else "string"))
+    return rows
+
+
+def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
+    """The findings of judged rows, in words."""
+    worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
+    return worth.mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
+
+
+def _failing(judge: Judge) -> Column:
+    """The bits of findings that fail: promised by the policy and not excused."""
+    bits = F.lit(0).cast("long")
+    for code, standing in standings(judge.policy).items():
+        if standing is Standing.PROMISED:
+            excused = F.shiftright(F.col("excuses"), 4 * code.value).bitwiseAND(15) != 0
+            bits = bits.bitwiseOR(F.when(excused, 0).otherwise(F.col("codes").bitwiseAND(code.bit)))
+    return bits
+
+
+def window_start(at: Column, width: int) -> Column:
+    """The start of the tumbling window of ``width`` µs that holds a time in µs."""
+    return at - F.pmod(at, F.lit(width))
+
+
+def load(rows: DataFrame, width: int | None) -> DataFrame:
+    """What each consumer was given, by window of ``width`` µs (None: in all): messages, bytes, distinct keys, redeliveries."""
+    keys = [F.col("consumer")] if width is None else [window_start(F.col("at"), width).alias("window"), F.col("consumer")]
+    return (
+        rows.where("delivered")
+        .groupBy(*keys)
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum("size").alias("bytes"),
+            F.countDistinct("key").alias("keys"),
+            F.sum(F.when(F.col("nth") > 0, 1).otherwise(0)).alias("redelivered"),
+            F.sum(_has(Code.UNACKED)).alias("unacked"),
+        )
+        .orderBy(*[k for k in ("window", "consumer") if width is not None or k != "window"])
+    )
+
+
+def _has(code: Code) -> Column:
+    return F.when(F.col("codes").bitwiseAND(code.bit) != 0, 1).otherwise(0)
+
+
+def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
+    """Findings counted by window, code, excuse and consumer: all of them, whether they fail or not."""
+    found = F.array_compact(
+        F.array(
+            *[
+                F.when(
+                    F.col("codes").bitwiseAND(code.bit) != 0,
+                    F.struct(
+                        F.lit(code.name).alias("code"),
+                        F.shiftright(F.col("excuses"), 4 * code.value).bitwiseAND(15).cast("int").alias("excuse"),
+                    ),
+                )
+                for code, standing in standings(judge.policy).items()
+                if standing is not Standing.NOT_APPLICABLE
+            ]
+        )
+    )
+    at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
+    return (
+        rows.where("codes != 0")
+        .select(window_start(at, width).alias("window"), "consumer", F.explode(found).alias("f"))
+        .groupBy("window", "consumer", "f.code", "f.excuse")
+        .count()
+        .orderBy("window", "code", "excuse", "consumer")
+    )
+
+
+def coarser(counts: DataFrame, width: int) -> DataFrame:
+    """Finding counts summed into windows of ``width`` µs."""
+    keys = [window_start(F.col("window"), width).alias("window"), *map(F.col, ("code", "excuse", "consumer"))]
+    return counts.groupBy(*keys).agg(F.sum("count").alias("count")).orderBy("window", "code", "excuse", "consumer")
+
+
+def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Connected], width: int) -> DataFrame:
+    """Loads by window with share and skew: 1 is perfect balance among the most consumers connected at once in that window."""
+    schema = "start long, end long, connected int"
+    spans = F.broadcast(spark.createDataFrame([tuple(i) for i in intervals], schema))
+    overlap = (F.col("window") < F.col("end")) & (F.col("start") < F.col("window") + width)
+    windows = loads.select("window").distinct().join(spans, overlap).groupBy("window").agg(F.max("connected").alias("connected"))
+    share = F.col("messages") / F.sum("messages").over(Window.partitionBy("window"))
+    return (
+        loads.join(windows, "window", "left")
+        .withColumn("share", share)
+        .withColumn("skew", F.col("share") * F.coalesce("connected", F.lit(1)))
+        .withColumn("window_start", F.timestamp_micros("window"))
+    )
+
+
+def totals(rows: DataFrame) -> dict[str, int]:
+    """The headline figures of an audit, in one pass."""
+    elsewhere = F.col("codes").bitwiseAND(Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit) == 0
+    delivered = F.col("delivered")
+    outside = delivered & ~F.col("in_transition")
+    row = rows.agg(
+        F.count_if(delivered).alias("deliveries"),
+        F.count_if(~delivered).alias("undelivered"),
+        F.count_if(outside).alias("outside"),
+        F.count_if(outside & elsewhere).alias("at_owner"),
+        F.count_if(delivered & F.col("in_transition")).alias("in_transition"),
+        F.count_if(delivered & (F.col("nth") == 0)).alias("messages"),
+        F.count_if(delivered & (F.col("batch_index") >= 0)).alias("batched"),
+        F.count_if(delivered & (F.col("batch_index") == 0) & (F.col("nth") == 0)).alias("entries"),
+        F.min(F.when(delivered, F.col("at"))).alias("first"),
+        F.max(F.when(delivered, F.col("at"))).alias("last"),
+    ).first()
+    assert row is not None  # an aggregate without groups always has one row
+    return {name: value if value is not None else 0 for name, value in row.asDict().items()}
+
+
+def scattered_keys(rows: DataFrame) -> tuple[int, int]:
+    """Keys that reached several consumers within one epoch, and keys in all: what mixed batches do to a steady group."""
+    per_key = (
+        rows.where("delivered and key is not null")
+        .groupBy("key", "epoch")
+        .agg(F.countDistinct("consumer").alias("consumers"))
+        .groupBy("key")
+        .agg(F.max("consumers").alias("consumers"))
+    )
+    row = per_key.agg(F.count_if(F.col("consumers") > 1).alias("scattered"), F.count("*").alias("keys")).first()
+    assert row is not None
+    return int(row.scattered), int(row["keys"])
+
+
+def worst(found: DataFrame, few: int) -> DataFrame:
+    """The first ``few`` findings of each code, failing ones first."""
+    order = Window.partitionBy("code").orderBy(F.desc("verdict_rank"), "at", "topic", "partition", "ledger", "entry", "batch_index")
+    found = found.withColumn("at", F.unix_micros("at"))
+    ranked = found.withColumn("verdict_rank", F.when(F.col("verdict") == "valid", 0).otherwise(1))
+    return ranked.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= few).orderBy("code", "rank")

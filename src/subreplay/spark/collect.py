@@ -1,0 +1,49 @@
+"""What comes back to the driver: membership (the timeline is folded there) and aggregates whose size the report bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any
+
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame
+
+from subreplay.membership import dispatcher_events
+from subreplay.model import MembershipEvent, Scope
+from subreplay.spark.log import Inputs
+
+Rows = list[dict[str, Any]]
+
+
+def rows(frame: DataFrame) -> Rows:
+    """A small frame as plain mappings, nested rows included."""
+    return [row.asDict(recursive=True) for row in frame.collect()]
+
+
+def counts(inputs: Inputs) -> Rows:
+    """Valid and quarantined rows of each input table, in one job."""
+    tables = {"messages": inputs.messages, "membership": inputs.membership, "deliveries": inputs.deliveries}
+    parts = [_marked(t, True, f) for t, f in tables.items()] + [_marked(t, False, f) for t, f in inputs.rejected.items()]
+    found = {
+        (r["table"], r["valid"]): r["count"]
+        for r in rows(reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count())
+    }
+    return [{"table": t, "valid": found.get((t, True), 0), "quarantined": found.get((t, False), 0)} for t in tables]
+
+
+def _marked(table: str, valid: bool, frame: DataFrame) -> DataFrame:
+    return frame.select(F.lit(table).alias("table"), F.lit(valid).alias("valid"))
+
+
+def events(inputs: Inputs) -> Mapping[Scope, tuple[MembershipEvent, ...]]:
+    """Membership events of every dispatcher that has messages, deliveries or members."""
+    places = inputs.messages.select("topic", "partition").unionAll(inputs.deliveries.select("topic", "partition"))
+    scopes = [(r["topic"], r["partition"]) for r in rows(places.distinct().orderBy("topic", "partition"))]
+    members = inputs.membership.withColumns({"at": F.unix_micros("at"), "since": F.unix_micros("since")})
+    return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)
+
+
+def has_receipts(inputs: Inputs) -> bool:
+    """Whether applications recorded what they received."""
+    return bool(inputs.deliveries.where("received_at IS NOT NULL").limit(1).count())

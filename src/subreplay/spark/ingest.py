@@ -1,0 +1,28 @@
+"""Writes what an adapter read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import SparkSession
+
+from subreplay.adapters import Ingested, Rejected
+from subreplay.spark import lake
+from subreplay.tables import QUARANTINE
+
+
+def write(spark: SparkSession, ingested: Ingested, root: str, form: str, source: str) -> None:
+    """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left is replaced."""
+    for name, rows in ingested.tables.items():
+        for topic in sorted(set(rows["topic"].to_pylist())):
+            frame = lake.of_arrow(spark, rows).where(F.col("topic") == topic)
+            lake.replace(frame, root, name, form, topic=topic)
+    rejected = lake.of_arrow(spark, quarantine(ingested.rejected)).withColumn("source", F.lit(source))
+    rejected = rejected.withColumn("date", F.lit(None).cast("date"))
+    lake.replace(rejected, root, "quarantine", form, source=source)
+
+
+def quarantine(rejected: tuple[Rejected, ...]) -> pa.Table:
+    """Rejected rows as the ``quarantine`` table."""
+    rows = [r._asdict() | {"reasons": [reason._asdict() for reason in r.reasons]} for r in rejected]
+    return pa.Table.from_pylist(rows, schema=QUARANTINE)

@@ -1,0 +1,97 @@
+"""The log of a subscription: checked input tables, and messages with their deliveries as one stream of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date as Date
+from datetime import timedelta
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from subreplay.config import RunConfig
+from subreplay.errors import InputError
+from subreplay.spark import lake
+from subreplay.spark.contracts import split
+from subreplay.spark.schemas import require
+from subreplay.tables import INPUTS, LOG
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The checked input tables of one subscription, and what did not pass the check."""
+
+    messages: DataFrame
+    membership: DataFrame
+    deliveries: DataFrame
+    rejected: Mapping[str, DataFrame]
+    topic: str
+
+
+def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
+    """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is missing."""
+    traffic = config.traffic
+    frames = {n: require(lake.read(spark, traffic.path, n, traffic.format), s, f"{traffic.path}/{n}") for n, s in INPUTS.items()}
+    mine = F.col("subscription") == config.subscription.name
+    membership = frames["membership"].where(mine)
+    topic = config.subscription.topic or _only_topic(membership, config)
+    of_topic = F.col("topic") == topic
+    selected = {
+        "messages": frames["messages"].where(of_topic & _days(config.date, traffic.lookback_days)),
+        "membership": membership.where(of_topic & (F.col("date") <= F.lit(config.date) if config.date else F.lit(True))),
+        "deliveries": frames["deliveries"].where(mine & of_topic & _days(config.date, 0)),
+    }
+    parts = {name: split(name, frame) for name, frame in selected.items()}
+    return Inputs(
+        **{name: valid for name, (valid, _) in parts.items()},
+        rejected={name: rejected for name, (_, rejected) in parts.items()},
+        topic=topic,
+    )
+
+
+def _only_topic(membership: DataFrame, config: RunConfig) -> str:
+    topics = [row.topic for row in membership.select("topic").distinct().orderBy("topic").limit(11).collect()]
+    if len(topics) != 1:
+        found = "no topic" if not topics else f"{', '.join(topics[:10])}"
+        raise InputError(
+            f"{config.traffic.path}: subscription {config.subscription.name!r} has {found}; set subscription.topic to one of its topics"
+        )
+    return str(topics[0])
+
+
+def _days(day: Date | None, lookback: int) -> Column:
+    if day is None:
+        return F.lit(True)
+    return F.col("date").between(F.lit(day - timedelta(days=lookback)), F.lit(day))
+
+
+def as_log(inputs: Inputs, day: Date | None) -> DataFrame:
+    """Messages and deliveries under one another in the ``LOG`` shape, times in µs."""
+    content = [c for c in inputs.messages.columns if c != "date"]
+    messages = inputs.messages.select(
+        *_position(),
+        F.lit(0).cast("byte").alias("kind"),
+        F.unix_micros("publish_time").alias("at"),
+        F.lit(0).cast("long").alias("seq"),
+        (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),
+        F.xxhash64(*content).alias("content"),
+        *[F.col(c) for c in ("key", "ordering_key", "batch_key", "batch_ordering_key", "producer")],
+        F.coalesce("batch_sequence_id", "sequence_id").alias("sequence_id"),
+        F.unix_micros("deliver_at").alias("deliver_at"),
+        F.col("size"),
+    )
+    deliveries = inputs.deliveries.select(
+        *_position(),
+        F.lit(1).cast("byte").alias("kind"),
+        F.coalesce(F.unix_micros("delivered_at"), F.lit(-(2**63)).cast("long")).alias("at"),
+        F.col("seq"),
+        F.col("consumer"),
+        F.col("redelivery_count").cast("long").alias("redelivery_count"),
+        *[F.unix_micros(c).alias(c) for c in ("received_at", "acked_at", "nacked_at")],
+    )
+    return messages.unionByName(deliveries, allowMissingColumns=True).select(*LOG.names)
+
+
+def _position() -> list[Column]:
+    return [F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")]

@@ -1,0 +1,44 @@
+"""The canonical tables as Spark schemas, and the check at the door."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructType
+
+from subreplay.errors import InputError
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """The Spark form of a table of ``subreplay.tables``."""
+    return from_arrow_schema(schema)
+
+
+def require(frame: DataFrame, schema: pa.Schema, source: str) -> DataFrame:
+    """``frame`` with exactly the columns of ``schema``, optional ones it lacks being null.
+
+    Raises ``InputError`` that lists, in one message, every required column that is missing and every one of another type.
+    """
+    wanted = spark_schema(schema)
+    have = {field.name: field.dataType for field in frame.schema}
+    missing = [f.name for f in wanted if f.name not in have and not f.nullable]
+    wrong = [
+        f"{f.name} is {have[f.name].simpleString()} and must be {f.dataType.simpleString()}"
+        for f in wanted
+        if f.name in have and _bare(have[f.name]) != _bare(f.dataType)
+    ]
+    if missing or wrong:
+        parts = [f"missing columns: {', '.join(missing)}"] * bool(missing) + wrong
+        raise InputError(f"{source}: {'; '.join(parts)}; map or cast them before the run (columns: {', '.join(have)})")
+    import pyspark.sql.functions as F
+
+    return frame.select(
+        *[F.col(f.name) if f.name in have else F.lit(None).cast(f.dataType).alias(f.name) for f in wanted]
+    )
+
+
+def _bare(kind: object) -> str:
+    """A type without its nullability."""
+    text: str = kind.simpleString()  # type: ignore[attr-defined]
+    return text

@@ -1,0 +1,60 @@
+"""A Spark session that fits where the program runs: the active one, a Connect server's, or a small local one with Delta."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark.sql import SparkSession
+
+from subreplay import __version__
+from subreplay.config import Spark
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs
+_SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.log.level": "ERROR",
+}
+
+
+def open_session(options: Spark) -> SparkSession:
+    """The active session where there is one (notebooks, spark-submit), else one made from ``options``."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"subreplay {__version__}")
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # spark-submit started the driver and has decided where it runs
+        session = builder.getOrCreate()
+    elif options.remote:
+        session = builder.remote(options.remote).getOrCreate()
+    else:
+        session = _local(builder, options)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
+    return session
+
+
+def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
+    from delta import configure_spark_with_delta_pip
+
+    settings = {
+        **_DELTA,
+        **_SMALL,
+        "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
+        "spark.driver.memory": options.driver_memory,
+        **options.conf,
+    }
+    builder = builder.master(options.master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return configure_spark_with_delta_pip(builder).getOrCreate()

@@ -1,0 +1,238 @@
+"""The stages of a run: each takes what the one before it gave, and writes what a user may want to query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay import __version__
+from subreplay.config import Member, RunConfig, Scenario, Spark
+from subreplay.errors import ConfigError, InputError
+from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.model import MembershipEvent, Scope
+from subreplay.policies.base import Policy
+from subreplay.replay.assign import Assigner, Plan
+from subreplay.replay.balance import connected
+from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.reports.assemble import Figures, input_counts
+from subreplay.reports.data import ReportData, RunInfo
+from subreplay.rules.explain import Explainer
+from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.rules.registry import Code
+from subreplay.spark import audit, collect, lake, whatif
+from subreplay.spark import results as tables
+from subreplay.spark.log import Inputs, as_log, read_inputs
+from subreplay.words import KeyWords, instant
+
+WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
+RECORDED = "as recorded"
+Events = Mapping[Scope, tuple[MembershipEvent, ...]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run's checked input: tables, membership by dispatcher, and what was counted at the door."""
+
+    spark: SparkSession
+    config: RunConfig
+    inputs: Inputs
+    log: DataFrame
+    events: Events
+    counts: collect.Rows
+    extent: Mapping[str, int]
+
+    @property
+    def policy(self) -> Policy:
+        return self.config.subscription.make_policy()
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What identifies this run's rows in an output table."""
+        found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
+        return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
+
+    @property
+    def width(self) -> int:
+        """The width of report windows in µs: the configured one, or as many of it as keep the report readable."""
+        width = self.config.windows.width
+        span = self.extent["last"] - self.extent["first"] + 1
+        return width * max(1, -(-span // (width * WINDOWS)))
+
+    def write(self, frame: DataFrame, name: str) -> DataFrame:
+        """Write an output table and read this run's rows back, so that nothing is computed twice."""
+        out = self.config.output
+        lake.replace(frame, out.tables, name, "delta", **self.where)
+        written = lake.read(self.spark, out.tables, name, "delta")
+        for column, value in self.where.items():
+            written = written.where(F.col(column) == value)
+        return written
+
+
+def read(spark: SparkSession, config: RunConfig) -> Source:
+    """Read and check the input tables. Raises ``InputError`` where nothing is left to look at."""
+    inputs = read_inputs(spark, config)
+    log = as_log(inputs, config.date)
+    counts, extent = collect.counts(inputs), whatif.extent(log)
+    if not extent["messages"]:
+        day = f" on {config.date}" if config.date else ""
+        raise InputError(f"{config.traffic.path}/messages: no valid message of {inputs.topic}{day}; is the topic (and the date) right?")
+    return Source(spark, config, inputs, log, collect.events(inputs), counts, extent)
+
+
+def fold(source: Source) -> Judge:
+    """Fold the policy over the membership, and make the judge that goes to the executors."""
+    policy = source.policy
+    folded = plan(RECORDED, policy, source.events)
+    dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
+    return Judge(policy, dispatchers, collect.has_receipts(source.inputs))
+
+
+def judge(source: Source, judge: Judge) -> DataFrame:
+    """Judge every delivery; writes table ``audited``."""
+    rows = audit.judged(source.log, judge, source.config.spark.shuffle_partitions)
+    return source.write(audit.published(rows, source.config.subscription.name, source.config.keys), "audited")
+
+
+def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
+    """Findings in words; writes table ``violations``."""
+    return source.write(audit.violations(judged, Explainer(judge, source.config.subscription.name)), "violations")
+
+
+def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
+    """Aggregate judged rows; writes tables ``assignments`` and ``finding_counts``."""
+    width, own = source.width, source.config.windows.width
+    folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
+    totals = audit.totals(judged)
+    intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
+    fine = audit.assignments(audit.load(judged, own), source.spark, intervals, own)
+    source.write(audit.labelled(fine, source.where), "assignments")
+    counts = source.write(audit.labelled(audit.finding_counts(judged, judge, own), source.where), "finding_counts")
+    findings = collect.rows(audit.coarser(counts, width))
+    mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
+    return Figures(
+        inputs=input_counts(source.counts),
+        extent=source.extent,
+        width=width,
+        plan=folded,
+        connected=intervals,
+        totals=totals,
+        load=collect.rows(audit.load(judged, width)),
+        consumers=collect.rows(audit.load(judged, None)),
+        findings=findings,
+        worst=collect.rows(audit.worst(found, source.config.report.worst)),
+        scattered=audit.scattered_keys(judged) if mixed else None,
+    )
+
+
+def sum_traffic(source: Source) -> Figures:
+    """Figures of a what-if, which has no deliveries."""
+    folded = plan(RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
+    intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
+    return Figures(input_counts(source.counts), source.extent, source.width, folded, intervals)
+
+
+def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
+    """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
+    plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
+    assigner = Assigner((figures.plan, *plans), figures.width)
+    summed = collect.rows(whatif.summary(whatif.traffic(source.log, assigner)))
+    hot = collect.rows(whatif.hot_keys(source.log, max(1, source.config.report.hot_keys)))
+    figures = replace(
+        figures,
+        traffic=summed,
+        hottest=hot[0]["messages"] if hot else 0,
+        hot_keys=[_hot_key(source, figures.plan, row) for row in hot[: source.config.report.hot_keys]],
+    )
+    return figures, plans
+
+
+def _scenario_plan(source: Source, scenario: Scenario) -> Plan:
+    if scenario.members == "recorded":
+        return plan(scenario.name, scenario.make_policy(), {s: recorded(e) for s, e in source.events.items()})
+    return _invented(scenario, list(source.events), source.extent["first"])
+
+
+def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
+    """A scenario whose members the run file invents; each topic partition sees all of them."""
+    members = [
+        PlannedMember(m.consumer, m.join, m.leave, m.priority, None if m.ranges is None else tuple(m.ranges))
+        for m in scenario.members
+        if isinstance(m, Member)
+    ]
+    if not members:
+        raise ConfigError(f"scenario {scenario.name!r}: members is empty; name at least one consumer, or 'recorded'")
+    return plan(scenario.name, scenario.make_policy(), {scope: planned_events(members, scope, start) for scope in scopes})
+
+
+def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> list[Plan]:
+    """Every plan of a run without its traffic: the recorded one where the run names tables, and the scenarios.
+
+    Members that a scenario invents join at time 0.
+    """
+    found: list[Plan] = []
+    recorded_events: Events = {}
+    if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
+        recorded_events = collect.events(read_inputs(open_session(config.spark), config))
+        found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
+    scopes = list(recorded_events) or [Scope(config.subscription.topic or "persistent://public/default/topic")]
+    for scenario in config.scenarios:
+        if scenario.members == "recorded":
+            found.append(plan(scenario.name, scenario.make_policy(), recorded_events))
+        else:
+            found.append(_invented(scenario, scopes, 0))
+    return found
+
+
+def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
+    found: dict[str, Any] = {"key": keys_of(source.config).word(bytes(row["key"])), "messages": row["messages"]}
+    if folded.policy.routing != "slot" or len(folded.timelines) != 1:
+        return found | {"slot": None, "consumer": None}
+    timeline = next(iter(folded.timelines.values()))
+    slot, owner = tables.slot_and_owner(timeline, bytes(row["key"]), source.extent["last"])
+    return found | {"slot": slot, "consumer": owner}
+
+
+def keys_of(config: RunConfig) -> KeyWords:
+    """How keys are written in this run."""
+    return KeyWords(config.keys.show, config.keys.secret)
+
+
+def run_info(source: Source, kind: Literal["audit", "whatif"]) -> RunInfo:
+    """What was run on what. The run's id follows from its configuration and input, so that a re-run has the same."""
+    config, subscription = source.config, source.config.subscription
+    policy = source.policy
+    options = tuple((o, str(getattr(policy, o))) for o in sorted(subscription.options))
+    return RunInfo(
+        run_id=f"{config.digest}-{config.date or 'all'}",
+        kind=kind,
+        title=config.report.title,
+        subscription=subscription.name,
+        topic=source.inputs.topic,
+        partitions=sum(scope.partition >= 0 for scope in source.events),
+        date=config.date.isoformat() if config.date else None,
+        window_start=instant(source.extent["first"]),
+        window_end=instant(source.extent["last"]),
+        policy=subscription.policy,
+        profile=subscription.profile,
+        options=options,
+        config_digest=config.digest,
+        versions=(("subreplay", __version__), ("spark", source.spark.version)),
+        keys_shown=config.keys.show,
+        seed=None,
+    )
+
+
+def write_tables(source: Source, figures: Figures, report: ReportData) -> None:
+    """Write what the driver holds: tables ``epochs``, ``range_tables``, ``moves``, ``scenarios``, ``quarantine`` and ``runs``."""
+    for name, rows in tables.tables(figures, report).items():
+        source.write(audit.labelled(lake.of_arrow(source.spark, rows), source.where), name)
+    rejected = [*source.inputs.rejected.values()]
+    everything = rejected[0].unionAll(rejected[1]).unionAll(rejected[2])
+    source.write(audit.labelled(everything, source.where), "quarantine")
+
+

@@ -1,0 +1,73 @@
+"""The what-if on Spark: one hop assigns every message under every scenario, one aggregation sums what the comparison needs."""
+
+from __future__ import annotations
+
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame
+
+from subreplay.replay.assign import TRAFFIC, Assigner
+from subreplay.spark.schemas import spark_schema
+
+
+def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
+    """Messages and bytes by scenario, window, epoch, consumer, the consumer before, and key."""
+    columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key", "batch_ordering_key",
+               "producer", "sequence_id", "size"]  # fmt: skip
+    messages = log.where("kind = 0").select(*columns)
+    rows = messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
+    dimensions = [f.name for f in TRAFFIC if f.name not in ("messages", "bytes")]
+    return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+
+
+def summary(rows: DataFrame) -> DataFrame:
+    """Four views of the traffic in one pass, told apart by ``level``.
+
+    ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher, epoch, before,
+    consumer) and ``scenario``; each with messages, bytes, distinct keys, and messages and keys that changed hands.
+    """
+    moved = F.col("before").isNotNull() & ~F.col("before").eqNullSafe(F.col("consumer"))
+    marked = rows.withColumn("moved", moved)
+    dims = ["scenario", "topic", "partition", "window", "epoch", "before", "consumer"]
+    sets = {
+        "window": ["scenario", "window", "consumer"],
+        "consumer": ["scenario", "consumer"],
+        "move": ["scenario", "topic", "partition", "epoch", "before", "consumer"],
+        "scenario": ["scenario"],
+    }
+    grouped = marked.groupingSets([[F.col(c) for c in s] for s in sets.values()], *[F.col(c) for c in dims]).agg(
+        F.grouping_id().alias("grouping"),
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.countDistinct("key_id").alias("keys"),
+        F.sum(F.when(F.col("moved"), F.col("messages")).otherwise(0)).alias("messages_moved"),
+        F.countDistinct(F.when(F.col("moved"), F.col("key_id"))).alias("keys_moved"),
+    )
+    level = F.lit(None).cast("string")
+    for name, columns in sets.items():
+        bits = sum(1 << (len(dims) - 1 - i) for i, c in enumerate(dims) if c not in columns)
+        level = F.when(F.col("grouping") == bits, name).otherwise(level)
+    return grouped.withColumn("level", level).drop("grouping").orderBy("level", *dims)
+
+
+def hot_keys(log: DataFrame, few: int) -> DataFrame:
+    """The keys with the most messages, with all columns that decide their slot."""
+    key = F.coalesce("ordering_key", "key")
+    return (
+        log.where("kind = 0")
+        .groupBy(key.alias("key"))
+        .agg(F.count("*").alias("messages"))
+        .where("key is not null")
+        .orderBy(F.desc("messages"), "key")
+        .limit(few)
+    )
+
+
+def extent(log: DataFrame) -> dict[str, int]:
+    """First and last publish time (µs), messages, and the dispatchers' number."""
+    row = (
+        log.where("kind = 0")
+        .agg(F.min("at").alias("first"), F.max("at").alias("last"), F.count("*").alias("messages"))
+        .first()
+    )
+    assert row is not None  # an aggregate without groups always has one row
+    return {name: value or 0 for name, value in row.asDict().items()}

@@ -1,0 +1,211 @@
+"""The canonical tables: every column, its type and its meaning, in one place.
+
+Inputs are ``messages``, ``membership`` and ``deliveries``; the rest is what a run writes. Timestamps are UTC microseconds.
+A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset is ``(0, offset, -1)``.
+``partition`` is -1 for a topic without partitions. ``date`` is the UTC day that partitions the table on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_POSITION = [
+    _required("topic", pa.string()),
+    _required("partition", pa.int32()),
+    _required("ledger", pa.int64()),
+    _required("entry", pa.int64()),
+    _required("batch_index", pa.int32()),
+]
+
+MESSAGES: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        *_POSITION,
+        pa.field("key", pa.binary()),
+        pa.field("ordering_key", pa.binary()),
+        # The outer metadata of the entry a message was batched into: the only keys that a broker reads.
+        pa.field("batch_key", pa.binary()),
+        pa.field("batch_ordering_key", pa.binary()),
+        pa.field("batch_sequence_id", pa.int64()),
+        pa.field("batch_size", pa.int32()),
+        _required("producer", pa.string()),
+        _required("sequence_id", pa.int64()),
+        _required("publish_time", TIME),
+        pa.field("event_time", TIME),
+        pa.field("deliver_at", TIME),
+        _required("size", pa.int64()),
+        pa.field("chunk_uuid", pa.string()),
+        pa.field("chunk_id", pa.int32()),
+        pa.field("chunk_count", pa.int32()),
+    ]
+)
+
+RANGES: Final = pa.list_(pa.struct([_required("start", pa.int64()), _required("end", pa.int64())]))
+
+MEMBERSHIP: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        _required("topic", pa.string()),
+        pa.field("partition", pa.int32()),  # null: every partition of the topic
+        _required("type", pa.string()),  # Exclusive, Failover, Shared, Key_Shared
+        _required("consumer", pa.string()),
+        _required("event", pa.string()),  # join, leave, crash, rejected
+        _required("at", TIME),  # when the change was complete
+        _required("seq", pa.int64()),  # order in the source among events of one microsecond
+        pa.field("since", TIME),  # when it was asked for; null: unknown, taken as `at`
+        pa.field("since_seq", pa.int64()),
+        pa.field("priority", pa.int32()),
+        pa.field("ranges", RANGES),
+        pa.field("receiver_queue_size", pa.int32()),
+        pa.field("key_shared_mode", pa.string()),
+        pa.field("allow_out_of_order", pa.bool_()),
+        pa.field("reason", pa.string()),  # of a rejection
+    ]
+)
+
+DELIVERIES: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        *_POSITION,
+        _required("consumer", pa.string()),
+        pa.field("delivered_at", TIME),  # null: acknowledged although no delivery is recorded
+        _required("seq", pa.int64()),
+        _required("redelivery_count", pa.int32()),
+        pa.field("received_at", TIME),  # when the application took it, by the client's clock
+        pa.field("acked_at", TIME),
+        pa.field("ack_type", pa.string()),
+        pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
+        pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending
+        _required("source", pa.string()),  # observed, predicted
+        pa.field("scenario", pa.string()),
+    ]
+)
+
+REASON: Final = pa.struct(
+    [
+        _required("column", pa.string()),
+        _required("value", pa.string()),
+        _required("rule", pa.string()),
+        _required("remedy", pa.string()),
+    ]
+)
+
+QUARANTINE: Final = pa.schema(
+    [
+        _required("table", pa.string()),
+        _required("file", pa.string()),
+        _required("row", pa.int64()),  # line of the file, from 1; -1 where rows have no number
+        _required("raw", pa.string()),
+        _required("reasons", pa.list_(REASON)),
+    ]
+)
+
+INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
+
+# The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in µs.
+LOG: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("kind", pa.int8()),  # 0: the message, 1: a delivery of it
+        _required("at", pa.int64()),  # published, delivered (the smallest integer where unknown)
+        _required("seq", pa.int64()),
+        pa.field("judged", pa.bool_()),  # a message of the audited day: its absence counts
+        pa.field("content", pa.int64()),  # fingerprint of the message's row
+        pa.field("key", pa.binary()),
+        pa.field("ordering_key", pa.binary()),
+        pa.field("batch_key", pa.binary()),
+        pa.field("batch_ordering_key", pa.binary()),
+        pa.field("producer", pa.string()),
+        pa.field("sequence_id", pa.int64()),  # of the entry's outer metadata
+        pa.field("deliver_at", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("consumer", pa.string()),
+        pa.field("redelivery_count", pa.int64()),
+        pa.field("received_at", pa.int64()),
+        pa.field("acked_at", pa.int64()),
+        pa.field("nacked_at", pa.int64()),
+    ]
+)
+
+# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in µs; the largest
+# integer stands for "never", the smallest for "unknown".
+FACTS: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("delivered", pa.bool_()),
+        _required("ordinal", pa.int64()),  # rank of the position in its topic partition's log
+        pa.field("key", pa.binary()),
+        _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
+        _required("slot", pa.int64()),
+        _required("hash", pa.int64()),
+        _required("published", pa.int64()),
+        _required("due", pa.int64()),  # published, or the time it was delayed to
+        _required("size", pa.int64()),
+        pa.field("consumer", pa.string()),
+        _required("session", pa.int64()),
+        pa.field("expected", pa.string()),
+        _required("epoch", pa.int64()),
+        _required("at", pa.int64()),
+        _required("seq", pa.int64()),
+        _required("received", pa.int64()),
+        _required("acked", pa.int64()),
+        _required("held_until", pa.int64()),
+        _required("closing", pa.int64()),
+        _required("redelivery_count", pa.int64()),
+        _required("nth", pa.int64()),  # deliveries of the message before this one
+        _required("previous", pa.int64()),  # how the one before ended: a `facts.Ending`
+        _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
+        _required("in_transition", pa.bool_()),
+        _required("codes", pa.int64()),  # bit per rule
+        _required("excuses", pa.int64()),  # four bits per rule
+    ]
+)
+
+_WITNESS = pa.struct(
+    [
+        pa.field("ledger", pa.int64()),
+        pa.field("entry", pa.int64()),
+        pa.field("batch_index", pa.int64()),
+        pa.field("consumer", pa.string()),
+        pa.field("at", pa.int64()),
+        pa.field("held_until", pa.int64()),
+    ]
+)
+JUDGED: Final = pa.schema(
+    [
+        *FACTS,
+        pa.field("order_witness", _WITNESS),
+        pa.field("owner_witness", _WITNESS),
+        _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
+    ]
+)
+
+VIOLATIONS: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        *_POSITION,
+        _required("code", pa.string()),
+        _required("verdict", pa.string()),
+        pa.field("excuse", pa.string()),  # why it does not fail
+        pa.field("consumer", pa.string()),
+        pa.field("at", TIME),  # of the delivery; null: there was none
+        pa.field("key", pa.string()),  # digest, or the key where the run shows keys
+        _required("slot", pa.int64()),
+        _required("epoch", pa.int64()),
+        _required("cause", pa.string()),
+        _required("witness", pa.list_(pa.string())),
+        _required("explanation", pa.string()),
+    ]
+)

@@ -1,0 +1,261 @@
+"""Timelines: a policy folded over the joins and leaves of one dispatcher, and who owned which slot when.
+
+One membership event is one epoch ``[start, end)``; epoch 0, before the first event, has nobody. The epochs tell the
+story; the ``OwnerIndex`` answers for millions of messages at once and is all that an executor needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.errors import ConsumerRejected, InputError
+from subreplay.model import Consumer, Instant, MembershipEvent, Scope
+from subreplay.policies.base import Policy
+from subreplay.range_table import NOBODY, Groups, Move, RangeTable, pick
+
+BEGINNING = Instant(-(2**63), -(2**63))
+"""The start of epoch 0: before everything."""
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The interval ``[start, end)`` that one membership event opened, and what it changed.
+
+    ``since`` is when that change was first asked for; ``end`` is None while it lasts. ``joined`` is None for a leave
+    and for a consumer that was ``rejected``; ``left`` names who went, which a join can cause too (a dead connection was
+    found).
+    """
+
+    index: int
+    start: Instant
+    since: Instant
+    end: Instant | None
+    cause: MembershipEvent | None = None
+    joined: Consumer | None = None
+    left: tuple[Consumer, ...] = ()
+    rejected: ConsumerRejected | None = None
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """Sorted instants, searched by whole columns of (time, sequence) in exact lexicographic order."""
+
+    times: Ints  # distinct
+    sequences: Ints  # distinct
+    keys: Ints  # of every instant: rank of its time, then rank of its sequence
+
+    @classmethod
+    def of(cls, instants: Iterable[Instant]) -> Instants:
+        at, seq = np.array([*instants], np.int64).reshape(-1, 2).T
+        times, sequences = np.unique(at), np.unique(seq)
+        return cls(times, sequences, _ranks(times, sequences, at, seq))
+
+    def count_until(self, at: Ints, seq: Ints) -> Ints:
+        """How many of the instants are at or before each ``(at, seq)``."""
+        return np.searchsorted(self.keys, _ranks(self.times, self.sequences, at, seq), "right")
+
+
+def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
+    """One number per instant that orders as the pair does; between two known times all is later than at the former."""
+    time = np.searchsorted(times, at, "right")
+    known = (time > 0) & (times[time - 1] == at)
+    sequence = np.where(known, np.searchsorted(sequences, seq, "right"), len(sequences))
+    return time * (len(sequences) + 1) + sequence
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerIndex:
+    """Who owned which slot in which epoch, as flat arrays: picklable, and as small as the changes were.
+
+    The slots are cut into segments wherever an owner ever changed; segment i begins at ``cuts[i]``. Its owners are the
+    run of ``owners`` whose ``keys``, ``segment << 32 | epoch of the change``, have i in the upper half; each segment
+    begins with ``NOBODY`` in epoch 0.
+    """
+
+    starts: Instants
+    candidates: Instants
+    cuts: Ints
+    keys: Ints
+    owners: NDArray[np.int32]
+    groups: Groups
+
+    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """The epoch of each instant: the last one with ``start <= (at, seq)``."""
+        return (self.starts.count_until(at, seq) - 1).astype(np.int32)
+
+    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """The last epoch that each instant may belong to, as far as one can tell from outside the broker.
+
+        While changes are under way (asked for, not complete), every epoch from ``epoch_at`` to this one is possible; at
+        all other times the two are equal.
+        """
+        return (self.candidates.count_until(at, seq) - 1).astype(np.int32)
+
+    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The index of the consumer that owned each slot in each epoch, or ``NOBODY``.
+
+        ``hashes`` (unsigned, 32 bits) decide between consumers that share a point of the ring.
+        """
+        segments = np.searchsorted(self.cuts, slots, "right") - 1
+        return pick(self._codes(segments, epochs), hashes, self.groups)
+
+    def table(self, epoch: int) -> RangeTable:
+        """The range table of one epoch."""
+        everywhere = np.arange(len(self.cuts))
+        codes = self._codes(everywhere, np.full(len(self.cuts), epoch)).astype(np.int64)
+        owned = np.flatnonzero(codes != NOBODY)  # never the last segment: it has no end
+        return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
+
+    def _codes(self, segments: Ints, epochs: NDArray[Any]) -> NDArray[np.int32]:
+        latest: Ints = np.searchsorted(self.keys, segments << 32 | epochs, "right") - 1
+        return self.owners[latest]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The epochs of one dispatcher under one policy.
+
+    ``consumers[i]`` is the consumer of index i, rejected ones included; ``orphans`` are the leaves of consumers that
+    were not connected, which changed nothing.
+    """
+
+    policy: Policy
+    scope: Scope
+    epochs: tuple[Epoch, ...]
+    consumers: tuple[Consumer, ...]
+    orphans: tuple[MembershipEvent, ...]
+    index: OwnerIndex
+
+    @classmethod
+    def fold(cls, policy: Policy, scope: Scope, events: Iterable[MembershipEvent]) -> Timeline:
+        """The timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
+
+        Every join is a new consumer, also of a name that is connected already; a leave takes the oldest consumer of its
+        name.
+        """
+        fold = _Fold(policy, scope)
+        for event in events:
+            fold.apply(event)
+        return fold.timeline()
+
+    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.epoch_at``."""
+        return self.index.epoch_at(at, seq)
+
+    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.last_candidate``."""
+        return self.index.last_candidate(at, seq)
+
+    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """See ``OwnerIndex.owner_at``."""
+        return self.index.owner_at(slots, hashes, epochs)
+
+    def table(self, epoch: int) -> RangeTable:
+        """See ``OwnerIndex.table``."""
+        return self.index.table(epoch)
+
+    def connected(self, epoch: int) -> tuple[Consumer, ...]:
+        """The consumers connected in an epoch, in the order of joining."""
+        here: dict[int, Consumer] = {}
+        for past in self.epochs[: epoch + 1]:
+            if past.joined:
+                here[past.joined.index] = past.joined
+            for consumer in past.left:
+                del here[consumer.index]
+        return tuple(here.values())
+
+
+class _Fold:
+    """The one place where a timeline grows."""
+
+    def __init__(self, policy: Policy, scope: Scope) -> None:
+        self.policy, self.scope = policy, scope
+        self.state = policy.start(scope)
+        self.epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
+        self.consumers: list[Consumer] = []
+        self.orphans: list[MembershipEvent] = []
+        self.changes = _Changes()
+
+    def apply(self, event: MembershipEvent) -> None:
+        if event.at < self.epochs[-1].start:
+            last = self.epochs[-1].start
+            raise InputError(f"membership of {self.scope.full_name} is not in order: {event.at} after {last}")
+        if event.event == "join":
+            self._join(event)
+        elif gone := self._oldest(event.consumer):
+            self._open(event, self.policy.leave(self.state, gone))
+        else:
+            self.orphans.append(event)
+
+    def _join(self, event: MembershipEvent) -> None:
+        consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges)
+        self.consumers.append(consumer)
+        try:
+            state = self.policy.join(self.state, consumer)
+        except ConsumerRejected as refusal:
+            self._open(event, self.state, rejected=refusal.with_traceback(None))
+        else:
+            self._open(event, state, joined=consumer)
+
+    def _oldest(self, name: str) -> Consumer | None:
+        of_that_name = (member for member in self.state.members if member.name == name)
+        return min(of_that_name, key=lambda member: member.index, default=None)
+
+    def _open(
+        self,
+        event: MembershipEvent,
+        state: Any,
+        joined: Consumer | None = None,
+        rejected: ConsumerRejected | None = None,
+    ) -> None:
+        here = {member.index for member in state.members}
+        left = tuple(member for member in self.state.members if member.index not in here)
+        moves = self.changes.add(len(self.epochs), self.state.table, state.table)
+        since = min(event.since, event.at)
+        self.epochs[-1] = replace(self.epochs[-1], end=event.at)
+        self.epochs.append(Epoch(len(self.epochs), event.at, since, None, event, joined, left, rejected, moves))
+        self.state = state
+
+    def timeline(self) -> Timeline:
+        epochs = tuple(self.epochs)
+        # a change can only be over once those before it are: never earlier than their since
+        reached = accumulate((epoch.since for epoch in epochs), max)
+        index = self.changes.index(Instants.of(epoch.start for epoch in epochs), Instants.of(reached))
+        return Timeline(self.policy, self.scope, epochs, tuple(self.consumers), tuple(self.orphans), index)
+
+
+class _Changes:
+    """Every change of owner so far, as columns."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[Ints, ...]] = [(np.zeros(0, np.int64),) * 4]
+        self.groups: Groups = ()
+
+    def add(self, epoch: int, before: RangeTable, after: RangeTable) -> tuple[Move, ...]:
+        """Record what changes hands where ``after`` takes over, and tell it."""
+        moves = before.diff(after)
+        start, end, _, owner = np.array(moves, np.int64).reshape(-1, 4).T
+        self.columns.append((np.full(len(moves), epoch), start, end, owner))
+        self.groups = max(self.groups, after.groups, key=len)  # tables only ever add groups
+        return tuple(moves)
+
+    def index(self, starts: Instants, candidates: Instants) -> OwnerIndex:
+        epoch, start, end, owner = (np.concatenate(column) for column in zip(*self.columns, strict=True))
+        cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
+        first = np.searchsorted(cuts, start)
+        covered = np.searchsorted(cuts, end + 1) - first  # segments under each move
+        within = np.arange(covered.sum()) - np.repeat(np.cumsum(covered) - covered, covered)
+        segments = np.repeat(first, covered) + within
+        keys = np.concatenate([np.arange(len(cuts)) << 32, segments << 32 | np.repeat(epoch, covered)])
+        owners = np.concatenate([np.full(len(cuts), NOBODY), np.repeat(owner, covered)]).astype(np.int32)
+        order = np.argsort(keys)
+        return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], self.groups)

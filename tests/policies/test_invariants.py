@@ -1,0 +1,81 @@
+"""What holds for every policy under every profile, whatever joins and leaves."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subreplay.model import Scope
+from subreplay.policies import make
+from subreplay.range_table import NOBODY
+from tests.support.every_policy import EVERY, PROFILES, histories
+from tests.support.joins import TOPIC, fold
+
+COVERING = [p for p in EVERY if p.values[0].routing != "any" and "sticky" not in p.values[0].name]
+KEEPING = [p for p in EVERY if p.values[0].name.startswith("pulsar.key_shared.")]
+
+
+@pytest.mark.parametrize("policy", EVERY)
+@given(histories)
+def test_ranges_are_sorted_disjoint_inside_the_space_and_of_connected_consumers(policy, history):
+    timeline = fold(policy, history)
+    for epoch in range(len(timeline.epochs)):
+        table = timeline.table(epoch)
+        connected = {consumer.index for consumer in timeline.connected(epoch)}
+        assert (table.starts <= table.ends).all()
+        assert (table.starts[1:] > table.ends[:-1]).all()
+        assert not len(table) or (policy.space[0] <= table.starts[0] and table.ends[-1] <= policy.space[1])
+        assert set(table.slots_per_owner()) <= connected
+
+
+@pytest.mark.parametrize("policy", COVERING)
+@given(histories)
+def test_every_slot_has_an_owner_while_anyone_is_connected(policy, history):
+    timeline = fold(policy, history)
+    for epoch in range(len(timeline.epochs)):
+        assert timeline.table(epoch).gaps(policy.space) == ([] if timeline.connected(epoch) else [policy.space])
+
+
+@pytest.mark.parametrize("policy", EVERY)
+@given(histories)
+def test_the_same_events_give_the_same_timeline(policy, history):
+    once, again = fold(policy, history), fold(policy, history)
+    assert [epoch.moves for epoch in once.epochs] == [epoch.moves for epoch in again.epochs]
+    assert once.consumers == again.consumers
+
+
+@pytest.mark.parametrize("policy", EVERY)
+@given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
+def test_every_hash_has_a_slot_inside_the_space(policy, hashes):
+    slots = policy.slots(np.array(hashes, np.uint32))
+    assert ((policy.space[0] <= slots) & (slots <= policy.space[1])).all()
+
+
+@pytest.mark.parametrize("policy", KEEPING)
+@given(histories)
+def test_only_the_one_who_comes_or_goes_wins_or_loses_slots(policy, history):
+    timeline = fold(policy, history)
+    for epoch in timeline.epochs:
+        for move in epoch.moves:
+            sides = _members(timeline, move.before) ^ _members(timeline, move.after)
+            assert sides & {consumer.index for consumer in (epoch.joined, *epoch.left) if consumer}
+
+
+def _members(timeline, code):
+    """The consumers behind an owner's code: a group of the ring, one consumer, or nobody."""
+    return set(timeline.index.groups[-2 - code]) if code < NOBODY else {code} - {NOBODY}
+
+
+@pytest.mark.parametrize("policy", EVERY)
+def test_a_leave_of_someone_not_connected_is_an_error_of_the_caller(policy):
+    absent = fold(policy, "+a[0-9]").consumers[0]
+    with pytest.raises(ValueError, match="is not connected"):
+        policy.leave(policy.start(TOPIC), absent)
+
+
+@pytest.mark.parametrize("name", ["pulsar.exclusive", "pulsar.failover"])
+@pytest.mark.parametrize("profile", PROFILES)
+@given(history=histories)
+def test_one_active_consumer_has_the_whole_space(name, profile, history):
+    timeline = fold(make(name, profile), history, Scope(TOPIC.topic, partition=3))
+    assert all(len(timeline.table(epoch)) <= 1 for epoch in range(len(timeline.epochs)))

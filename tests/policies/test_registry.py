@@ -1,0 +1,35 @@
+import pytest
+
+from subreplay.errors import ConfigError
+from subreplay.policies import REGISTRY, make, option_names
+
+
+def test_the_name_of_a_policy_is_its_key():
+    assert all(policy.name == name for name, policy in REGISTRY.items())
+
+
+@pytest.mark.parametrize(
+    ("name", "profile", "options", "words"),
+    [
+        ("pulsar.key_shared.autosplit", "documented", {}, "nearest: pulsar.key_shared.auto_split"),
+        ("pulsar.shared", "pulsar-9", {}, "has no profile 'pulsar-9'; it has: documented, pulsar-3.2, pulsar-4.0"),
+        ("pulsar.failover", "documented", {"points": 3}, "no option 'points'; its options: consistent_hashing"),
+        ("pulsar.shared", "documented", {"points": 3}, "its options: none"),
+        ("pulsar.failover", "pulsar-3.2", {"consistent_hashing": True}, "pulsar-3.2 has no option consistent_hashing"),
+        ("pulsar.key_shared.consistent_hash", "documented", {"points": 0}, "points must be at least 1, got 0"),
+        ("pulsar.key_shared.consistent_hash", "documented", {"points": "9"}, "points must be of type int, got '9'"),
+        ("pulsar.failover", "documented", {"consistent_hashing": 1}, "consistent_hashing must be of type bool, got 1"),
+        ("pulsar.key_shared.auto_split", "documented", {"range_size": 100}, "must be nth power with 2, got 100"),
+        ("pulsar.key_shared.sticky", "documented", {"range_size": 0}, "must greater than 0, got 0"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_is_legal(name, profile, options, words):
+    with pytest.raises(ConfigError) as error:
+        make(name, profile, **options)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("name", [name for name in REGISTRY if "allow_out_of_order" in option_names(name)])
+def test_out_of_order_delivery_lifts_the_promise_of_order(name):
+    assert make(name, "documented").ordered
+    assert not make(name, "documented", allow_out_of_order=True).ordered
