@@ -42,7 +42,8 @@ fmt: $(READY) ## format the code, apply the linter's safe fixes
 	@$(BIN)/ruff check --fix
 
 wheel: $(READY) ## build the wheel and the source archive into dist/
-	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --quiet --outdir dist
+	@mkdir -p build
+	@PIP_CONSTRAINT=constraints.txt $(BIN)/python -m build --outdir dist >build/wheel.log 2>&1 || { cat build/wheel.log; exit 1; }
 	@ls dist/*
 
 clean: ## remove what runs, tests and builds left behind
@@ -61,7 +62,7 @@ $(READY): pyproject.toml constraints.txt .ci/find-python .ci/with-java .ci/fetch
 	@echo "Installing the packages of constraints.txt ..."
 	@$(PIP) install -q -U -c constraints.txt pip
 	@$(PIP) install -q -c constraints.txt --build-constraint constraints.txt -e '.[spark,test,dev]'
-	@echo "Fetching the Delta jars ..."
+	@echo "Fetching the Delta jars, trying Spark ..."
 	@$(SPARK) $(BIN)/python .ci/fetch_jars.py >.venv/fetch_jars.log 2>&1 || { \
-		tail -n 20 .venv/fetch_jars.log; echo "Fetching the Delta jars failed: see .venv/fetch_jars.log"; exit 1; }
+		tail -n 20 .venv/fetch_jars.log; echo "Spark with Delta did not start: see .venv/fetch_jars.log"; exit 1; }
 	@touch $@

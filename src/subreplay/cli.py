@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 import yaml
@@ -15,7 +16,7 @@ from rich.console import Console
 
 from subreplay import __version__, config, pipeline
 from subreplay.adapters import ADAPTERS, Ingested
-from subreplay.errors import ConfigError, SubreplayError
+from subreplay.errors import ConfigError, InputError, SubreplayError
 from subreplay.model import Verdict
 from subreplay.reports.load import from_json
 from subreplay.reports.text import render
@@ -25,6 +26,8 @@ from subreplay.spark import ingest as ingest_spark
 from subreplay.spark.session import open_session
 
 EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+# The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
+USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 out = Console()
 err = Console(stderr=True)
@@ -41,15 +44,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
     except SubreplayError as error:
-        err.print(f"subreplay: {error}", style="red", markup=False, highlight=False)
+        err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return error.exit_code
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except (KeyboardInterrupt, typer.Abort):
         return 130
-    except typer._click.ClickException as error:  # type: ignore[attr-defined]
+    except USAGE as error:
         error.show()
         return 2
+    except Exception:  # a run that broke off has found nothing: not 1, which Python would return
+        traceback.print_exc()
+        return EXIT[Verdict.UNKNOWN]
     return code if isinstance(code, int) else 0
 
 
@@ -80,7 +86,9 @@ def whatif(config_file: ConfigFile, date: Date = None, tables: Tables = None, ou
     return _run(pipeline.whatif, _load(config_file, date, tables, out_dir, need_scenarios=True))
 
 
-def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None, need_scenarios: bool = False) -> config.RunConfig:
+def _load(
+    path: Path, date: str | None, tables: str | None, out_dir: str | None, need_scenarios: bool = False
+) -> config.RunConfig:
     overrides = {"date": date, "traffic.path": tables}
     if out_dir is not None:
         overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
@@ -118,7 +126,8 @@ def ingest(
         ingest_spark.write(open_session(config.Spark()), ingested, to, form, str(folder))
     run = ingested.run | {"traffic": {"path": to, "format": form}}
     run_file = Path(to) / "audit.yaml"
-    run_file.write_text("# Written by ingest: the subscription as it was recorded.\n" + yaml.safe_dump(run, sort_keys=False))
+    text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    run_file.write_text(f"# Written by ingest: the subscription as it was recorded.\n{text}", encoding="utf-8")
     _print_counts(ingested)
     out.print(f"next: subreplay audit --config {run_file}", markup=False, highlight=False, soft_wrap=True)
     return 0
@@ -127,7 +136,8 @@ def ingest(
 def _print_counts(ingested: Ingested) -> None:
     """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
     for count in ingested.counts:
-        out.print(f"{count.file}: {count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined", highlight=False)
+        parts = f"{count.valid:,} valid + {count.quarantined:,} quarantined"
+        out.print(f"{count.file}: {count.rows_in:,} rows in = {parts}", highlight=False)
     for rejected in ingested.rejected[:10]:
         err.print(f"quarantined: {rejected}", style="yellow", markup=False, highlight=False, soft_wrap=True)
     if len(ingested.rejected) > 10:
@@ -137,7 +147,9 @@ def _print_counts(ingested: Ingested) -> None:
 
 
 @app.command()
-def explain(key: Annotated[str, typer.Option("--key", help="The key, as text.")], config_file: ConfigFile, tables: Tables = None) -> int:
+def explain(
+    key: Annotated[str, typer.Option("--key", help="The key, as text.")], config_file: ConfigFile, tables: Tables = None
+) -> int:
     """Print the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it."""
     run = _load(config_file, None, tables, None)
     for line in explain_spark.lines(run, key, open_session):
@@ -155,6 +167,8 @@ def report(
         data = from_json(json_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{json_file}: cannot be read: {error.strerror}") from error
+    except (InputError, ValueError) as error:
+        raise InputError(f"{json_file}: {error}") from error
     paths = write_reports(data, out_dir)
     render(data, out)
     out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
@@ -162,7 +176,9 @@ def report(
 
 
 @app.command()
-def demo(out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo")) -> int:
+def demo(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
+) -> int:
     """Ingest, audit and replay the bundled recording of a real broker."""
     bundled = files("subreplay.demo")
     with as_file(bundled / "recording") as recording:

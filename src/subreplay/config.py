@@ -1,7 +1,7 @@
 """The run's configuration: YAML in, validated frozen models out.
 
-Every key, its unit and its legal values stand in ``conf/default.yaml``, which a test holds equal to these models. A run file names only
-what it changes. An unknown key is an error with a hint; nothing in a file is ever evaluated.
+Every key, its unit and its legal values stand in ``conf/default.yaml``, which a test holds equal to these models. A run
+file names only what it changes. An unknown key is an error with a hint; nothing in a file is ever evaluated.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
 
 from subreplay.errors import ConfigError
 from subreplay.policies import make
@@ -35,7 +35,8 @@ def parse_duration(value: Any) -> int:
     return round(float(found[1]) * _UNITS[found[2]])
 
 
-Duration = Annotated[int, BeforeValidator(parse_duration)]
+CENTURY = 36_525 * _UNITS["d"]
+Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=0, le=CENTURY)]
 
 
 class _Model(BaseModel):
@@ -98,6 +99,13 @@ class Member(_Model):
         return self
 
 
+# Told apart by their shape, so that a mistake in a list is not also reported as a wrong word.
+Members = Annotated[
+    Annotated[Literal["recorded"], Tag("(word)")] | Annotated[list[Member], Field(min_length=1), Tag("(list)")],
+    Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)"),
+]
+
+
 class Scenario(_Model):
     """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
 
@@ -105,7 +113,7 @@ class Scenario(_Model):
     policy: str
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)
-    members: Literal["recorded"] | list[Member] = "recorded"
+    members: Members = "recorded"
 
     def make_policy(self) -> Policy:
         return make(self.policy, self.profile, **self.options)
@@ -170,52 +178,65 @@ def load(path: Path, **overrides: Any) -> RunConfig:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # a ValueError: bytes that are no UTF-8, a date that never was
         raise ConfigError(f"{path}: not YAML: {error}") from error
     return parse(raw, str(path), **overrides)
 
 
 def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
-    """Validate a mapping as a run; also builds every policy once, so that a bad option is found now and not in the middle."""
+    """Validate a mapping as a run; builds every policy once, so that a bad option is found now, not in the middle."""
     if raw is not None and not isinstance(raw, dict):
         raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
     merged = dict(raw or {})
     for name, value in overrides.items():
         if value is not None:
-            *parents, leaf = name.split(".")
-            place = merged
-            for parent in parents:
-                place[parent] = dict(place.get(parent) or {})
-                place = place[parent]
-            place[leaf] = value
+            merged = _overridden(merged, name, value)
     try:
         config = RunConfig.model_validate(merged)
-        for part in (config.subscription, *config.scenarios):
-            part.make_policy()
     except ValidationError as error:
         raise ConfigError("\n".join(_sentence(source, e) for e in error.errors(include_url=False))) from error
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from error
+    _check_policy(f"{source}: subscription", config.subscription)
+    for i, scenario in enumerate(config.scenarios):
+        _check_policy(f"{source}: scenarios.{i}", scenario)
     return config
+
+
+def _overridden(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """``raw`` with one dotted name set; a section that is no mapping is left for the validation to name."""
+    head, _, rest = name.partition(".")
+    if not rest:
+        return raw | {head: value}
+    section = raw.get(head) if raw.get(head) is not None else {}
+    return raw | {head: _overridden(section, rest, value) if isinstance(section, dict) else section}
+
+
+def _check_policy(place: str, part: Subscription | Scenario) -> None:
+    try:
+        part.make_policy()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
 
 
 def _sentence(source: str, error: Any) -> str:
     """One validation error with its key and, for an unknown key, the nearest legal one."""
-    key = ".".join(str(part) for part in error["loc"])
+    place = tuple(part for part in error["loc"] if not str(part).startswith("("))
+    key = ".".join(map(str, place))
     if error["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(error["loc"][-1]), legal_keys(error["loc"][:-1]), n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal_keys(error['loc'][:-1]))}"
+        legal = legal_keys(place[:-1])
+        near = difflib.get_close_matches(str(place[-1]), legal, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
         return f"{source}: unknown key {key}; {hint}"
     if error["type"] == "missing":
         return f"{source}: {key} is required"
-    return f"{source}: {key}: {error['msg']} (given: {str(error['input'])[:100]!r})"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{source}: {key}: {message} (given: {str(error['input'])[:100]!r})" if key else f"{source}: {message}"
 
 
 def legal_keys(place: tuple[Any, ...]) -> list[str]:
     """The keys that a section of the configuration knows; ``place`` is its path."""
     model: Any = RunConfig
     for part in place:
-        if isinstance(part, int) or part == "list[Member]":
+        if isinstance(part, int):
             continue
         annotation = model.model_fields[part].annotation
         model = next((m for m in _models(annotation)), None)

@@ -13,7 +13,7 @@ def dispatcher_events(
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
     """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its topic.
 
-    Times of ``rows`` are aware datetimes or µs; ``scopes`` are the (topic, partition) pairs that hold messages. Rejected joins are left out:
+    Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition) pairs that hold messages. Rejected joins are left out:
     the broker behaves as if they had never connected (row P-KS-ST-2).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
@@ -34,8 +34,8 @@ def _place(item: tuple[Scope, object]) -> tuple[str, int]:
 
 
 def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
-    at = Instant(_micros(row["at"]), row["seq"])
-    since = at if row["since"] is None else Instant(_micros(row["since"]), row["since_seq"] or 0)
+    at = Instant(_nanos(row, "at"), row["seq"])
+    since = at if row["since"] is None else Instant(_nanos(row, "since"), row["since_seq"] or 0)
     ranges = row["ranges"]
     return MembershipEvent(
         scope,
@@ -49,9 +49,10 @@ def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
     )
 
 
-def _micros(value: Any) -> int:
-    """A datetime as µs, exactly."""
+def _nanos(row: Mapping[str, Any], name: str) -> int:
+    """A time of a row in ns, exactly."""
+    value = row[name]
     if isinstance(value, int):
         return value
     whole = int(value.timestamp() // 1)
-    return whole * 1_000_000 + int(value.microsecond)
+    return (whole * 1_000_000 + int(value.microsecond)) * 1_000 + (row.get(f"{name}_nanos") or 0)

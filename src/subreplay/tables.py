@@ -61,8 +61,10 @@ MEMBERSHIP: Final = pa.schema(
         _required("consumer", pa.string()),
         _required("event", pa.string()),  # join, leave, crash, rejected
         _required("at", TIME),  # when the change was complete
-        _required("seq", pa.int64()),  # order in the source among events of one microsecond
+        pa.field("at_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
+        _required("seq", pa.int64()),  # order in the source among events of one instant
         pa.field("since", TIME),  # when it was asked for; null: unknown, taken as `at`
+        pa.field("since_nanos", pa.int16()),
         pa.field("since_seq", pa.int64()),
         pa.field("priority", pa.int32()),
         pa.field("ranges", RANGES),
@@ -80,12 +82,15 @@ DELIVERIES: Final = pa.schema(
         *_POSITION,
         _required("consumer", pa.string()),
         pa.field("delivered_at", TIME),  # null: acknowledged although no delivery is recorded
+        pa.field("delivered_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),
         _required("redelivery_count", pa.int32()),
         pa.field("received_at", TIME),  # when the application took it, by the client's clock
         pa.field("acked_at", TIME),
+        pa.field("acked_nanos", pa.int16()),
         pa.field("ack_type", pa.string()),
         pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
+        pa.field("nacked_nanos", pa.int16()),
         pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending
         _required("source", pa.string()),  # observed, predicted
         pa.field("scenario", pa.string()),
@@ -113,7 +118,7 @@ QUARANTINE: Final = pa.schema(
 
 INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
 
-# The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in µs.
+# The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
 LOG: Final = pa.schema(
     [
         *_POSITION,
@@ -138,7 +143,7 @@ LOG: Final = pa.schema(
     ]
 )
 
-# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in µs; the largest
+# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns; the largest
 # integer stands for "never", the smallest for "unknown".
 FACTS: Final = pa.schema(
     [

@@ -11,12 +11,12 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def instant(at: int) -> str:
-    """A time in µs as ISO 8601 UTC.
+    """A time in ns as ISO 8601 UTC, to the microsecond.
 
-    >>> instant(1_500_000)
+    >>> instant(1_500_000_000)
     '1970-01-01T00:00:01.500000Z'
     """
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_EPOCH + timedelta(microseconds=at // 1_000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def clock(at: int) -> str:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
+
 from subreplay.reports.data import (
     SCHEMA_VERSION,
     Band,
@@ -87,7 +88,7 @@ def range_map(rng: random.Random, consumers: int, epochs: int, points: int, seco
             members.append(back)
             cause = f"{back} joined"
         step = 0.6 if index < consumers - 1 else (seconds - consumers * 0.6) / (epochs - consumers + 1)
-        end = seconds if index == epochs - 1 else clock + step * rng.uniform(0.6, 1.4)
+        end = seconds if index == epochs - 1 else min(clock + step * rng.uniform(0.6, 1.4), seconds - (epochs - index))
         bands = ring(rng, spots, tuple(members))
         views.append(EpochView(index, at(clock), at(end), us(clock), us(end), cause, tuple(members), bands, 0))
         clock = end
@@ -161,12 +162,16 @@ def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
     def found(i: int) -> FindingView:
         one, other = f"c{i % 3 + 1}", f"c{(i + 1) % 3 + 1}"
         moment = seconds * (i + 1) / (many + 2)
+        first, later, key = at(moment - 1)[11:23], at(moment)[11:23], f"3fa9{i:02x}"
         return FindingView(
             at(moment),
-            f"5:{120 + i} of key 3fa9{i:02x} reached {other} at {at(moment)[11:23]} while 5:{117 + i} was unacked at {one}",
-            "orders", f"3fa9{i:02x}", other, f"epoch {i + 1}: {one} left at {at(moment - 1)[11:23]}",
-            (f"5:{117 + i} → {one} at {at(moment - 1)[11:23]}, never acked", f"5:{120 + i} → {other} at {at(moment)[11:23]}"),
-        )  # fmt: skip
+            f"5:{120 + i} of key {key} reached {other} at {later} while 5:{117 + i} was unacked at {one}",
+            scope="orders",
+            key=key,
+            consumer=other,
+            cause=f"epoch {i + 1}: {one} left at {first}",
+            witness=(f"5:{117 + i} → {one} at {first}, never acked", f"5:{120 + i} → {other} at {later}"),
+        )
 
     return (
         CodeSummary("key-at-two-consumers", "A key was at two consumers at once",
@@ -187,11 +192,13 @@ def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
 
 
 def finding_points(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[FindingPoint, ...]:
+    often = {"key-at-two-consumers": 0.3, "key-order": 0.1, "redelivery-count": 0.5}
     return tuple(
         FindingPoint(at(i * step), code, rng.choice(names), rng.randrange(1, 60))
-        for i in range(windows) for code, often in (("key-at-two-consumers", 0.3), ("key-order", 0.1), ("redelivery-count", 0.5))
-        if rng.random() < often
-    )  # fmt: skip
+        for i in range(windows)
+        for code, chance in often.items()
+        if rng.random() < chance
+    )
 
 
 CANNOT = (
@@ -259,10 +266,11 @@ def failover() -> ReportData:
     """A partitioned topic on Failover: one row of the map for each partition."""
     data = report(consumers=3, epochs=5, points=4, windows=12, seconds=60)
     owners = [("A", "B", "A"), ("B", "B", None), ("A", "C", "C"), ("B", "C", "C")]
+    causes = ("epoch 1: first consumer", "epoch 2: C joined at 12:00:20", "epoch 3: B left at 12:00:40")
     maps = tuple(
-        RangeMap(f"orders-partition-{p}", "partition", p, p, tuple(
-            EpochView(i, at(20 * i), at(20 * i + 20), us(20 * i), us(20 * i + 20),
-                      ("first consumer", "C joined", "B left")[i], ("A", "B", "C"), (Band(p, p, who),), 0)
+        RangeMap(f"partition {p}", "partition", 0, SLOTS - 1, tuple(
+            EpochView(i, at(20 * i), at(20 * i + 20), us(20 * i), us(20 * i + 20), causes[i], ("A", "B", "C"),
+                      (Band(0, SLOTS - 1, who),), 0)
             for i, who in enumerate(row)))
         for p, row in enumerate(owners)
     )  # fmt: skip
@@ -287,10 +295,11 @@ def poisoned(data: ReportData) -> ReportData:
             for e in data.range_maps[0].epochs
         ),
     )
+    pair = ((evil, evil),)
     return replace(
         data,
         headline=evil,
-        run=replace(data.run, title=evil, subscription=evil, topic=evil, options=((evil, evil),), versions=((evil, evil),)),
+        run=replace(data.run, title=evil, subscription=evil, topic=evil, options=pair, versions=pair),
         range_maps=(bad_map,),
         facts=(Fact(evil, evil, evil),),
         inputs=(InputCount(evil, 1, 1, 0, evil),),
@@ -301,11 +310,11 @@ def poisoned(data: ReportData) -> ReportData:
         codes=tuple(replace(c, code=evil, title=evil, meaning=evil, note=evil, worst=(finding,)) for c in data.codes),
         findings_over_time=tuple(replace(p, code=evil, consumer=evil) for p in data.findings_over_time),
         scenarios=tuple(
-            replace(s, name=evil, policy=evil, note=evil, per_consumer=tuple(replace(c, consumer=evil) for c in s.per_consumer))
+            replace(s, name=evil, policy=evil, note=evil, per_consumer=(replace(s.per_consumer[0], consumer=evil),))
             for s in data.scenarios
         ),
         cannot_tell=(evil,),
-    )  # fmt: skip
+    )
 
 
 @pytest.fixture(scope="session")

@@ -28,9 +28,20 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     content = pa.array([hash(tuple(map(str, row.values()))) for row in messages.to_pylist()], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
+    second = _in_nanos(second, {"at": "delivered_nanos", "received_at": None, "acked_at": "acked_nanos", "nacked_at": "nacked_nanos"}, deliveries)
+    first = _in_nanos(first, {"at": None, "deliver_at": None}, messages)
     at = pc.fill_null(second["at"], UNKNOWN)
     second = second.set_column(second.schema.get_field_index("at"), "at", at)
     return pa.concat_tables([first.cast(LOG), second.cast(LOG)]).sort_by([(name, "ascending") for name in ORDER])
+
+
+def _in_nanos(log: pa.Table, columns: dict[str, str | None], source: pa.Table) -> pa.Table:
+    for name, beyond in columns.items():
+        nanos = pc.multiply(log[name], 1000)
+        if beyond is not None:
+            nanos = pc.add(nanos, pc.fill_null(source[beyond].cast(pa.int64()), 0))
+        log = log.set_column(log.schema.get_field_index(name), name, nanos)
+    return log
 
 
 def _select(table: pa.Table, given: dict[str, Any]) -> pa.Table:

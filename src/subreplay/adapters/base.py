@@ -49,7 +49,7 @@ class FileCount(NamedTuple):
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an adapter read: canonical Arrow tables by name, rejected rows, counts, and a run configuration to start from."""
+    """What an adapter read: canonical Arrow tables by name, rejected rows, counts, and a run to start from."""
 
     tables: dict[str, pa.Table]
     rejected: tuple[Rejected, ...]

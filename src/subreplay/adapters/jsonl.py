@@ -1,4 +1,4 @@
-"""Reading (gzip) JSON lines against a row contract: every line ends as a valid row or in quarantine with all its reasons."""
+"""Reading (gzip) JSON lines against a row contract: each ends as a valid row, or in quarantine with all its reasons."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Lines(Generic[Row]):
 def read_lines(folder: Path, name: str, contract: TypeAdapter[Row], *, required: bool = True) -> Lines[Row]:
     """Read ``name.jsonl.gz`` or ``name.jsonl`` in ``folder``.
 
-    Raises ``InputError`` where the file is missing (if required) or unreadable, or where no row at all fits the contract:
-    a column is missing then, not a row wrong.
+    Raises ``InputError`` where the file is missing (if required) or unreadable, or where no row at all fits the
+    contract: a column is missing then, not a row wrong.
     """
     path = next((p for p in (folder / f"{name}.jsonl.gz", folder / f"{name}.jsonl") if p.exists()), None)
     if path is None:
@@ -50,7 +50,7 @@ def read_lines(folder: Path, name: str, contract: TypeAdapter[Row], *, required:
             raise InputError(f"{folder}: no file {name}.jsonl.gz or {name}.jsonl; a recording needs it")
         return Lines(name, f"{name}.jsonl.gz")
     lines: Lines[Row] = Lines(name, path.name)
-    for number, text in enumerate(_text(path), start=1):
+    for number, text in _text(path):
         try:
             lines.rows[number] = contract.validate_json(text)
         except ValidationError as error:
@@ -61,18 +61,21 @@ def read_lines(folder: Path, name: str, contract: TypeAdapter[Row], *, required:
     return lines
 
 
-def _text(path: Path) -> Iterator[str]:
+def _text(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file with their numbers; blank ones do not count as rows."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            yield from (line for line in file if line.strip())
+            yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise InputError(f"{path}: cannot be read: {error}; is the file complete and really (gzip) JSON lines?") from error
+        hint = "is the file complete and really (gzip) JSON lines?"
+        raise InputError(f"{path}: cannot be read: {error}; {hint}") from error
 
 
 def _reason(error: Any) -> Reason:
-    """One pydantic error as a reason; the column is the last named field of its location."""
-    names = [part for part in error["loc"] if isinstance(part, str)]
+    """One pydantic error as a reason; the column is the last field of its location (what has brackets is a type)."""
+    names = [part for part in error["loc"] if isinstance(part, str) and "[" not in part]
     column = names[-1] if names else "(row)"
     if error["type"] == "missing":
-        return Reason(column, "(absent)", "the column is required", "add the column, or record with a version that writes it")
+        remedy = "add the column, or record with a version that writes it"
+        return Reason(column, "(absent)", "the column is required", remedy)
     return Reason(column, repr(error["input"])[:200], error["msg"], "correct the value at its source and ingest again")

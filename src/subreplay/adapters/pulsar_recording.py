@@ -1,26 +1,38 @@
 """Adapter ``pulsar-recording``: what a real broker did in one session, recorded by an interceptor inside it.
 
 A recording is a folder of gzip JSON lines (``messages``, ``broker_events``; optional ``deliveries``, ``membership``,
-``scenario.json``). Dispatches, their order (``seq``), acknowledgements, redelivery requests and membership come from the
-broker's own events; the client's ``deliveries`` only add when the application took a message, since a client's times are
-calls, not effects. A recording is one bounded capture, so it is read whole; tables of a data lake need no such adapter.
+``scenario.json``). Dispatches, their order (``seq``), acknowledgements, redelivery requests and membership come from
+the broker's own events; the client's ``deliveries`` only add when the application took a message, since a client's
+times are calls, not effects. A recording is one bounded capture, so it is read whole; tables of a data lake need no
+such adapter.
 """
 
 from __future__ import annotations
 
 import bisect
-import json
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from subreplay.adapters.base import Ingested, Reason
 from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.recorded_deliveries import Replayer
 from subreplay.adapters.recorded_membership import membership_rows
-from subreplay.adapters.recorded_rows import BrokerEvent, Created, Message, Receipt, Subscribe, base_topic, message_rows, to_table
+from subreplay.adapters.recorded_rows import (
+    BrokerEvent,
+    Count,
+    Created,
+    Dispatch,
+    Message,
+    Receipt,
+    Subscribe,
+    base_topic,
+    message_rows,
+    to_table,
+)
 from subreplay.errors import InputError
 
 SELECTORS = {
@@ -39,6 +51,20 @@ class _Note(BaseModel):
     t_ns: int
 
 
+class _Consumer(BaseModel):
+    name: str
+    receiver_queue_size: Count | None = None
+
+
+class _Scenario(BaseModel):
+    """What the recorder noted of the session as a whole, as far as it is used."""
+
+    model_config = ConfigDict(extra="ignore")
+    version: str | None = None
+    selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
+    consumers: tuple[_Consumer, ...] = ()
+
+
 def read(folder: Path) -> Ingested:
     """Read one recording; raises ``InputError`` where a needed file is missing, unreadable or of another shape."""
     messages = read_lines(folder, "messages", TypeAdapter(Message))
@@ -53,13 +79,14 @@ def read(folder: Path) -> Ingested:
     reject_unknown_joins(events, {n.consumer for n in notes.rows.values() if n.event == "join" and n.consumer})
 
     replayer = Replayer(messages.rows.values())
-    for event in sorted(events.rows.values(), key=lambda e: e.seq):
+    ordered = in_broker_order(events)
+    for event in ordered:
         replayer.apply(event)
     replayer.add_receipts(receipts)
-    queue_sizes = {c["name"]: c.get("receiver_queue_size") for c in scenario.get("consumers", ())}
+    queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers}
     tables = {
         "messages": to_table("messages", message_rows(messages.rows.values())),
-        "membership": to_table("membership", membership_rows(events.rows.values(), queue_sizes)),
+        "membership": to_table("membership", membership_rows(ordered, queue_sizes)),
         "deliveries": to_table("deliveries", replayer.rows()),
     }
     files: list[Lines[Any]] = [messages, events, receipts, notes]
@@ -67,27 +94,29 @@ def read(folder: Path) -> Ingested:
     return Ingested(tables, rejected, tuple(f.count for f in files if f.count.rows_in), suggested_run(events, scenario))
 
 
-def _scenario(folder: Path) -> dict[str, Any]:
+def _scenario(folder: Path) -> _Scenario:
     path = folder / "scenario.json"
     if not path.exists():
-        return {}
+        return _Scenario()
     try:
-        scenario: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from error
-    return scenario
+        return _Scenario.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = "".join(f"{part}: " for part in first["loc"])
+        raise InputError(f"{path}: {place}{first['msg']}; correct it, or leave the file out") from error
 
 
 def reject_divergent(messages: Lines[Message]) -> None:
-    """One position, two contents: nobody can tell which is right, so all of them are rejected. An equal copy is rejected alone."""
+    """One position, two contents: nobody can tell which is right, so all are rejected. Of equal rows one stays."""
     places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for line, m in messages.rows.items():
-        places[*m.position, m.batch_index].append(line)
+        places[(*m.position, m.batch_index)].append(line)
     for place, lines in places.items():
         if len(lines) < 2:
             continue
         equal = len({messages.rows[line] for line in lines}) == 1
-        rule = "the position is there already" if equal else f"one position, two contents (rows {', '.join(map(str, lines))})"
+        twice = f"one position, two contents (rows {', '.join(map(str, lines))})"
+        rule = f"the position is there already (row {lines[0]})" if equal else twice
         value = ":".join(map(str, place[1:]))
         for line in lines[1:] if equal else lines:
             reason = Reason("ledger, entry, batch_index", value, rule, "keep the one row that the topic really holds")
@@ -98,13 +127,22 @@ def reject_backward_times(events: Lines[Any]) -> None:
     """In broker order (``seq``) time never runs backwards; the fewest rows that break this are rejected."""
     lines = sorted(events.rows, key=lambda line: events.rows[line].seq)
     times = [events.rows[line].t_ns for line in lines]
-    if all(a <= b for a, b in zip(times, times[1:], strict=False)):
+    if all(a <= b for a, b in pairwise(times)):
         return
     for i in sorted(set(range(len(times))) - set(_longest_rising(times))):
         event = events.rows[lines[i]]
         rule = f"time runs backwards against the broker's own order at seq {event.seq}"
         reason = Reason("t_ns", str(event.t_ns), rule, "correct the clock or the order of the recording")
         events.reject(lines[i], event.model_dump_json(), reason)
+
+
+def in_broker_order(events: Lines[Any]) -> list[Any]:
+    """Events in the broker's order, each later than the one before: those of one instant are set apart by a nanosecond."""
+    ordered: list[Any] = []
+    for event in sorted(events.rows.values(), key=lambda e: e.seq):
+        earliest = ordered[-1].t_ns + 1 if ordered else event.t_ns
+        ordered.append(event if event.t_ns >= earliest else event.model_copy(update={"t_ns": earliest}))
+    return ordered
 
 
 def _longest_rising(values: list[int]) -> list[int]:
@@ -126,9 +164,10 @@ def _longest_rising(values: list[int]) -> list[int]:
 
 def reject_early_ends(receipts: Lines[Receipt]) -> None:
     """A client acknowledges or nacks a message after it received it."""
+    remedy = "correct the client's clock"
     for line, receipt in list(receipts.rows.items()):
         early = [
-            Reason(column, str(value), f"time runs backwards: before recv_ns {receipt.recv_ns}", "correct the client's clock")
+            Reason(column, str(value), f"time runs backwards: before recv_ns {receipt.recv_ns}", remedy)
             for column, value in (("ack_ns", receipt.ack_ns), ("nack_ns", receipt.nack_ns))
             if value is not None and value < receipt.recv_ns
         ]
@@ -145,19 +184,18 @@ def reject_unknown_joins(events: Lines[Any], joined: set[str]) -> None:
             events.reject(line, event.model_dump_json(), reason)
 
 
-def suggested_run(events: Lines[Any], scenario: dict[str, Any]) -> dict[str, Any]:
-    """What an audit of this recording needs to be told: subscription, topic, policy and profile, as the broker was set."""
-    first = next((e for e in sorted(events.rows.values(), key=lambda e: e.seq) if isinstance(e, Subscribe)), None)
+def suggested_run(events: Lines[Any], scenario: _Scenario) -> dict[str, Any]:
+    """What an audit of this recording needs to be told: subscription, topic, policy, profile, as the broker was set."""
+    rows = sorted(events.rows.values(), key=lambda e: e.seq)
+    first = next((e for kind in (Subscribe, Created, Dispatch) for e in rows if isinstance(e, kind)), None)
     if first is None:
         return {}
-    policy = TYPES.get(first.type) or (
-        "pulsar.key_shared.sticky"
-        if first.key_shared_mode == "STICKY"
-        else SELECTORS[scenario.get("selector", "consistent_hashing")]
-    )
-    subscription = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
-    if version := scenario.get("version"):
-        subscription["profile"] = "pulsar-" + ".".join(version.split(".")[:2])
-    if first.allow_out_of_order:
+    kind = getattr(first, "type", "Key_Shared")
+    sticky = getattr(first, "key_shared_mode", None) == "STICKY"
+    policy = TYPES.get(kind) or ("pulsar.key_shared.sticky" if sticky else SELECTORS[scenario.selector])
+    subscription: dict[str, Any] = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
+    if scenario.version:
+        subscription["profile"] = "pulsar-" + ".".join(scenario.version.split(".")[:2])
+    if getattr(first, "allow_out_of_order", None):
         subscription["options"] = {"allow_out_of_order": True}
     return {"subscription": subscription}

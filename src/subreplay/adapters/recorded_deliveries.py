@@ -1,8 +1,9 @@
 """Canonical ``deliveries`` rows from the broker's events: what was dispatched to whom, and what ended each delivery.
 
-A delivery is open from its dispatch until the message is acknowledged, its redelivery is asked for, or its consumer is closed. An
-acknowledgement ends every open delivery of its message; where none is open it belongs to the latest one (it came after a
-close), and where none exists yet it waits: an acknowledgement without any delivery is itself a fact worth a row.
+A delivery is open from its dispatch until the message is acknowledged, its redelivery is asked for, or its consumer is
+closed. An acknowledgement ends every open delivery of its message; where none is open it belongs to the latest one (it
+came after a close), and where none exists yet it waits: an acknowledgement without any delivery is itself a fact worth
+a row.
 """
 
 from __future__ import annotations
@@ -99,33 +100,31 @@ class Replayer:
         return self._batches.get(position, [-1])
 
     def _dispatch(self, event: Dispatch) -> None:
+        """A batch comes again with its unacknowledged messages: clients skip the others. If none is left, all come."""
         position = Position(event.topic, event.ledger, event.entry)
-        for index in self._messages_of(position):
-            if any(d.acked for d in self._deliveries[position, index]) and len(self._batches.get(position, ())) > 1:
-                continue  # a batch comes again with its unacknowledged messages only; clients skip the others
-            delivery = _Delivery(
-                event.consumer, event.subscription, event.t_ns, event.seq, event.redelivery_count
-            )
-            self._deliveries[position, index].append(delivery)
-            self._held[event.topic, event.consumer][position, index] = delivery
+        messages = [(position, index) for index in self._messages_of(position)]
+        for one in [m for m in messages if not any(d.acked for d in self._deliveries[m])] or messages:
+            delivery = _Delivery(event.consumer, event.subscription, event.t_ns, event.seq, event.redelivery_count)
+            self._deliveries[one].append(delivery)
+            self._held[event.topic, event.consumer][one] = delivery
 
     def _named(self, ack: Ack) -> Iterator[_One]:
         """The messages an individual acknowledgement names, each once; a bit set leaves those out whose bit is set."""
-        for ledger, entry, *words in dict.fromkeys((i[0], i[1], *map(tuple, i[2:])) for i in ack.ids):
+        for ledger, entry, pending in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in ack.ids):
             position = Position(ack.topic, ledger, entry)
-            pending = words[0] if words else ()
             for index in self._messages_of(position):
                 if not (0 <= index < 64 * len(pending) and pending[index // 64] >> (index % 64) & 1):
                     yield position, index
 
     def _up_to(self, ack: Ack) -> Iterator[_One]:
-        """The messages that a cumulative acknowledgement newly covers."""
+        """The messages that a cumulative acknowledgement newly covers: entries, and what it names of the last one."""
         topic = self._topics[ack.topic]
-        last = max((i[0], i[1]) for i in ack.ids)
-        while topic.cumulative < len(topic.entries) and topic.entries[topic.cumulative] <= last:
+        last = max(((i[0], i[1]) for i in ack.ids), default=(-1, -1))
+        while topic.cumulative < len(topic.entries) and topic.entries[topic.cumulative] < last:
             position = Position(ack.topic, *topic.entries[topic.cumulative])
             yield from ((position, index) for index in self._messages_of(position))
             topic.cumulative += 1
+        yield from self._named(ack)
 
     def _ack(self, one: _One, ack: Ack) -> None:
         deliveries = self._deliveries.get(one)
@@ -147,8 +146,8 @@ class Replayer:
     def add_receipts(self, receipts: Lines[Receipt]) -> None:
         """Give each delivery the time its application took it: the n-th receipt of a consumer is its n-th dispatch.
 
-        A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client alone; one
-        of a message the broker never dispatched goes to quarantine.
+        A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client
+        alone; one of a message the broker never dispatched goes to quarantine.
         """
         waiting: dict[tuple[_One, str], list[_Delivery]] = defaultdict(list)
         for one, deliveries in self._deliveries.items():
@@ -188,7 +187,7 @@ class Replayer:
 
 def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
     topic, partition = base_topic(position.topic)
-    times = {"delivered_at": d.delivered, "received_at": d.received, "acked_at": d.acked, "nacked_at": d.nacked}
+    times = {"delivered": d.delivered, "received": d.received, "acked": d.acked, "nacked": d.nacked}
     return {
         "date": day(micros(d.delivered if d.delivered is not None else d.acked or 0)),
         "subscription": d.subscription,
@@ -203,5 +202,6 @@ def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
         "ack_type": d.ack_type,
         "outcome": d.outcome,
         "source": "observed",
-        **{name: None if t is None else micros(t) for name, t in times.items()},
+        **{f"{name}_at": None if t is None else micros(t) for name, t in times.items()},
+        **{f"{name}_nanos": None if t is None else t % 1_000 for name, t in times.items() if name != "received"},
     }

@@ -1,7 +1,8 @@
 """Canonical ``membership`` rows from the broker's events.
 
-A join runs from ``subscribe`` to ``consumer_created``, a leave from ``close_consumer`` to ``consumer_closed``; a close nobody
-asked for is a crash. A ``subscribe`` that never created a consumer was rejected, with the broker's error as the reason.
+A join runs from ``subscribe`` to ``consumer_created``, a leave from ``close_consumer`` to ``consumer_closed``; a close
+nobody asked for is a crash. A ``subscribe`` that never created a consumer was rejected, with the broker's error as the
+reason.
 """
 
 from __future__ import annotations
@@ -15,24 +16,28 @@ _Connection = tuple[str, str, int]
 
 
 def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]) -> Iterator[dict[str, Any]]:
-    """Rows in broker order; ``queue_sizes`` gives a consumer's receiver queue size by name where the recording tells it."""
+    """Rows in broker order; ``queue_sizes`` gives receiver queue sizes by consumer where the recording tells them."""
     asked: dict[_Connection, Subscribe] = {}
     closing: dict[_Connection, Close] = {}
     subscribed: dict[_Connection, Subscribe] = {}
-    reasons: dict[str, str] = {}
+    reasons: dict[_Connection, str] = {}
     for event in sorted(events, key=lambda e: e.seq):
-        if isinstance(event, Refused):
-            reasons[event.cnx] = f"{event.error}: {event.message}"
+        if isinstance(event, Refused):  # it names its connection only, and answers the first request still open there
+            if open_here := [c for c in asked if c[0] == event.cnx and c not in reasons]:
+                reasons[open_here[0]] = f"{event.error}: {event.message}"
             continue
         if not isinstance(event, Subscribe | Created | Close | Closed):
             continue
         connection = (event.cnx, event.topic, event.consumer_id)
         if isinstance(event, Subscribe):
+            if connection in asked:
+                yield _rejected(asked.pop(connection), reasons.pop(connection, None), queue_sizes)
             asked[connection] = event
         elif isinstance(event, Close):
             closing[connection] = event
         elif isinstance(event, Created):
             request = asked.pop(connection, None)
+            reasons.pop(connection, None)
             if request is not None:
                 subscribed[connection] = request
             yield _row("join", event, request or event, request, queue_sizes)
@@ -40,9 +45,13 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
             request = subscribed.pop(connection, None)
             close = closing.pop(connection, None)
             yield _row("crash" if close is None else "leave", event, close or event, request, queue_sizes)
-    for request in asked.values():
-        reason = reasons.get(request.cnx, "the subscribe request was never completed")
-        yield _row("rejected", request, request, request, queue_sizes) | {"reason": reason}
+    for connection, request in asked.items():
+        yield _rejected(request, reasons.get(connection), queue_sizes)
+
+
+def _rejected(request: Subscribe, reason: str | None, queue_sizes: Mapping[str, int | None]) -> dict[str, Any]:
+    words = reason or "the recording has no consumer_created event for this request"
+    return _row("rejected", request, request, request, queue_sizes) | {"reason": words}
 
 
 def _row(
@@ -59,8 +68,10 @@ def _row(
         "consumer": event.consumer,
         "event": kind,
         "at": at,
+        "at_nanos": event.t_ns % 1_000,
         "seq": event.seq,
         "since": micros(since.t_ns),
+        "since_nanos": since.t_ns % 1_000,
         "since_seq": since.seq,
         "priority": request.priority if request else getattr(event, "priority", 0),
         "receiver_queue_size": queue_sizes.get(event.consumer),

@@ -12,10 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from subreplay.tables import INPUTS
 
-Natural = Annotated[int, Field(ge=0, strict=True)]
-Index = Annotated[int, Field(ge=-1, strict=True)]
+# Bounds are those of the canonical columns: what does not fit one is a wrong row, not a crash.
+_INT32, _INT64 = 2**31 - 1, 2**63 - 1
+Natural = Annotated[int, Field(ge=0, le=_INT64, strict=True)]
+Count = Annotated[int, Field(ge=0, le=_INT32, strict=True)]
+Index = Annotated[int, Field(ge=-1, le=_INT32, strict=True)]
+Long = Annotated[int, Field(ge=-_INT64, le=_INT64, strict=True)]
 Name = Annotated[str, Field(min_length=1)]
-Nanos = Annotated[int, Field(gt=0, strict=True)]
+Nanos = Annotated[int, Field(gt=0, le=_INT64, strict=True)]
+Millis = Annotated[int, Field(ge=0, le=253_402_300_799_999, strict=True)]  # the end of the year 9999
 _PARTITION = re.compile(r"-partition-(\d+)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -41,10 +46,10 @@ class Message(_Row):
     key: str | None
     ordering_key: str | None = None
     producer: Name
-    sequence_id: Annotated[int, Field(strict=True)]
-    publish_time_ms: Natural
+    sequence_id: Long
+    publish_time_ms: Millis
     payload_size: Natural
-    deliver_at_ms: Natural | None = None
+    deliver_at_ms: Millis | None = None
 
     @property
     def position(self) -> Position:
@@ -61,7 +66,7 @@ class Receipt(_Row):
     subscription: Name
     consumer: Name
     recv_ns: Nanos
-    redelivery_count: Natural
+    redelivery_count: Count
     ack_ns: Nanos | None = None
     nack_ns: Nanos | None = None
 
@@ -85,18 +90,18 @@ class Subscribe(_ConsumerEvent):
     ev: Literal["subscribe"]
     subscription: Name
     type: Literal["Exclusive", "Failover", "Shared", "Key_Shared"]
-    priority: Natural = 0
+    priority: Count = 0
     cnx: str
     key_shared_mode: str | None = None
     allow_out_of_order: bool | None = None
-    hash_ranges: list[tuple[int, int]] = Field(default_factory=list)
+    hash_ranges: list[tuple[Long, Long]] = Field(default_factory=list)
 
 
 class Created(_ConsumerEvent):
     ev: Literal["consumer_created"]
     subscription: Name
     type: Name
-    priority: Natural = 0
+    priority: Count = 0
     cnx: str
 
 
@@ -116,23 +121,23 @@ class Dispatch(_ConsumerEvent):
     subscription: Name
     ledger: Natural
     entry: Natural
-    redelivery_count: Natural
+    redelivery_count: Count
 
 
 class Ack(_ConsumerEvent):
-    """``ids`` are ``[ledger, entry]`` or ``[ledger, entry, [words]]``: a bit set of the batch indexes still unacknowledged."""
+    """``ids`` are ``[ledger, entry]`` or ``[ledger, entry, [words]]``, a bit set of the batch indexes still unacked."""
 
     ev: Literal["ack"]
     subscription: Name
     ack_type: Literal["Individual", "Cumulative"]
-    ids: list[tuple[int, int] | tuple[int, int, list[int]]]
+    ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, list[int]]]
 
 
 class Redeliver(_ConsumerEvent):
     """A request to deliver again; without ids: everything the consumer holds."""
 
     ev: Literal["redeliver_unacked"]
-    ids: list[tuple[int, int] | tuple[int, int, Any]]
+    ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, Any]]
 
 
 class Produced(_Event):
@@ -140,6 +145,12 @@ class Produced(_Event):
     topic: Name
     ledger: Natural
     entry: Natural
+
+
+class Flow(_Event):
+    """Permits a consumer gave the broker; nothing is read from it yet."""
+
+    ev: Literal["flow"]
 
 
 class Refused(_Event):
@@ -150,7 +161,8 @@ class Refused(_Event):
 
 
 BrokerEvent = Annotated[
-    Subscribe | Created | Close | Closed | Dispatch | Ack | Redeliver | Produced | Refused, Field(discriminator="ev")
+    Subscribe | Created | Close | Closed | Dispatch | Ack | Redeliver | Flow | Produced | Refused,
+    Field(discriminator="ev"),
 ]
 
 
@@ -174,8 +186,8 @@ def encoded(text: str | None) -> bytes | None:
 
 
 def message_rows(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
-    """Canonical ``messages`` rows; a batched message carries the outer metadata of its entry, which its first message set
-    (``Commands.initBatchMessageMetadata``)."""
+    """Canonical ``messages`` rows; a batched message carries the outer metadata of its entry, which its first message
+    set (``Commands.initBatchMessageMetadata``)."""
     rows = sorted(messages, key=lambda m: (m.position, m.batch_index))
     sizes: dict[Position, int] = {}
     for m in rows:

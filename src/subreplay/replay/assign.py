@@ -28,7 +28,7 @@ TRAFFIC: Final = pa.schema(
         pa.field("scenario", pa.string(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("window", pa.int64(), nullable=False),  # its start, µs
+        pa.field("window", pa.int64(), nullable=False),  # its start, ns
         pa.field("epoch", pa.int64(), nullable=False),
         pa.field("consumer", pa.string()),  # null: nobody owned it
         pa.field("before", pa.string()),  # who would have got it one epoch earlier
@@ -51,7 +51,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Assigner:
-    """Assigns messages under every plan; windows are ``width`` µs long."""
+    """Assigns messages under every plan; windows are ``width`` ns long."""
 
     plans: tuple[Plan, ...]
     width: int

@@ -9,7 +9,7 @@ from subreplay.timeline import Timeline
 
 
 class Connected(NamedTuple):
-    """How many consumers were connected in ``[start, end)`` (µs)."""
+    """How many consumers were connected in ``[start, end)`` (ns)."""
 
     start: int
     end: int

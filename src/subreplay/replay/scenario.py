@@ -13,7 +13,7 @@ from subreplay.timeline import Timeline
 
 @dataclass(frozen=True)
 class PlannedMember:
-    """A consumer of a scenario: joins and leaves in µs after the first message."""
+    """A consumer of a scenario: joins and leaves in ns after the first message."""
 
     consumer: str
     join: int

@@ -45,8 +45,8 @@ class Figures:
     """What a run counted; rows are plain mappings. Empty where the run had no such part."""
 
     inputs: tuple[InputCount, ...]
-    extent: Row  # first, last (µs), messages
-    width: int  # of the report's windows, µs
+    extent: Row  # first, last (ns), messages
+    width: int  # of the report's windows, ns
     plan: Plan
     connected: tuple[Connected, ...]
     hottest: int = 0  # messages of the hottest key
@@ -249,7 +249,7 @@ def _within(epoch: Epoch, begin: int) -> bool:
 
 
 def _epoch_view(timeline: Timeline, epoch: Epoch, begin: int, end: int) -> EpochView:
-    start_us, end_us = max(epoch.start.at, begin), epoch.end.at if epoch.end is not None else end
+    start, end_ = max(epoch.start.at, begin), epoch.end.at if epoch.end is not None else end
     table = timeline.table(epoch.index)
     names = timeline.consumers
     bands = [
@@ -259,7 +259,7 @@ def _epoch_view(timeline: Timeline, epoch: Epoch, begin: int, end: int) -> Epoch
     thin = sorted(bands, key=lambda b: b.start - b.end)[BANDS:]
     kept = bands if not thin else [b for b in bands if b not in set(thin)]
     members = tuple(c.name for c in timeline.connected(epoch.index))
-    return EpochView(epoch.index, instant(start_us), instant(end_us), start_us, end_us, event_words(epoch), members, tuple(kept), len(thin))
+    return EpochView(epoch.index, instant(start), instant(end_), start // 1_000, end_ // 1_000, event_words(epoch), members, tuple(kept), len(thin))
 
 
 def moves(figures: Figures) -> tuple[MoveView, ...]:

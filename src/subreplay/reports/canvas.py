@@ -15,9 +15,10 @@ import altair as alt
 from subreplay.reports import words
 from subreplay.reports.data import ReportData
 
-LEFT, PLOT, RIGHT = 110, 740, 50
+LEFT, PLOT, RIGHT = 92, 758, 50
 SIDE = 0.08  # of the data's window: how far before and after it an epoch is still drawn
 Rows = Sequence[Mapping[str, Any]]
+Layer = tuple[Rows, alt.Chart]
 FORMATS = ((3, "%H:%M:%S.%L"), (900, "%H:%M:%S"), (130_000, "%H:%M"), (700_000, "%d %b %H:%M"))
 
 
@@ -67,9 +68,29 @@ def time_axis(at: Frame, *, labels: bool = True) -> alt.X:
     return alt.X("x:T", scale=alt.Scale(type="utc", domain=[at.start / 1000, at.end / 1000], nice=False), axis=axis)
 
 
+def cell(at: Frame, start: int, end: int, low: float, high: float, colour: str, tip: str) -> dict[str, Any]:
+    """The row of one rectangle: a stretch of time, from low to high, with its token and its tool tip."""
+    return {"x": at.x(start), "x2": at.x(end), "y": low, "y2": high, "colour": colour, "tip": tip}
+
+
+def cells(at: Frame, y: alt.Y) -> alt.Chart:
+    """Rectangles on the time axis, from rows made by ``cell``."""
+    place = {"x": time_axis(at), "x2": "x2:T", "y": y, "y2": "y2:Q"}
+    drawn: alt.Chart = marks().mark_rect().encode(**place, color=token(), description="tip:N")
+    return drawn
+
+
+def stretch(start: int, end: int) -> str:
+    """A stretch of time in words."""
+    return f"{words.utc_clock(start)} to {words.utc_clock(end)}"
+
+
 def places(size: float, *, horizontal: bool = False) -> alt.Scale:
     """A scale on which data are pixels, counted from the top or the left."""
     return alt.Scale(domain=[0, size], nice=False, zero=False, reverse=not horizontal)
+
+
+COUNTS = "datum.value == 0 ? '0' : format(datum.value, '~s')"
 
 
 def token(field: str = "colour") -> alt.Color:
@@ -77,7 +98,7 @@ def token(field: str = "colour") -> alt.Color:
     return alt.Color(f"{field}:N", scale=None)
 
 
-def figure(layers: Sequence[tuple[Rows, alt.Chart]], height: float, *, top: int = 8, bottom: int = 26) -> dict[str, Any]:
+def figure(layers: Sequence[Layer], height: float, *, top: int = 8, bottom: int = 26) -> dict[str, Any]:
     """Layers on one plot of the shared width, as a complete Vega-Lite specification."""
     named = [(f"t{i}", rows, chart) for i, (rows, chart) in enumerate(layers)]
     charts = [chart.properties(data=alt.NamedData(name=name)) for name, _, chart in named]
@@ -88,12 +109,13 @@ def figure(layers: Sequence[tuple[Rows, alt.Chart]], height: float, *, top: int 
     return spec
 
 
-def _styled(chart: alt.LayerChart) -> alt.LayerChart:
+def _styled(chart: alt.LayerChart | alt.FacetChart) -> alt.LayerChart:
     """Tokens in place of colours; no measured labels."""
-    return chart.configure_axis(
+    styled: alt.LayerChart = chart.configure_axis(
         domainColor="axis", tickColor="axis", gridColor="grid", labelColor="muted", labelFontSize=11, labelFlush=False,
         labelOverlap=False, labelBound=False, labelPadding=5, tickSize=4, labelFont="sans-serif",
     ).configure_view(strokeOpacity=0).configure_text(font="sans-serif", fontSize=11, color="muted")  # fmt: skip
+    return styled
 
 
 def shorten(text: str, most: int = 17) -> str:
@@ -101,4 +123,4 @@ def shorten(text: str, most: int = 17) -> str:
     if len(text) <= most:
         return text
     head = (most - 1) // 2
-    return f"{text[:head]}…{text[head + 1 - most:]}"
+    return f"{text[:head]}…{text[head + 1 - most :]}"

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import altair as alt
-from markupsafe import Markup
 
 from subreplay.reports import words
-from subreplay.reports.canvas import LEFT, PLOT, Frame, Rows, figure, marks, places, shorten, time_axis, token
+from subreplay.reports.canvas import PLOT, Frame, Layer, cell, cells, figure, marks, places, shorten, stretch, time_axis
 from subreplay.reports.data import EpochView, RangeMap
-from subreplay.reports.palette import Palette
-from subreplay.reports.rangemap import Picture, owned_share, picture
+from subreplay.reports.palette import NOBODY, Palette
+from subreplay.reports.rangemap import Picture, Rect, owned_share, picture
 from subreplay.reports.svg import draw
 
 ROW = 24  # height of a partition's row
 MOST_ROWS = 40
 LETTER = 5.6  # about the width of a letter, in pixels
-MOST_LETTERS = 26
+MOST_LETTERS = 20  # of a cause; slanted, it must fit into the left margin
 SLANT_GAP = 13
-SLANT_ROOM = 92
+SLANT_ROOM, SLANT_RISE = 18, 3.7  # above the plot, and per letter of a slanted label
 HEIGHTS = {1: 360, 2: 240, 3: 200}  # of each of so many slot maps
 
 
@@ -29,12 +30,13 @@ class MapDrawing:
     """A drawn map and what its caption needs."""
 
     scope: str
-    svg: Markup
-    shares: Markup  # who owns how much of the slots; empty for partitions
+    svg: str
+    shares: str  # who owns how much of the slots; empty for partitions
     pictured: Picture | None
     labels: int  # causes written above the map
     causes: int
     outside: int  # epochs before or after the picture
+    rows_left_out: int = 0  # partitions without a row
 
 
 def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDrawing:
@@ -42,94 +44,130 @@ def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDr
     height = HEIGHTS.get(alone, 160)
     drawn = picture(mapped, height // 3)
     rows = [
-        {"x": at.x(r.start), "x2": at.x(r.end), "y": r.low, "y2": r.high, "colour": colours.token(r.consumer),
-         "tip": f"{_who(r.consumer, drawn)}: slots {_range(r.low, r.high)}, {_times(r.start, r.end)}"}
-        for r in drawn.rects if at.shows(r.start, r.end)
-    ]  # fmt: skip
+        cell(at, r.start, r.end, r.low, r.high, colours.token(r.consumer), _tip(r, drawn))
+        for r in drawn.rects
+        if at.shows(r.start, r.end)
+    ]
     slots = mapped.high - mapped.low + 1
-    ticks = [mapped.low + slots * i // 4 for i in range(5)]
+    ticks = [*(mapped.low + slots * i // 4 for i in range(4)), mapped.high]
     scale = alt.Scale(domain=[mapped.low, mapped.high + 1], nice=False, zero=False)
-    y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title=None, values=ticks, grid=False, format=","))
-    boxes = marks().mark_rect().encode(x=time_axis(at), x2="x2:T", y=y, y2="y2:Q", color=token(), description="tip:N")
+    y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title=None, values=ticks, grid=False, format=",d"))
+    boxes = cells(at, y)
     lines, written, top = causes([mapped], at, height)
-    spec = figure([_nobody([mapped], at, mapped.low, mapped.high + 1, boxes), (rows, boxes), *lines], height, top=top)
+    ground = _nobody(mapped, at, mapped.low, mapped.high + 1)
+    spec = figure([(ground, boxes), (rows, boxes), *lines], height, top=top)
     label = f"Slots of {mapped.scope} over time, coloured by the consumer that owned them"
     outside = sum(not at.shows(e.start_us, e.end_us) for e in mapped.epochs)
-    inside = _starts([mapped], at)
-    return MapDrawing(
-        mapped.scope, draw(spec, label), _shares(mapped, at, colours), drawn, written, len(inside), outside
-    )
+    shares = _shares(mapped, at, colours)
+    return MapDrawing(mapped.scope, draw(spec, label), shares, drawn, written, len(_starts([mapped], at)), outside)
 
 
 def partition_map(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> MapDrawing:
     """Partitions as rows, of one group or of one dispatcher each."""
-    rows_of = [(mapped, part) for mapped in maps for part in range(mapped.low, mapped.high + 1)][:MOST_ROWS]
-    rows, names = [], []
-    for i, (mapped, part) in enumerate(rows_of):
-        name = f"partition {part}" if mapped.low != mapped.high or mapped.scope.endswith(f"-{part}") else mapped.scope
-        names.append({"y": (i + 0.5) * ROW, "text": shorten(name)})
-        for epoch in mapped.epochs:
-            owner = next((b.consumer for b in epoch.bands if b.start <= part <= b.end), None)
-            if at.shows(epoch.start_us, epoch.end_us):
-                rows.append({"x": at.x(epoch.start_us), "x2": at.x(epoch.end_us), "y": i * ROW + 2, "y2": (i + 1) * ROW - 2,
-                             "colour": colours.token(owner),
-                             "tip": f"{name}: {owner or 'nobody'}, {_times(epoch.start_us, epoch.end_us)}"})  # fmt: skip
-    height = ROW * len(rows_of)
+    strips = [strip for mapped in maps for strip in _strips(mapped)]
+    shown = strips[:MOST_ROWS]
+    names = [{"y": (i + 0.5) * ROW, "text": shorten(name)} for i, (name, _) in enumerate(shown)]
+    rows = [
+        cell(
+            at, rect.start, rect.end, i * ROW + 2, (i + 1) * ROW - 2, colours.token(rect.consumer), _row_tip(name, rect)
+        )
+        for i, (name, rects) in enumerate(shown)
+        for rect in rects
+        if at.shows(rect.start, rect.end)
+    ]
+    height = ROW * len(shown)
     y = alt.Y("y:Q", scale=places(height), axis=None)
-    boxes = marks().mark_rect().encode(x=time_axis(at), x2="x2:T", y=y, y2="y2:Q", color=token(), description="tip:N")
+    boxes = cells(at, y)
     titles = marks().mark_text(align="right", baseline="middle", aria=False).encode(x=alt.value(-8), y=y, text="text:N")
-    lines, written, top = causes(maps, at, height)
-    spec = figure([(rows, boxes), (names, titles), *lines], height, top=top)
+    lines, written, room = causes(maps, at, height)
+    spec = figure([(rows, boxes), (names, titles), *lines], height, top=room)
     label = "Partitions over time, coloured by the consumer that owned them"
-    return MapDrawing("", draw(spec, label), Markup(), None, written, len(_starts(maps, at)), 0)
+    hidden = len(strips) - len(shown)
+    return MapDrawing("", draw(spec, label), "", None, written, len(_starts(maps, at)), 0, hidden)
 
 
-def _shares(mapped: RangeMap, at: Frame, colours: Palette) -> Markup:
+def _strips(mapped: RangeMap) -> list[tuple[str, list[Rect]]]:
+    """The rows of a map: its partitions, or itself as one row where its dispatcher has a single owner at a time."""
+    single = all(len(epoch.bands) <= 1 for epoch in mapped.epochs)
+    if single and (mapped.high - mapped.low >= MOST_ROWS or mapped.low == mapped.high):
+        name = re.sub(r".*-partition-(\d+)$", r"partition \1", mapped.scope.rsplit("/", 1)[-1])
+        return [(name, _owners(mapped, None))]
+    return [(f"partition {part}", _owners(mapped, part)) for part in range(mapped.low, mapped.high + 1)]
+
+
+def _owners(mapped: RangeMap, part: int | None) -> list[Rect]:
+    """Who owned one partition (or all of them), epoch by epoch."""
+    rects = []
+    for epoch in mapped.epochs:
+        owner = next((b.consumer for b in epoch.bands if part is None or b.start <= part <= b.end), None)
+        rects.append(Rect(epoch.start_us, epoch.end_us, 0, 1, owner))
+    return rects
+
+
+def _row_tip(name: str, rect: Rect) -> str:
+    return f"{name}: {rect.consumer or NOBODY}, {stretch(rect.start, rect.end)}"
+
+
+def _shares(mapped: RangeMap, at: Frame, colours: Palette) -> str:
     """How much of the slots each consumer owns, over time."""
     rows = []
     for epoch in (e for e in mapped.epochs if at.shows(e.start_us, e.end_us)):
         base = 0.0
-        for name, share in owned_share(epoch, mapped.low, mapped.high).items():
-            rows.append({"x": at.x(epoch.start_us), "x2": at.x(epoch.end_us), "y": base, "y2": base + share,
-                         "colour": colours.token(name),
-                         "tip": f"{name}: {words.percent(share)} of the slots, {_times(epoch.start_us, epoch.end_us)}"})  # fmt: skip
+        for name, share in _by_name(owned_share(epoch, mapped.low, mapped.high)):
+            tip = f"{name}: {words.percent(share)} of the slots, {stretch(epoch.start_us, epoch.end_us)}"
+            rows.append(cell(at, epoch.start_us, epoch.end_us, base, base + share, colours.token(name), tip))
             base += share
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=alt.Axis(title=None, format="%", values=[0, 0.5, 1], grid=False))
-    boxes = marks().mark_rect().encode(x=time_axis(at), x2="x2:T", y=y, y2="y2:Q", color=token(), description="tip:N")
+    axis = alt.Axis(title=None, format="%", values=[0, 0.5, 1], grid=False)
+    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
+    boxes = cells(at, y)
     label = f"Share of the slots of {mapped.scope} that each consumer owned, over time"
-    return draw(figure([_nobody([mapped], at, 0, 1, boxes), (rows, boxes)], 84), label)
+    return draw(figure([(_nobody(mapped, at, 0, 1), boxes), (rows, boxes)], 84), label)
 
 
-def _nobody(maps: Sequence[RangeMap], at: Frame, low: float, high: float, boxes: alt.Chart) -> tuple[Rows, alt.Chart]:
-    """A ground that shows wherever nobody's colour covers it: slots without an owner."""
-    starts = [at.x(e.start_us) for m in maps for e in m.epochs if at.shows(e.start_us, e.end_us)]
-    ends = [at.x(e.end_us) for m in maps for e in m.epochs if at.shows(e.start_us, e.end_us)]
-    row = {"x": min(starts, default=0), "x2": max(ends, default=0), "y": low, "y2": high, "colour": "nobody",
-           "tip": "nobody"}  # fmt: skip
-    return ([row] if starts else []), boxes
+def _by_name(shares: dict[str, float]) -> list[tuple[str, float]]:
+    """In one order over all epochs, so that a consumer's band stays where it is."""
+    return sorted(shares.items(), key=lambda item: words.natural(item[0]))
 
 
-def causes(maps: Sequence[RangeMap], at: Frame, height: int) -> tuple[list[tuple[Rows, alt.Chart]], int, int]:
+def _nobody(mapped: RangeMap, at: Frame, low: float, high: float) -> list[dict[str, Any]]:
+    """A ground that shows wherever no rectangle covers it: slots without an owner."""
+    inside = [epoch for epoch in mapped.epochs if at.shows(epoch.start_us, epoch.end_us)]
+    if not inside:
+        return []
+    start, end = min(epoch.start_us for epoch in inside), max(epoch.end_us for epoch in inside)
+    return [cell(at, start, end, low, high, NOBODY, NOBODY)]
+
+
+def causes(maps: Sequence[RangeMap], at: Frame, height: int) -> tuple[list[Layer], int, int]:
     """Lines where epochs begin and the causes above them; how many causes have room; the room above the plot."""
     starts = _starts(maps, at)
-    texts = [f"{text[: MOST_LETTERS - 1]}…" if len(text) > MOST_LETTERS else text for _, text in starts]
+    texts = [_label(text) for _, text in starts]
     pixels = [at.pixel(start) for start, _ in starts]
     flat = _fits(pixels, texts)
-    chosen = {i: 0 for i in range(len(starts))} if flat else _spread(pixels)
+    chosen = dict.fromkeys(range(len(starts)), 0) if flat else _spread(pixels)
     lines = [{"x": at.x(start)} for start, _ in starts]
-    labels = [{"x": at.x(starts[i][0]), "text": texts[i] + (f" +{n}" if n else "")} for i, n in chosen.items()]
+    shown = [_label(starts[i][1], n) for i, n in chosen.items()]
+    labels = [{"x": at.x(starts[i][0]), "text": label} for i, label in zip(chosen, shown, strict=True)]
+    room = 26 if flat else round(SLANT_ROOM + SLANT_RISE * max(map(len, shown)))
     x = time_axis(at)
     rule = marks().mark_rule(strokeDash=[3, 3], strokeWidth=1, aria=False, color="epoch").encode(
         x=x, y=alt.value(-6), y2=alt.value(height))  # fmt: skip
-    turn = {"align": "left", "angle": 0, "dx": -1} if flat else {"align": "right", "angle": 40, "dx": 0}
-    text = marks().mark_text(baseline="bottom", aria=False, **turn).encode(x=x, y=alt.value(-7), text="text:N")
-    return [(lines, rule), (labels, text)], len(chosen), 26 if flat else SLANT_ROOM
+    text = marks().mark_text(baseline="bottom", aria=False, align="left" if flat else "right", angle=0 if flat else 40)
+    named = text.encode(x=x, y=alt.value(-7), text="text:N")
+    return [(lines, rule), (labels, named)], len(chosen), room
+
+
+def _label(cause: str, hidden: int = 0) -> str:
+    """A cause as short as there is room for, and how many more it stands for."""
+    more = f" +{hidden}" if hidden else ""
+    room = MOST_LETTERS - len(more)
+    return (f"{cause[: room - 1].rstrip()}…" if len(cause) > room else cause) + more
 
 
 def _starts(maps: Sequence[RangeMap], at: Frame) -> list[tuple[int, str]]:
     """When epochs begin inside the picture, and why; the same event of several dispatchers once."""
     views: list[EpochView] = [epoch for mapped in maps for epoch in mapped.epochs]
-    return sorted({(e.start_us, e.cause) for e in views if at.start <= e.start_us < at.end})
+    return sorted({(e.start_us, words.short_cause(e.cause)) for e in views if at.start <= e.start_us < at.end})
 
 
 def _fits(pixels: Sequence[float], texts: Sequence[str]) -> bool:
@@ -150,16 +188,8 @@ def _spread(pixels: Sequence[float]) -> dict[int, int]:
     return chosen
 
 
-def _who(name: str | None, drawn: Picture) -> str:
-    return ("mostly " if drawn.slots_per_line else "") + (name or "nobody")
-
-
-def _range(low: float, high: float) -> str:
-    return f"{words.count(low)} to {words.count(high - 1)}"
-
-
-def _times(start: int, end: int) -> str:
-    return f"{words.utc_clock(start)} to {words.utc_clock(end)}"
-
-
-assert LEFT > MOST_LETTERS * LETTER * 0.7, "a slanted label at the left edge must stay on the picture"
+def _tip(rect: Rect, drawn: Picture) -> str:
+    """What a rectangle is, for a pointer that rests on it."""
+    who = ("mostly " if drawn.slots_per_line else "") + (rect.consumer or NOBODY)
+    slots = f"{words.count(rect.low)} to {words.count(rect.high - 1)}"
+    return f"{who}: slots {slots}, {stretch(rect.start, rect.end)}"

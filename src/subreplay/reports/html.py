@@ -29,16 +29,16 @@ def to_html(data: ReportData) -> str:
     data = cleaned(data)
     shown = view(data)
     script = _asset("report.js").strip()
-    page = _environment(shown).get_template(PAGE).render(
+    page: str = _environment(shown, data.run.topic).get_template(PAGE).render(
         data=data,
         run=data.run,
         view=shown,
         style=_style(),
-        script=Markup(script),  # noqa: S704 - packaged
+        script=script,
         policy=POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         patterns=palette.patterns(len(shown.colours.names)),
     )  # fmt: skip
-    return re.sub(r"\n\s*\n+", "\n", page).strip() + "\n"
+    return page.strip() + "\n"
 
 
 def _asset(name: str) -> str:
@@ -46,21 +46,33 @@ def _asset(name: str) -> str:
     return files("subreplay.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def _style() -> Markup:
+def _style() -> str:
     """The style sheet with the consumers' colours for both themes."""
     style = _asset("report.css").replace("/*light*/", palette.colours(palette.LIGHT))
-    return Markup(style.replace("/*dark*/", palette.colours(palette.DARK)) + palette.rules())  # noqa: S704 - packaged
+    return style.replace("/*dark*/", palette.colours(palette.DARK)) + palette.rules()
 
 
-def _environment(shown: View) -> Environment:
-    """Templates of the package, with everything escaped and an unknown name an error."""
+def _environment(shown: View, topic: str) -> Environment:
+    """Templates of the package, an unknown name an error, everything escaped but what they call safe: drawn charts,
+    the colours and the packaged style and script."""
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     filters: dict[str, Any] = {
-        "count": words.count, "percent": words.percent, "times": words.times, "size": words.size, "plural": words.plural,
-        "clock": lambda text: words.clock(text, shown.day), "token": shown.colours.token, "slug": slug, "width": width,
-    }  # fmt: skip
+        "count": words.count,
+        "percent": words.percent,
+        "times": words.times,
+        "size": words.size,
+        "plural": words.plural,
+        "clock": lambda text: words.clock(text, shown.day),
+        "cause": words.short_cause,
+        "place": lambda scope: words.place(scope, topic),
+        "whole_clock": words.clock,
+        "token": shown.colours.token,
+        "slug": slug,
+        "width": width,
+        "breakable": breakable,
+    }
     environment.filters.update(filters)
     return environment
 
@@ -73,3 +85,8 @@ def slug(text: str) -> str:
 def width(share: float, full: float) -> str:
     """How much of a cell a bar fills, as a CSS length."""
     return f"{max(0.0, min(share / full, 1.0)) * 100:.1f}%" if full > 0 and share == share else "0%"
+
+
+def breakable(name: str) -> Markup:
+    """A dotted name that may break after a dot or an underscore."""
+    return Markup("<wbr>").join(re.findall(r"[^._]*[._]|[^._]+", name))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
 from subreplay.reports.data import ReportData
 from subreplay.reports.words import natural
 
@@ -54,6 +52,9 @@ def _observed(data: ReportData) -> Iterator[str]:
             yield from {band.consumer or NOBODY for band in epoch.bands}
     yield from (row.consumer for row in data.totals)
     yield from {point.consumer for point in data.load}
+    yield from {point.consumer for point in data.findings_over_time}
+    for move in data.moves:
+        yield from (move.before, move.after)
 
 
 def _simulated(data: ReportData) -> Iterator[str]:
@@ -61,12 +62,12 @@ def _simulated(data: ReportData) -> Iterator[str]:
         yield from (row.consumer for row in scenario.per_consumer)
 
 
-def colours(values: tuple[str, ...]) -> Markup:
+def colours(values: tuple[str, ...]) -> str:
     """The custom properties ``--c0`` and on, for one theme."""
-    return Markup("".join([f"--c{i}:{value};" for i, value in enumerate(values)]))  # noqa: S704 - constants
+    return "".join([f"--c{i}:{value};" for i, value in enumerate(values)])
 
 
-def rules() -> Markup:
+def rules() -> str:
     """Style rules of every token: ``fill`` in a chart, ``background`` in a swatch."""
     out = []
     for i in range(TOKENS):
@@ -78,10 +79,10 @@ def rules() -> Markup:
             f"radial-gradient({colour} 55%,var(--page) 60%) 0 0/4px 4px",
         )[look]
         out.append(f".k{i}{{fill:{fill}}}i.k{i}{{background:{ground}}}")
-    return Markup("\n".join(out))  # noqa: S704 - constants
+    return "\n".join(out)
 
 
-def patterns(count: int) -> Markup:
+def patterns(count: int) -> str:
     """SVG definitions: the hatch of ``nobody``, and stripes and dots for consumers beyond the tenth."""
     out = ['<pattern id="nobody" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
            '<path d="M0,0h6v6h-6Z" class="t-none"/><path d="M0,0h1.5v6h-1.5Z" class="t-line"/></pattern>']  # fmt: skip
@@ -92,4 +93,4 @@ def patterns(count: int) -> Markup:
             f'<pattern id="k{i}" width="5" height="5" patternUnits="userSpaceOnUse"{turn}>'
             f'<path d="M0,0h5v5h-5Z" class="t-page"/><path d="{mark}" class="k{i % SOLID}"/></pattern>'
         )
-    return Markup("".join(out))  # noqa: S704 - constants
+    return "".join(out)

@@ -1,8 +1,8 @@
 """The rectangles of a range map: who owned which slots from when to when, as few as the picture needs.
 
-Few bands are drawn as they are. Many (a consistent hash ring has hundreds) are drawn as lines, each standing for an equal
-part of the slots and taking the colour of the consumer that owns most of it. A rectangle goes on over the epochs in which
-its owner stays, so a join shows as the few stripes that change colour.
+Few bands are drawn as they are. Many (a consistent hash ring has hundreds) are drawn as lines, each standing for an
+equal part of the slots and taking the colour of the consumer that owns most of it. A rectangle goes on over the epochs
+in which its owner stays, so a join shows as the few stripes that change colour.
 """
 
 from __future__ import annotations
@@ -101,9 +101,14 @@ def majority(bands: Iterable[Band], low: int, high: int, lines: int, *, gaps_kno
         start, end = band.start - low, band.end + 1 - low
         for line in range(max(int(start / step), 0), min(int((end - 1e-9) / step), lines - 1) + 1):
             owned[line][band.consumer] += min(end, (line + 1) * step) - max(start, line * step)
-    for line in owned:
-        line[None] += step - sum(line.values()) if gaps_known else 0.0
-    return [max(line, key=lambda who: (line[who], who is not None)) for line in owned]
+    for shares in owned:
+        shares[None] += step - sum(shares.values()) if gaps_known else 0.0
+    return [_most(shares) for shares in owned]
+
+
+def _most(shares: dict[str | None, float]) -> str | None:
+    """Who has most; on a tie somebody before nobody, then the one met first."""
+    return max(shares, key=lambda who: (shares[who], who is not None))
 
 
 def _shows(band: Band, owners: Sequence[str | None], low: int, step: float) -> bool:

@@ -17,7 +17,7 @@ from subreplay.reports.data import CodeSummary, ReportData, RunInfo, ScenarioVie
 
 WIDTH = 100
 MOST_ROWS = 20  # of consumers and of scenarios; the page and the JSON have all
-BAR = 16
+BAR = 10
 STYLES = {
     "valid": "bold green", "unknown": "bold yellow", "invalid": "bold red",
     "clean": "green", "violated": "bold red", "allowed": "cyan", "counted": "cyan",
@@ -60,10 +60,13 @@ def _section(title: str, body: Table, shown: bool) -> Iterable[Text | Padding]:
         yield Padding(body, (0, 0, 0, 2))
 
 
-def _verdict(data: ReportData) -> Text:
+def _verdict(data: ReportData) -> Table:
+    """Mark, word and sentence; the sentence wraps under itself."""
     style = STYLES.get(data.verdict, "bold")
-    mark = Text(f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}", style=style)
-    return Text.assemble(mark, "  ", data.headline)
+    line = Table.grid(padding=(0, 2))
+    line.add_column(no_wrap=True)
+    line.add_row(Text(f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}", style=style), Text(data.headline))
+    return line
 
 
 def _run(run: RunInfo) -> Padding:
@@ -116,6 +119,8 @@ def _alarm(number: int) -> Text:
 
 def _facts(data: ReportData) -> Table:
     table = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        table.add_column(overflow="fold")
     for fact in data.facts:
         table.add_row(Text(fact.label, style="dim"), Text(fact.value, style="bold"), Text(fact.note))
     return table
@@ -141,12 +146,21 @@ def _code_count(code: CodeSummary) -> str:
 def _example(code: CodeSummary) -> str:
     if code.worst:
         return code.worst[0].sentence + (f" ({code.note})" if code.note else "")
-    return code.note or code.title
+    return code.note or ("none found" if code.status == "clean" else code.title)
 
 
 def _load(data: ReportData) -> Table:
-    columns = (("consumer", False), ("messages", True), ("share", True), ("", False), ("skew", True),
-               ("keys", True), ("bytes", True), ("redelivered", True), ("unacked", True))  # fmt: skip
+    columns = (
+        ("consumer", False),
+        ("messages", True),
+        ("share", True),
+        ("", False),
+        ("skew", True),
+        ("keys", True),
+        ("bytes", True),
+        ("re-\ndelivered", True),
+        ("un-\nacked", True),
+    )
     top = max((total.share for total in data.totals), default=0.0)
     rows: list[Sequence[Cell]] = [
         (t.consumer, words.count(t.messages), words.percent(t.share), _bar(t.share, top), words.times(t.skew),
@@ -157,21 +171,23 @@ def _load(data: ReportData) -> Table:
 
 
 def _scenarios(scenarios: Sequence[ScenarioView]) -> Table:
-    columns = (("scenario", False), ("consumers", True), ("max share", True), ("perfect", True), ("skew", True),
-               ("worst window", True), ("traffic moved", True), ("ceiling", True), ("unowned", True))  # fmt: skip
+    columns = (("scenario", False), ("con-\nsumers", True), ("max\nshare", True), ("perfect\nshare", True),
+               ("\nskew", True), ("worst\nwindow", True), ("traffic\nmoved", True), ("\nceiling", True),
+               ("un-\nowned", True))  # fmt: skip
     rows: list[Sequence[Cell]] = [
         (s.name, words.count(s.consumers), words.percent(s.max_share), words.percent(s.perfect_share),
          words.times(s.skew), words.times(s.worst_window_skew), words.percent(s.traffic_moved),
-         words.times(s.ceiling), _alarm(s.unowned))
+         words.times(s.ceiling) if s.ceiling else words.MISSING, _alarm(s.unowned))
         for s in scenarios[:MOST_ROWS]
     ]  # fmt: skip
     return _with_rest(_table(columns, rows), len(scenarios))
 
 
 def _with_rest(table: Table, total: int) -> Table:
-    """The table with a last row that counts what it leaves out."""
+    """The table, with what it leaves out counted below."""
     if total > MOST_ROWS:
-        table.add_row(Text(f"and {words.count(total - MOST_ROWS)} more in report.json"))
+        table.caption = Text(f"and {words.count(total - MOST_ROWS)} more in report.json")
+        table.caption_justify = "left"
     return table
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-from markupsafe import Markup
 
 from subreplay.reports import words
 from subreplay.reports.canvas import Frame, frame
 from subreplay.reports.chart_map import MapDrawing, partition_map, slot_map
 from subreplay.reports.chart_share import Moved, by_epoch, moves_chart, scenario_chart
 from subreplay.reports.chart_time import Load, biggest, findings_chart, gathered, load_chart, skew_chart
-from subreplay.reports.data import CodeSummary, EpochView, RangeMap, ReportData, ScenarioView
+from subreplay.reports.data import CodeSummary, EpochView, RangeMap, ReportData
 from subreplay.reports.palette import Palette, palette
 from subreplay.reports.rangemap import owned_share
 
@@ -39,11 +38,24 @@ class EpochRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Legends:
+    """The consumers whose colours a section shows."""
+
+    map: tuple[str, ...]
+    load: tuple[str, ...]
+    moves: tuple[str, ...]
+    findings: tuple[str, ...]
+    scenarios: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class View:
     """The page, ready to be laid out."""
 
     colours: Palette
+    legends: Legends
     day: str | None
+    length: str  # of the data's window
     sections: tuple[tuple[str, str], ...]
     maps: tuple[MapDrawing, ...]
     maps_left_out: int
@@ -51,17 +63,17 @@ class View:
     epochs_left_out: int
     window: str  # how long one column of the load charts is
     windows: int  # how many of the report's windows that is
-    load_chart: Markup
-    skew_chart: Markup
+    load_chart: str
+    skew_chart: str
     not_drawn: int  # consumers without a colour of their own in the load charts
-    moves_chart: Markup
+    moves_chart: str
     moved: tuple[Moved, ...]
     codes: tuple[CodeSummary, ...]
     finding_consumers: tuple[str, ...]
-    findings_chart: Markup
-    scenario_chart: Markup
-    baseline: ScenarioView | None
-    ceiling: float | None  # consumers beyond which the hottest key is the limit
+    findings_chart: str
+    scenario_chart: str
+    worst_skew: float  # of all scenarios, at least 1
+    ceiling: float | None  # how many times faster than one consumer the hottest key allows
     scale: float  # the share that fills a bar of the tables
 
 
@@ -75,7 +87,9 @@ def view(data: ReportData) -> View:
     skews = {total.consumer: total.skew for total in data.totals}
     return View(
         colours=colours,
+        legends=_legends(data, colours, load),
         day=words.one_day(data.run.window_start, data.run.window_end),
+        length=words.span(max(words.parse_us(data.run.window_end) - words.parse_us(data.run.window_start), 0)),
         sections=_sections(data),
         maps=maps,
         maps_left_out=data.range_maps_left_out + _undrawn(data.range_maps),
@@ -83,18 +97,35 @@ def view(data: ReportData) -> View:
         epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0),
         window=words.span(load.width) if load.width > 0 else "",
         windows=load.windows,
-        load_chart=load_chart(load, at, colours) if load.cells else Markup(),
-        skew_chart=skew_chart(load, skews, at, colours) if load.cells else Markup(),
+        load_chart=load_chart(load, at, colours) if load.cells else "",
+        skew_chart=skew_chart(load, skews, at, colours) if load.cells else "",
         not_drawn=_not_drawn(load),
-        moves_chart=moves_chart(moved, colours) if moved else Markup(),
+        moves_chart=moves_chart(moved, colours) if moved else "",
         moved=moved[:MOST_MOVES],
         codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
         finding_consumers=_consumers_with_findings(data.codes),
-        findings_chart=findings_chart(data.findings_over_time, at, colours) if data.findings_over_time else Markup(),
-        scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else Markup(),
-        baseline=data.scenarios[0] if data.scenarios else None,
+        findings_chart=findings_chart(data.findings_over_time, at, colours) if data.findings_over_time else "",
+        scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
+        worst_skew=max([1.0, *[s.skew for s in data.scenarios if math.isfinite(s.skew)]]) * 1.02,
         ceiling=_ceiling(data),
         scale=_scale(data),
+    )
+
+
+def _legends(data: ReportData, colours: Palette, load: Load) -> Legends:
+    """Who appears where, in the palette's order."""
+
+    def known(names: Iterable[str | None]) -> tuple[str, ...]:
+        present = set(names)
+        return tuple([name for name in colours.names if name in present])
+
+    epochs = [epoch for mapped in data.range_maps for epoch in mapped.epochs]
+    return Legends(
+        map=known({band.consumer for epoch in epochs for band in epoch.bands}),
+        load=known(biggest(load)),
+        moves=known(move.after for move in data.moves),
+        findings=known(point.consumer for point in data.findings_over_time),
+        scenarios=known(row.consumer for scenario in data.scenarios for row in scenario.per_consumer),
     )
 
 
@@ -151,8 +182,8 @@ def _consumers_with_findings(codes: Sequence[CodeSummary]) -> tuple[str, ...]:
 
 
 def _ceiling(data: ReportData) -> float | None:
-    """The speed-up that the hottest key allows: one key can be at one consumer only."""
-    top = max((key.share for key in data.hot_keys), default=0.0)
+    """The speed-up that the hottest key allows, where a key's slot ties it to one consumer at a time."""
+    top = max((key.share for key in data.hot_keys if key.slot is not None), default=0.0)
     return 1 / top if top > 0 else None
 
 

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import datetime, timezone
 
-MISSING = "–"  # noqa: RUF001 - an en dash reads as "no value"
+MISSING = "–"
 
 
 def count(value: float) -> str:
@@ -33,7 +33,7 @@ def times(ratio: float) -> str:
     """A ratio such as a skew, 1.42 times."""
     if not math.isfinite(ratio):
         return MISSING
-    return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"  # noqa: RUF001
+    return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
 def size(value: float) -> str:
@@ -54,7 +54,8 @@ def plural(number: int, one: str, many: str | None = None) -> str:
 
 def parse_us(text: str) -> int:
     """An ISO 8601 instant as microseconds since the epoch; without a zone it is UTC."""
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00").replace("z", "+00:00"))
+    text = re.sub(r"\.(\d+)", lambda part: f".{part[1][:6]:0<6}", re.sub("[Zz]$", "+00:00", text.strip()))
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=timezone.utc)
     delta = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -116,3 +117,22 @@ def utc_clock(micros: int) -> str:
     of_day = seconds % 86_400
     time = f"{of_day // 3600:02d}:{of_day // 60 % 60:02d}:{of_day % 60:02d}"
     return f"{time}.{rest:03d}" if rest else time
+
+
+def short_cause(cause: str) -> str:
+    """A cause without what stands beside it anyway, its epoch and its time.
+
+    >>> short_cause("epoch 3: c3 joined at 03:24:56.426122"), short_cause("unexplained")
+    ('c3 joined', 'unexplained')
+    """
+    return re.sub(r"^epoch \d+: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
+
+
+def place(scope: str, topic: str) -> str:
+    """A scope without the topic that the whole report is about.
+
+    >>> place("persistent://a/b/c, partition 3", "persistent://a/b/c"), place("persistent://a/b/c", "persistent://a/b/c")
+    ('partition 3', '')
+    """
+    rest = scope.removeprefix(topic)
+    return rest.lstrip(", -") if rest != scope else scope

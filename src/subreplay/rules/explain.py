@@ -72,7 +72,7 @@ class Explainer:
     def _violation(self, row: Mapping[str, Any], code: Code, standing: Standing, excuse: Excuse) -> dict[str, Any]:
         at = row["at"] if row["delivered"] else None
         words = self._words(row)
-        moment = datetime.fromtimestamp((at if at is not None else row["published"]) // 1_000_000, timezone.utc)
+        moment = datetime.fromtimestamp((at if at is not None else row["published"]) // 1_000_000_000, timezone.utc)
         return {
             "date": moment.date(),
             "subscription": self.subscription,
@@ -80,7 +80,7 @@ class Explainer:
             "code": code.name,
             "verdict": str(RULES[code].verdict(standing)),
             "excuse": excuse.sentence or None,
-            "at": at,
+            "at": None if at is None else at // 1_000,
             "key": row["key"],
             "cause": self._cause(row, code, excuse),
             "witness": [w for w in (_delivery(row) if row["delivered"] else "", words.get(_OTHER.get(code, ""), "")) if w],

@@ -67,6 +67,7 @@ def message_keys(policy: Policy, rows: pa.Table) -> Keys:
         same = pc.or_kleene(pc.fill_null(pc.equal(own, outer), False), pc.and_(pc.is_null(own), pc.is_null(outer)))
         mixed = ~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
     else:
+        slots = np.zeros(len(own), np.int64)  # one slot: the whole partition
         identity = np.zeros(len(own), np.int64)
         mixed = np.zeros(len(own), np.bool_)
         if policy.routing == "any":
@@ -165,8 +166,8 @@ def _served(
     excuses = np.zeros(len(codes), np.int64)
     received, count = ints(rows, "received_at"), ints(rows, "redelivery_count", 0)
     owned = known & ~owners.wrong & (owners.session != STRANGER)
-    batched = ints(rows, "batch_index") >= 0
-    nth = read_positions(group, at, acked, received, held_until, count, owned, batched, receipts, codes, excuses)
+    partly = (ints(rows, "batch_index") >= 0) & (at < _entry_complete(rows, group, acked))
+    nth = read_positions(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses)
     previous = _previous(group, at, acked, ints(rows, "nacked_at"), owners.left)
     table = _facts(
         rows, positions, group, delivered=np.ones(len(at), np.bool_), previous=previous, mixed=mixed, consumer=column(rows, "consumer"),
@@ -175,6 +176,19 @@ def _served(
         codes=codes, excuses=excuses,
     )  # fmt: skip
     return table.filter(pa.array(at != UNKNOWN))
+
+
+def _entry_complete(rows: pa.Table, group: Ints, acked: Ints) -> Ints:
+    """When the last message of each row's entry was first acknowledged; ``NEVER`` while one is not."""
+    if not len(group):
+        return acked
+    first = np.full(int(group.max()) + 1, NEVER)
+    np.minimum.at(first, group, np.where(acked == UNKNOWN, NEVER, acked))
+    place = np.stack([ints(rows, "ledger"), ints(rows, "entry")], axis=1)
+    _, entry = np.unique(place, axis=0, return_inverse=True)
+    complete = np.full(int(entry.max()) + 1, UNKNOWN)
+    np.maximum.at(complete, entry.ravel(), first[group])
+    return complete[entry.ravel()]
 
 
 def _first_of_entry(rows: pa.Table, flagged: NDArray[np.bool_]) -> Ints:

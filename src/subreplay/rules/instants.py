@@ -33,12 +33,15 @@ _JOIN_EXCUSE = int(Excuse.READ_BEFORE_JOIN) << 4 * int(Code.KEY_TWO_OWNERS)
 
 @dataclass
 class DispatcherState:
-    """What is carried from batch to batch while one dispatcher's deliveries stream by."""
+    """What is carried from batch to batch while one dispatcher's deliveries stream by.
 
-    joined: Ints  # when each session's join was complete, µs, rising
+    ``slots``: per slot, the last instant it was held, the highest ordinal delivered of it, and when that was.
+    """
+
+    joined: Ints  # when each session's join was complete, ns, rising
     keys: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.int64))
     table: Ints = field(default_factory=lambda: np.empty((0, KEY_STATE), np.int64))
-    slot_free: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.int64))  # slot -> last instant held
+    slots: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.types.UniTuple(numba.int64, 3)))
 
     def __post_init__(self) -> None:
         sessions = len(self.joined)
@@ -71,7 +74,7 @@ def read_instants(
     order = np.full((len(key), WITNESS), STRANGER, np.int64)
     owner = np.full((len(key), WITNESS), STRANGER, np.int64)
     _read(
-        state.keys, state.table, state.slot_free, state.joined, state.read_at_join, state.reached, state.reached_at,
+        state.keys, state.table, state.slots, state.joined, state.read_at_join, state.reached, state.reached_at,
         state.scalars, key, slot, ordinal, nth, held_until, closing, witness, received, order_code, join_protects, codes,
         excuses, order, owner,
     )  # fmt: skip
@@ -80,7 +83,7 @@ def read_instants(
 
 @compiled
 def _read(
-    keys: Any, table: Ints, slot_free: Any, joined: Ints, read_at_join: Ints, reached: Ints, reached_at: Ints,
+    keys: Any, table: Ints, slots: Any, joined: Ints, read_at_join: Ints, reached: Ints, reached_at: Ints,
     scalars: Ints, key: Ints, slot: Ints, ordinal: Ints, nth: Ints, held_until: Ints, closing: Ints, witness: Ints,
     received: Ints, order_code: int, join_protects: bool, codes: Ints, excuses: Ints, order: Ints, owner: Ints,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
@@ -94,8 +97,8 @@ def _read(
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         if owned and nth[i] == 0 and ordinal[i] > reached[session]:
             reached[session], reached_at[session] = ordinal[i], at
-        if owned and codes[i] & _AGAIN == 0 and (slot[i] not in slot_free or held_until[i] > slot_free[slot[i]]):
-            slot_free[slot[i]] = held_until[i]
+        if owned and codes[i] & _AGAIN == 0:
+            _serve(slots, slot[i], ordinal[i], nth[i], at, held_until[i])
         if key[i] >= 0:
             if key[i] not in keys:
                 keys[key[i]] = np.int64(len(keys))
@@ -122,6 +125,17 @@ def _trust(scalars: Ints, codes: Ints, excuses: Ints, i: int) -> None:  # pragma
         scalars[2] = 1
     if scalars[2] and codes[i] & _WRONG:
         excuses[i] |= _MEMBERSHIP_EXCUSE
+
+
+@compiled
+def _serve(slots: Any, slot: int, ordinal: int, nth: int, at: int, until: int) -> None:  # pragma: no cover - compiled
+    """What a slot has been given: it is free once its last holder is done."""
+    free, reached, reached_at = UNKNOWN, -1, UNKNOWN
+    if slot in slots:
+        free, reached, reached_at = slots[slot]
+    if nth == 0 and ordinal > reached:
+        reached, reached_at = ordinal, at
+    slots[slot] = (max(free, until), reached, reached_at)
 
 
 @compiled

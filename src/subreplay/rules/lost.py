@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import NEVER, UNKNOWN, ints
+from subreplay.columns import UNKNOWN, ints
 from subreplay.policies.base import Policy
 from subreplay.rules.instants import DispatcherState
 from subreplay.rules.registry import Code
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 def judge_undelivered(policy: Policy, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> pa.Table:
     """``JUDGED`` columns of messages without a delivery, once all deliveries of their dispatcher are known.
 
-    A message is lost if it was acknowledged unseen, or if its owner (for Shared: anybody) was given a later message for the first
-    time although this one had been published, was due, and no earlier message of its slot was held. A subscription that was merely
-    not drained, or waits for a stuck consumer, is late and not lost.
+    A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of its slot was given
+    out for the first time, or a later message of any slot of its owner at a time when nothing of its own slot was held. (One active
+    consumer and Shared have one slot: everybody's.) A subscription that was merely not drained, or waits for a stuck consumer, is
+    late and not lost.
     """
     codes = ints(rows, "codes")
     ordinal, slots, due = ints(rows, "ordinal"), ints(rows, "slot"), ints(rows, "due")
@@ -31,13 +32,11 @@ def judge_undelivered(policy: Policy, dispatcher: Dispatcher, state: DispatcherS
     last = int(state.scalars[3])
     epoch = dispatcher.timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
     owner = np.asarray(dispatcher.timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
-    free = np.array([state.slot_free.get(slot, UNKNOWN) for slot in slots.tolist()], np.int64)
-    if policy.routing == "any":
-        best = int(np.argmax(state.reached)) if len(state.reached) else -1
-        owner = np.full(len(slots), best, np.int64)
-        free = np.full(len(slots), UNKNOWN)
+    served = [state.slots.get(slot, (UNKNOWN, -1, UNKNOWN)) for slot in slots.tolist()]
+    free, slot_reached, slot_reached_at = np.array(served, np.int64).reshape(-1, 3).T
     reached, reached_at = np.append(state.reached, -1)[owner], np.append(state.reached_at, UNKNOWN)[owner]
-    skipped = (reached > ordinal) & (reached_at > np.maximum(due, free)) & (free != NEVER)
+    skipped = (slot_reached > ordinal) & (slot_reached_at > due)
+    skipped |= (reached > ordinal) & (reached_at > np.maximum(due, free)) & (policy.routing == "slot")
     homeless = (owner < 0) & (policy.routing == "slot") & (len(dispatcher.timeline.connected(int(epoch))) > 0)
     open_question = codes & Code.LOST.bit == 0
     codes[open_question & skipped] |= Code.LOST.bit

@@ -22,23 +22,24 @@ _BATCH_AGAIN = int(Excuse.BATCH_AGAIN) << 4 * int(Code.DUP_DELIVERY)
 
 def read_positions(
     group: Ints, at: Ints, acked: Ints, received: Ints, held_until: Ints, count: Ints, owned: NDArray[np.bool_],
-    batched: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints,
+    partly: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints,
 ) -> Ints:  # fmt: skip
     """Each delivery's ordinal among the deliveries of its message; findings are added to ``codes`` and ``excuses``.
 
     ``group`` numbers positions; ``at`` is the delivery's time (``UNKNOWN``: acknowledged without one); ``held_until`` the end
     of its interval, cut to nothing for a delivery that came after its acknowledgement; ``owned`` is false for deliveries that
-    an ownership rule found, which then explain what follows; ``receipts`` says whether applications recorded what they took.
+    an ownership rule found, which then explain what follows; ``partly`` is true while other messages of the same batch are not
+    acknowledged; ``receipts`` says whether applications recorded what they took.
     """
     nth = np.zeros(len(group), np.int64)
-    _read(group, at, acked, received, held_until, count, owned, batched, receipts, codes, excuses, nth)
+    _read(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses, nth)
     return nth
 
 
 @compiled
 def _read(
     group: Ints, at: Ints, acked: Ints, received: Ints, held_until: Ints, count: Ints, owned: NDArray[np.bool_],
-    batched: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints, nth: Ints,
+    partly: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints, nth: Ints,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     n = len(group)
     i = 0
@@ -54,9 +55,9 @@ def _read(
             taken = taken or received[j] != UNKNOWN
             if seen > 0:
                 codes[j] |= _REDELIVERED
-            if seen > 0 and first_ack < at[j]:
+            if seen > 0 and first_ack <= at[j]:
                 codes[j] |= _DUP
-                if batched[j]:
+                if partly[j]:
                     excuses[j] |= _BATCH_AGAIN
                 held_until[j] = at[j]
             elif owned[j] and open_until > at[j] and count[j] <= highest:

@@ -28,8 +28,8 @@ class Sessions:
 
     names: tuple[str, ...]
     since: tuple[Instant, ...]
-    joined: Ints  # when the join was complete, µs
-    closing: Ints  # µs, or the end of time
+    joined: Ints  # when the join was complete, ns
+    closing: Ints  # ns, or the end of time
     left: tuple[Instant, ...]
 
     @classmethod

@@ -40,9 +40,9 @@ def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
         {
             "key": key_words(F.col("key"), keys),
             "subscription": F.lit(subscription),
-            "delivered_at": F.when(F.col("delivered"), F.timestamp_micros("at")),
-            "published_at": F.when(F.col("published") > 0, F.timestamp_micros("published")),
-            "date": F.to_date(F.timestamp_micros(at)),
+            "delivered_at": F.when(F.col("delivered"), timestamp(F.col("at"))),
+            "published_at": F.when(F.col("published") > 0, timestamp(F.col("published"))),
+            "date": F.to_date(timestamp(at)),
         }
     )
 
@@ -78,13 +78,18 @@ def _failing(judge: Judge) -> Column:
     return bits
 
 
+def timestamp(at: Column) -> Column:
+    """A time in ns as a timestamp."""
+    return F.timestamp_micros(F.call_function("div", at, F.lit(1_000)))
+
+
 def window_start(at: Column, width: int) -> Column:
-    """The start of the tumbling window of ``width`` µs that holds a time in µs."""
+    """The start of the tumbling window of ``width`` ns that holds a time in ns."""
     return at - F.pmod(at, F.lit(width))
 
 
 def load(rows: DataFrame, width: int | None) -> DataFrame:
-    """What each consumer was given, by window of ``width`` µs (None: in all): messages, bytes, distinct keys, redeliveries."""
+    """What each consumer was given, by window of ``width`` ns (None: in all): messages, bytes, distinct keys, redeliveries."""
     keys = [F.col("consumer")] if width is None else [window_start(F.col("at"), width).alias("window"), F.col("consumer")]
     return (
         rows.where("delivered")
@@ -132,7 +137,7 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
 
 
 def coarser(counts: DataFrame, width: int) -> DataFrame:
-    """Finding counts summed into windows of ``width`` µs."""
+    """Finding counts summed into windows of ``width`` ns."""
     keys = [window_start(F.col("window"), width).alias("window"), *map(F.col, ("code", "excuse", "consumer"))]
     return counts.groupBy(*keys).agg(F.sum("count").alias("count")).orderBy("window", "code", "excuse", "consumer")
 
@@ -148,7 +153,7 @@ def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Conne
         loads.join(windows, "window", "left")
         .withColumn("share", share)
         .withColumn("skew", F.col("share") * F.coalesce("connected", F.lit(1)))
-        .withColumn("window_start", F.timestamp_micros("window"))
+        .withColumn("window_start", timestamp(F.col("window")))
     )
 
 
@@ -190,6 +195,6 @@ def scattered_keys(rows: DataFrame) -> tuple[int, int]:
 def worst(found: DataFrame, few: int) -> DataFrame:
     """The first ``few`` findings of each code, failing ones first."""
     order = Window.partitionBy("code").orderBy(F.desc("verdict_rank"), "at", "topic", "partition", "ledger", "entry", "batch_index")
-    found = found.withColumn("at", F.unix_micros("at"))
+    found = found.withColumn("at", F.unix_micros("at") * 1_000)
     ranked = found.withColumn("verdict_rank", F.when(F.col("verdict") == "valid", 0).otherwise(1))
     return ranked.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= few).orderBy("code", "rank")

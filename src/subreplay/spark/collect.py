@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from subreplay.membership import dispatcher_events
 from subreplay.model import MembershipEvent, Scope
-from subreplay.spark.log import Inputs
+from subreplay.spark.log import Inputs, nanos
 
 Rows = list[dict[str, Any]]
 
@@ -40,7 +40,7 @@ def events(inputs: Inputs) -> Mapping[Scope, tuple[MembershipEvent, ...]]:
     """Membership events of every dispatcher that has messages, deliveries or members."""
     places = inputs.messages.select("topic", "partition").unionAll(inputs.deliveries.select("topic", "partition"))
     scopes = [(r["topic"], r["partition"]) for r in rows(places.distinct().orderBy("topic", "partition"))]
-    members = inputs.membership.withColumns({"at": F.unix_micros("at"), "since": F.unix_micros("since")})
+    members = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
     return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)
 
 

@@ -10,6 +10,7 @@ from datetime import timedelta
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from subreplay.columns import UNKNOWN
 from subreplay.config import RunConfig
 from subreplay.errors import InputError
 from subreplay.spark import lake
@@ -67,30 +68,38 @@ def _days(day: Date | None, lookback: int) -> Column:
 
 
 def as_log(inputs: Inputs, day: Date | None) -> DataFrame:
-    """Messages and deliveries under one another in the ``LOG`` shape, times in µs."""
+    """Messages and deliveries under one another in the ``LOG`` shape, times in ns."""
     content = [c for c in inputs.messages.columns if c != "date"]
     messages = inputs.messages.select(
         *_position(),
         F.lit(0).cast("byte").alias("kind"),
-        F.unix_micros("publish_time").alias("at"),
+        nanos("publish_time").alias("at"),
         F.lit(0).cast("long").alias("seq"),
         (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),
         F.xxhash64(*content).alias("content"),
         *[F.col(c) for c in ("key", "ordering_key", "batch_key", "batch_ordering_key", "producer")],
         F.coalesce("batch_sequence_id", "sequence_id").alias("sequence_id"),
-        F.unix_micros("deliver_at").alias("deliver_at"),
+        nanos("deliver_at").alias("deliver_at"),
         F.col("size"),
     )
     deliveries = inputs.deliveries.select(
         *_position(),
         F.lit(1).cast("byte").alias("kind"),
-        F.coalesce(F.unix_micros("delivered_at"), F.lit(-(2**63)).cast("long")).alias("at"),
+        F.coalesce(nanos("delivered_at", "delivered_nanos"), F.lit(UNKNOWN).cast("long")).alias("at"),
         F.col("seq"),
         F.col("consumer"),
         F.col("redelivery_count").cast("long").alias("redelivery_count"),
-        *[F.unix_micros(c).alias(c) for c in ("received_at", "acked_at", "nacked_at")],
+        nanos("received_at").alias("received_at"),
+        nanos("acked_at", "acked_nanos").alias("acked_at"),
+        nanos("nacked_at", "nacked_nanos").alias("nacked_at"),
     )
     return messages.unionByName(deliveries, allowMissingColumns=True).select(*LOG.names)
+
+
+def nanos(time: str, beyond: str | None = None) -> Column:
+    """A timestamp column in ns, with the column of what lies beyond the microsecond."""
+    whole = F.unix_micros(time) * 1_000
+    return whole if beyond is None else whole + F.coalesce(F.col(beyond).cast("long"), F.lit(0))
 
 
 def _position() -> list[Column]:

@@ -59,8 +59,8 @@ def _epochs(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
     members, rows = 0, []
     for epoch in timeline.epochs[1:]:
         members += (epoch.joined is not None) - len(epoch.left)
-        end = None if epoch.end is None else epoch.end.at
-        rows.append({"scope": scope, "epoch": epoch.index, "from": epoch.start.at, "to": end, "cause": event_words(epoch), "members": members})
+        end = None if epoch.end is None else epoch.end.at // 1_000
+        rows.append({"scope": scope, "epoch": epoch.index, "from": epoch.start.at // 1_000, "to": end, "cause": event_words(epoch), "members": members})
     return rows
 
 
@@ -100,7 +100,7 @@ def _run(report: ReportData) -> dict[str, str]:
 
 
 def slot_and_owner(timeline: Timeline, key: bytes, at: int) -> tuple[int, str | None]:
-    """The slot of a key and its owner's name at a time (µs)."""
+    """The slot of a key and its owner's name at a time (ns)."""
     hashes = np.array([murmur3_32(key)], np.uint32)
     slots = timeline.policy.slots(hashes)
     epoch = timeline.epoch_at(np.array([at]), np.array([Instant(at).seq]))

@@ -57,8 +57,8 @@ class Source:
 
     @property
     def width(self) -> int:
-        """The width of report windows in µs: the configured one, or as many of it as keep the report readable."""
-        width = self.config.windows.width
+        """The width of report windows in ns: the configured one, or as many of it as keep the report readable."""
+        width = self.config.windows.width * 1_000
         span = self.extent["last"] - self.extent["first"] + 1
         return width * max(1, -(-span // (width * WINDOWS)))
 
@@ -104,7 +104,7 @@ def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
 
 def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
     """Aggregate judged rows; writes tables ``assignments`` and ``finding_counts``."""
-    width, own = source.width, source.config.windows.width
+    width, own = source.width, source.config.windows.width * 1_000
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     totals = audit.totals(judged)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
@@ -159,7 +159,7 @@ def _scenario_plan(source: Source, scenario: Scenario) -> Plan:
 def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
     """A scenario whose members the run file invents; each topic partition sees all of them."""
     members = [
-        PlannedMember(m.consumer, m.join, m.leave, m.priority, None if m.ranges is None else tuple(m.ranges))
+        PlannedMember(m.consumer, m.join * 1_000, None if m.leave is None else m.leave * 1_000, m.priority, None if m.ranges is None else tuple(m.ranges))
         for m in scenario.members
         if isinstance(m, Member)
     ]

@@ -63,7 +63,7 @@ def hot_keys(log: DataFrame, few: int) -> DataFrame:
 
 
 def extent(log: DataFrame) -> dict[str, int]:
-    """First and last publish time (µs), messages, and the dispatchers' number."""
+    """First and last publish time (ns), messages, and the dispatchers' number."""
     row = (
         log.where("kind = 0")
         .agg(F.min("at").alias("first"), F.max("at").alias("last"), F.count("*").alias("messages"))

@@ -1,0 +1,14 @@
+"""For spark-submit: check recorded deliveries against every promise of the subscription.
+
+    spark-submit jobs/nightly_audit.py --config conf/examples/nightly_audit.yaml --date 2026-11-21
+
+Takes the options of ``subreplay audit`` and leaves with its exit code: 0 valid, 1 violations, 2 bad input or
+configuration, 3 unknown, 130 interrupted.
+"""
+
+import sys
+
+from subreplay.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["audit", *sys.argv[1:]]))

@@ -1,0 +1,14 @@
+"""For spark-submit: replay recorded traffic under other subscriptions and compare them side by side.
+
+    spark-submit jobs/what_if.py --config conf/examples/what_if.yaml
+
+Takes the options of ``subreplay whatif`` and leaves with its exit code: 0 done, 2 bad input or configuration, 3 broke
+off, 130 interrupted.
+"""
+
+import sys
+
+from subreplay.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main(["whatif", *sys.argv[1:]]))

@@ -1,0 +1,149 @@
+# Databricks notebook source
+# MAGIC %md
+# MAGIC # Audit a recording
+# MAGIC
+# MAGIC What a real Pulsar 4.0.8 broker did with one Key_Shared subscription: 4,000 messages, five consumers that come
+# MAGIC and go. Was every promise of the subscription kept? Who owned a key, and why did it move?
+# MAGIC
+# MAGIC On Databricks, install the wheel of `subreplay` on the cluster first. Elsewhere this file is a plain Python
+# MAGIC program: `python notebooks/01_audit_a_recording.py`.
+
+# COMMAND ----------
+
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from subreplay import config, pipeline
+from subreplay.adapters import ADAPTERS
+from subreplay.reports.html import to_html
+from subreplay.reports.write import write_reports
+from subreplay.spark import explain, ingest, lake
+from subreplay.spark.session import open_session
+
+# A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
+folder = str(Path("build/notebook").resolve())
+
+# What the platform defines; elsewhere, the same by other means.
+if "spark" not in globals():
+    spark = open_session(config.Spark())
+if "display" not in globals():
+
+    def display(frame):
+        frame.show(20, truncate=60)
+
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Read it into tables
+# MAGIC
+# MAGIC An adapter reads somebody's files into three tables: `messages`, `membership` and `deliveries`. Each row that does
+# MAGIC not fit goes to `quarantine` with its reasons: rows in = valid + quarantined.
+
+# COMMAND ----------
+
+with as_file(files("subreplay.demo") / "recording") as recording:
+    ingested = ADAPTERS["pulsar-recording"](recording)
+ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording")
+
+display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in ingested.counts],
+                              "file string, rows_in long, valid long, quarantined long"))  # fmt: skip
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Say what was promised, and check it
+# MAGIC
+# MAGIC The recording suggests its own run: the subscription, its policy and the broker's profile. A run is a mapping with
+# MAGIC the keys of `conf/default.yaml`, or a YAML file for `config.load`. The scenarios ask what else could have been.
+
+# COMMAND ----------
+
+run = config.parse(
+    ingested.run
+    | {
+        "traffic": {"path": f"{folder}/input"},
+        "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"},
+        "windows": {"width": "500ms"},
+        "scenarios": [
+            {"name": "as it was", "policy": "pulsar.key_shared.consistent_hash"},
+            {"name": "auto-split", "policy": "pulsar.key_shared.auto_split"},
+            {"name": "one active consumer", "policy": "pulsar.failover"},
+        ],
+    },
+    "notebook",
+)
+result = pipeline.audit(spark, run)
+
+print(f"{result.verdict}: {result.report.headline}")
+
+# COMMAND ----------
+
+display(spark.createDataFrame([(c.code, c.status, c.count, c.title) for c in result.report.codes],
+                              "code string, status string, count long, title string"))  # fmt: skip
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Look into the result tables
+# MAGIC
+# MAGIC Findings in words, each with its witness and its cause:
+
+# COMMAND ----------
+
+
+def table(name):
+    return lake.read(spark, run.output.tables, name, "delta")
+
+
+display(table("violations").select("code", "verdict", "explanation", "cause"))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC Every join and leave opened an epoch and moved ranges of slots. What each one moved, and how much of the traffic
+# MAGIC that was:
+
+# COMMAND ----------
+
+display(table("epochs").orderBy("scope", "epoch"))
+display(table("range_tables").orderBy("scope", "epoch", "start"))
+display(table("moves"))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC The load of each consumer by window, and the scenarios side by side:
+
+# COMMAND ----------
+
+loads = table("assignments").select("window_start", "consumer", "messages", "share", "skew")
+display(loads.orderBy("window_start", "consumer"))
+display(table("scenarios"))
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## Explain one key
+# MAGIC
+# MAGIC Its bytes, hash and slot, and its owner in each epoch with the event that moved it.
+
+# COMMAND ----------
+
+key = ingested.tables["messages"]["key"][0].as_py().decode()
+for line in explain.lines(run, key, lambda options: spark):
+    print(line)
+
+# COMMAND ----------
+
+# MAGIC %md
+# MAGIC ## The report as a page
+# MAGIC
+# MAGIC One file that works offline.
+
+# COMMAND ----------
+
+if "displayHTML" in globals():
+    displayHTML(to_html(result.report))
+else:
+    print(write_reports(result.report, Path(run.output.report)).html)

@@ -1,0 +1,216 @@
+"""Deliveries: what was dispatched to whom, what ended it, and when the application took it."""
+
+import pytest
+
+from tests.adapters.recording import START, Recording, reasons, rows
+
+ENDS = ("entry", "batch_index", "consumer", "outcome")
+
+
+def two() -> Recording:
+    return Recording().join("c1").join("c2")  # times 1 to 4
+
+
+def deliveries(tmp_path, recording: Recording, *columns: str) -> list:
+    return rows(recording.read(tmp_path), "deliveries", *columns)
+
+
+def test_an_acknowledged_delivery(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").ack(0, "c1")
+    columns = ("subscription", "consumer", "delivered_at", "acked_at", "ack_type", "redelivery_count", "outcome")
+    assert deliveries(tmp_path, recording, *columns) == [("sub", "c1", 6, 7, "Individual", 0, "acked")]
+    assert deliveries(tmp_path, recording, "source") == ["observed"]
+
+
+def test_a_delivery_that_nothing_ended_is_pending(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1")
+    assert deliveries(tmp_path, recording, *ENDS, "acked_at", "nacked_at") == [(0, -1, "c1", "pending", None, None)]
+
+
+def test_a_nack_ends_the_named_delivery_and_the_next_one_is_another(tmp_path):
+    recording = two().publish(0, "a").publish(1, "a").dispatch(0, "c1").dispatch(1, "c1").nack("c1", 0)
+    recording = recording.dispatch(0, "c1", 1).ack(0, "c1").ack(1, "c1")
+    assert deliveries(tmp_path, recording, *ENDS, "delivered_at", "nacked_at", "acked_at", "redelivery_count") == [
+        (0, -1, "c1", "redelivered", 7, 9, None, 0),
+        (0, -1, "c1", "acked", 10, None, 11, 1),
+        (1, -1, "c1", "acked", 8, None, 12, 0),
+    ]
+
+
+def test_a_redelivery_request_without_ids_is_for_everything_its_consumer_holds(tmp_path):
+    recording = two().publish(0, "a").publish(1, "b").publish(2, "c")
+    recording = recording.dispatch(0, "c1").dispatch(1, "c2").dispatch(2, "c1").ack(2, "c1").nack("c1")
+    assert deliveries(tmp_path, recording, *ENDS) == [
+        (0, -1, "c1", "redelivered"), (1, -1, "c2", "pending"), (2, -1, "c1", "acked"),
+    ]  # fmt: skip
+
+
+def test_a_late_acknowledgement_of_a_nacked_delivery_counts(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").nack("c1", 0).ack(0, "c1")
+    assert deliveries(tmp_path, recording, "outcome", "nacked_at", "acked_at") == [("acked", 7, 8)]
+
+
+@pytest.mark.parametrize("leave", [Recording.close, Recording.crash])
+def test_what_a_leaver_held_is_closed_and_goes_to_another(tmp_path, leave):
+    recording = leave(two().publish(0, "a").publish(1, "b").dispatch(0, "c1").dispatch(1, "c1").ack(0, "c1"), "c1")
+    recording = recording.dispatch(1, "c2").ack(1, "c2")
+    assert deliveries(tmp_path, recording, *ENDS) == [
+        (0, -1, "c1", "acked"), (1, -1, "c1", "closed"), (1, -1, "c2", "acked"),
+    ]  # fmt: skip
+
+
+def test_an_acknowledgement_after_the_close_belongs_to_the_latest_delivery(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").close("c1").ack(0, "c1")
+    assert deliveries(tmp_path, recording, "outcome", "acked_at") == [("acked", 9)]
+
+
+def test_an_acknowledgement_ends_every_open_delivery_of_its_message(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").dispatch(0, "c2").ack(0, "c2")
+    assert deliveries(tmp_path, recording, *ENDS, "acked_at") == [(0, -1, "c1", "acked", 8), (0, -1, "c2", "acked", 8)]
+
+
+def test_a_message_delivered_again_after_its_acknowledgement_is_a_delivery_of_its_own(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").ack(0, "c1").dispatch(0, "c2", 1)
+    assert deliveries(tmp_path, recording, *ENDS) == [(0, -1, "c1", "acked"), (0, -1, "c2", "pending")]
+
+
+def test_a_second_acknowledgement_changes_nothing(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").ack(0, "c1").ack(0, "c1")
+    assert deliveries(tmp_path, recording, "acked_at") == [7]
+
+
+def test_an_acknowledgement_without_a_dispatch_is_a_row_without_a_delivery(tmp_path):
+    recording = two().publish(0, "a").ack(0, "c1")
+    columns = ("consumer", "delivered_at", "acked_at", "outcome")
+    assert deliveries(tmp_path, recording, *columns) == [("c1", None, 6, "acked")]
+
+
+def test_an_acknowledgement_before_the_dispatch_belongs_to_it(tmp_path):
+    recording = two().publish(0, "a").ack(0, "c1").dispatch(0, "c1")
+    assert deliveries(tmp_path, recording, "delivered_at", "acked_at", "outcome") == [(7, 6, "acked")]
+
+
+def test_an_acknowledgement_without_ids_acknowledges_nothing(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").ack(0, "c1", ids=[]).ack(0, "c1", cumulative=True, ids=[])
+    assert deliveries(tmp_path, recording, "outcome") == ["pending"]
+
+
+def test_a_message_that_is_not_in_the_log_has_its_delivery_all_the_same(tmp_path):
+    recording = two().publish(0, "a").dispatch(8, "c1").ack(8, "c1")
+    assert deliveries(tmp_path, recording, *ENDS) == [(8, -1, "c1", "acked")]
+
+
+# batches
+
+
+def batch() -> Recording:
+    return two().publish(0, "a", "b", "c").dispatch(0, "c1")
+
+
+def test_a_dispatch_of_a_batch_delivers_each_of_its_messages(tmp_path):
+    assert deliveries(tmp_path, batch(), *ENDS, "delivered_at") == [(0, i, "c1", "pending", 6) for i in range(3)]
+
+
+def test_set_bits_of_an_acknowledgement_are_still_unacknowledged(tmp_path):
+    assert deliveries(tmp_path, batch().ack(0, "c1", 1), "batch_index", "outcome") == [
+        (0, "acked"), (1, "pending"), (2, "acked"),
+    ]  # fmt: skip
+
+
+def test_an_acknowledgement_without_bits_covers_the_whole_batch(tmp_path):
+    assert deliveries(tmp_path, batch().ack(0, "c1"), "outcome") == ["acked"] * 3
+
+
+def test_bits_beyond_the_first_word_and_negative_words(tmp_path):
+    recording = two().publish(0, *"a" * 130).dispatch(0, "c1").ack(0, "c1", ids=[[5, 0, [0, -(2**63), 1]]])
+    pending = [i for i, outcome in deliveries(tmp_path, recording, "batch_index", "outcome") if outcome == "pending"]
+    assert pending == [127, 128]
+
+
+def test_a_batch_comes_again_with_its_unacknowledged_messages(tmp_path):
+    recording = batch().ack(0, "c1", 1, 2).close("c1").dispatch(0, "c2")
+    assert deliveries(tmp_path, recording, *ENDS) == [
+        (0, 0, "c1", "acked"),
+        (0, 1, "c1", "closed"), (0, 1, "c2", "pending"),
+        (0, 2, "c1", "closed"), (0, 2, "c2", "pending"),
+    ]  # fmt: skip
+
+
+def test_a_batch_that_is_wholly_acknowledged_and_comes_again_is_a_second_delivery_of_every_message(tmp_path):
+    recording = batch().ack(0, "c1", 1, 2).ack(0, "c1").dispatch(0, "c2", 1)
+    assert deliveries(tmp_path, recording, *ENDS, "redelivery_count") == [
+        (0, i, *ending) for i in range(3) for ending in (("c1", "acked", 0), ("c2", "pending", 1))
+    ]
+
+
+# cumulative acknowledgements
+
+
+def four() -> Recording:
+    recording = two()
+    for entry in range(4):
+        recording.publish(entry, "a").dispatch(entry, "c1")
+    return recording
+
+
+def test_a_cumulative_acknowledgement_covers_everything_up_to_it(tmp_path):
+    recording = four().ack(2, "c1", cumulative=True)
+    assert deliveries(tmp_path, recording, "outcome", "ack_type") == [("acked", "Cumulative")] * 3 + [("pending", None)]
+
+
+def test_a_later_cumulative_acknowledgement_leaves_the_time_of_the_earlier_one(tmp_path):
+    recording = four().ack(1, "c1", cumulative=True).ack(3, "c1", cumulative=True).ack(2, "c1", cumulative=True)
+    assert deliveries(tmp_path, recording, "acked_at") == [13, 13, 14, 14]
+
+
+def test_a_cumulative_acknowledgement_of_part_of_a_batch_covers_that_part(tmp_path):
+    recording = two().publish(0, "a").publish(1, "a", "b", "c").publish(2, "a")
+    recording = recording.dispatch(0, "c1").dispatch(1, "c1").dispatch(2, "c1").ack(1, "c1", 1, 2, cumulative=True)
+    assert deliveries(tmp_path, recording, "entry", "batch_index", "outcome") == [
+        (0, -1, "acked"), (1, 0, "acked"), (1, 1, "pending"), (1, 2, "pending"), (2, -1, "pending"),
+    ]  # fmt: skip
+    later = deliveries(tmp_path, recording.ack(2, "c1", cumulative=True), "acked_at")
+    assert later == [11, 11, 12, 12, 12]
+
+
+def test_a_cumulative_acknowledgement_of_something_never_delivered_is_a_fact(tmp_path):
+    recording = two().publish(0, "a").publish(1, "a").dispatch(1, "c1").ack(1, "c1", cumulative=True)
+    assert deliveries(tmp_path, recording, "entry", "delivered_at", "acked_at") == [(0, None, 8), (1, 7, 8)]
+
+
+# what applications received
+
+
+def test_a_receipt_gives_its_delivery_the_time(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").receive(0, "c1").ack(0, "c1")
+    assert deliveries(tmp_path, recording, "delivered_at", "received_at", "acked_at") == [(6, 7, 8)]
+
+
+def test_the_nth_receipt_is_the_nth_dispatch_to_that_consumer(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").dispatch(0, "c2").dispatch(0, "c1")
+    recording = recording.receive(0, "c1").receive(0, "c1")
+    assert deliveries(tmp_path, recording, "consumer", "delivered_at", "received_at") == [
+        ("c1", 6, 9), ("c2", 7, None), ("c1", 8, 10),
+    ]  # fmt: skip
+
+
+def test_a_receipt_beyond_the_dispatches_is_a_delivery_known_from_the_client_alone(tmp_path):
+    recording = two().publish(0, "a").dispatch(0, "c1").ack(0, "c1").receive(0, "c1")
+    recording = recording.receive(0, "c1", redelivery_count=1, ack_ns=START + 10**9)
+    made = recording.read(tmp_path)
+    assert made.rejected == ()
+    assert rows(made, "deliveries", "delivered_at", "received_at", "acked_at", "redelivery_count") == [
+        (6, 8, 7, 0), (9, 9, 1000, 1),
+    ]  # fmt: skip
+
+
+def test_a_receipt_of_what_was_never_dispatched_goes_to_quarantine(tmp_path):
+    made = two().publish(0, "a").publish(1, "b").dispatch(0, "c1").receive(1, "c1").read(tmp_path)
+    assert reasons(made) == [
+        "deliveries.jsonl.gz, row 1: ledger, entry = 5:1:-1: the broker never dispatched this message to anyone "
+        "(record broker events and deliveries of the same session)"
+    ]
+
+
+def test_a_receipt_names_one_message_of_its_batch(tmp_path):
+    assert deliveries(tmp_path, batch().receive(0, "c1", 1), "received_at") == [None, 7, None]

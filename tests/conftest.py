@@ -1,0 +1,34 @@
+"""What tests share: one Spark session, started only for tests that ask for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The session of the whole test run: small, local, with Delta."""
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from subreplay.config import Spark
+    from subreplay.spark.session import open_session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = open_session(Spark(shuffle_partitions=2, conf={"spark.sql.warehouse.dir": str(warehouse)}))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

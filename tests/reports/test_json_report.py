@@ -1,0 +1,75 @@
+"""The JSON has every field, says so in a schema, and is the same for the same data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from typing import Any, get_args, get_type_hints
+
+import jsonschema
+import pytest
+
+from subreplay.reports.data import ReportData
+from subreplay.reports.json_report import json_schema, to_json
+
+
+def test_the_report_reads_back_as_it_was_written(small: ReportData) -> None:
+    text = to_json(small)
+    assert json.loads(text) == json.loads(json.dumps(dataclasses.asdict(small)))
+    assert text.endswith("}\n")
+    assert next(iter(json.loads(text))) == "schema_version"
+
+
+def test_the_report_fits_its_schema(small: ReportData, failover: ReportData, bare: ReportData) -> None:
+    for data in (small, failover, bare):
+        jsonschema.validate(json.loads(to_json(data)), json_schema())
+
+
+def test_a_missing_field_and_an_unknown_one_do_not_fit_the_schema(small: ReportData) -> None:
+    report = json.loads(to_json(small))
+    del report["codes"][0]["meaning"]
+    with pytest.raises(jsonschema.ValidationError, match="'meaning' is a required property"):
+        jsonschema.validate(report, json_schema())
+    with pytest.raises(jsonschema.ValidationError, match="'mood' was unexpected"):
+        jsonschema.validate(json.loads(to_json(small)) | {"mood": 1}, json_schema())
+
+
+def test_the_schema_has_every_field_of_every_row(snapshot: Callable[[str, str], None]) -> None:
+    """The stored schema is the promise: a change of the report's fields has to change it, and the version."""
+    assert _rows(ReportData) == _described(json_schema())
+    snapshot("report.schema.json", json.dumps(json_schema(), indent=1, ensure_ascii=False) + "\n")
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_number_that_is_not_finite_is_null(small: ReportData, value: float) -> None:
+    scenario = dataclasses.replace(small.scenarios[0], ceiling=value)
+    report = json.loads(to_json(dataclasses.replace(small, scenarios=(scenario,))))
+    assert report["scenarios"][0]["ceiling"] is None
+    jsonschema.validate(report, json_schema())
+
+
+def _rows(row: type) -> set[str]:
+    """Every field of a dataclass and of those below it."""
+    names = set()
+    for field, kind in get_type_hints(row).items():
+        names.add(f"{row.__name__}.{field}")
+        for part in (kind, *get_args(kind)):
+            if dataclasses.is_dataclass(part):
+                names |= _rows(part)
+    return names
+
+
+def _described(schema: dict[str, Any]) -> set[str]:
+    """The same names, found by walking the schema beside the types."""
+
+    def walk(row: type, node: dict[str, Any]) -> set[str]:
+        names = {f"{row.__name__}.{field}" for field in node["properties"]}
+        for field, kind in get_type_hints(row).items():
+            below = node["properties"].get(field, {})
+            for part in (kind, *get_args(kind)):
+                if dataclasses.is_dataclass(part):
+                    names |= walk(part, below.get("items", below))
+        return names
+
+    return walk(ReportData, schema)

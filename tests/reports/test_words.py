@@ -1,0 +1,49 @@
+"""Numbers and times as people read them, and text that cannot steer a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from subreplay.reports import words
+from subreplay.reports.clean import clean, cleaned
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2026-05-01T12:00:03.120000Z",
+        "2026-05-01T12:00:03.12Z",
+        "2026-05-01T12:00:03.120",
+        "2026-05-01 14:00:03.120000+02:00",
+        "2026-05-01T12:00:03.120000000+00:00",
+    ],
+)
+def test_an_instant_is_read_in_every_form(text: str) -> None:
+    assert words.parse_us(text) == 1_777_636_803_120_000
+
+
+def test_numbers_that_are_not_there_are_a_dash() -> None:
+    for number in (float("nan"), float("inf")):
+        assert {words.count(number), words.percent(number), words.times(number), words.size(number)} == {words.MISSING}
+
+
+@pytest.mark.parametrize(
+    ("number", "text"), [(0, "0 B"), (999, "999 B"), (1_500, "1.5 kB"), (123_456_789, "123 MB"), (9e15, "9,000 TB")]
+)
+def test_sizes_have_units(number: float, text: str) -> None:
+    assert words.size(number) == text
+
+
+def test_an_instant_that_is_none_is_shown_as_it_is() -> None:
+    assert words.clock("before the data") == "before the data"
+    assert words.clock("2026-05-01T12:00:00.5Z", "2026-05-01") == "12:00:00.500"
+
+
+def test_c2_comes_before_c10() -> None:
+    assert sorted(["c10", "c2", "a", "10", "9"], key=words.natural) == ["9", "10", "a", "c2", "c10"]
+
+
+def test_control_characters_become_visible_everywhere() -> None:
+    assert clean("a\x00\x1b\n\u202e\u200b") == r"a\x00\x1b\x0a\u202e\u200b"
+    assert cleaned((("\x07", 1), "fine")) == ((r"\x07", 1), "fine")
+    assert clean("Zürich → 東京") == "Zürich → 東京"

@@ -1,0 +1,46 @@
+"""The same pipeline under Spark Connect: no JVM gateway, no SparkContext. Needs a process of its own, as the session of a
+process is either classic or Connect."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.recordings import ROOT
+
+pytestmark = pytest.mark.spark
+
+SCRIPT = """
+import sys
+from delta import configure_spark_with_delta_pip
+from pyspark.sql import SparkSession
+from subreplay.cli import main
+
+settings = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+builder = SparkSession.builder.remote("local[2]")
+for name, value in settings.items():
+    builder = builder.config(name, value)
+session = configure_spark_with_delta_pip(builder).getOrCreate()
+recording, out = sys.argv[1:]
+assert "connect" in type(session).__module__, type(session)
+assert main(["ingest", recording, "--to", f"{out}/in"]) == 0
+sys.exit(main(["audit", "--config", f"{out}/in/audit.yaml", "--out", out]))
+"""
+
+
+def test_the_pipeline_runs_under_spark_connect(tmp_path: Path) -> None:
+    environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", SCRIPT, str(ROOT / "4.0.8/s9b_delayed_failover"), str(tmp_path)]
+    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    assert (tmp_path / "report/report.html").exists()

@@ -1,0 +1,169 @@
+"""The whole way on Spark: ingest a real recording, audit it, look at the tables."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pyspark.sql.functions as F
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.cli import main
+from subreplay.config import Keys
+from subreplay.spark import audit, lake
+from subreplay.spark.contracts import split
+from subreplay.spark.schemas import require, spark_schema
+from subreplay.tables import INPUTS, MESSAGES
+from subreplay.words import KeyWords
+from tests.support import recordings
+from tests.support.recordings import ROOT, Recording
+
+pytestmark = pytest.mark.spark
+
+
+def table(spark: SparkSession, out: Path, name: str) -> DataFrame:
+    return spark.read.format("delta").load(str(out / "tables" / name))
+
+
+def report_of(out: Path) -> dict:  # type: ignore[type-arg]
+    return json.loads((out / "report" / "report.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def steady(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The 4.0.8 Key_Shared recording, ingested."""
+    folder = tmp_path_factory.mktemp("steady")
+    assert main(["ingest", str(ROOT / "4.0.8/s1_key_shared_autosplit"), "--to", str(folder / "in")]) == 0
+    return folder
+
+
+def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(spark: SparkSession, steady: Path) -> None:
+    out = steady / "out"
+    assert main(["audit", "--config", str(steady / "in/audit.yaml"), "--out", str(out)]) == 0
+    audited = table(spark, out, "audited")
+    assert audited.where("delivered and not in_transition and expected = consumer").count() == 3998
+    assert audited.where("delivered and not in_transition").count() == 3998
+    found = report_of(out)
+    assert found["verdict"] == "valid"
+    assert [i["rows_in"] for i in found["inputs"]] == [4000, 10, 4002]
+    assert table(spark, out, "epochs").count() == 10
+    assert table(spark, out, "assignments").agg(F.sum("messages")).first()[0] == 4002
+
+
+def test_two_runs_of_the_same_input_give_identical_content(spark: SparkSession, steady: Path) -> None:
+    first, second = steady / "once", steady / "twice"
+    for out, times in ((first, 1), (second, 2)):
+        for _ in range(times):
+            assert main(["audit", "--config", str(steady / "in/audit.yaml"), "--out", str(out)]) == 0
+    for name in ("report.html", "report.json", "report.txt"):
+        assert (first / "report" / name).read_bytes() == (second / "report" / name).read_bytes()
+    for name in ("audited", "violations", "assignments", "finding_counts", "epochs", "range_tables", "moves", "runs"):
+        assert_df_equality(table(spark, first, name), table(spark, second, name), ignore_row_order=True)
+
+
+def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
+    out = steady / "out"
+    for path in [*(out / "report").iterdir()]:
+        assert "Order-" not in path.read_text(encoding="utf-8")
+    assert table(spark, out, "audited").where("key like 'Order%'").count() == 0
+
+
+def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Path) -> None:
+    assert main(["ingest", str(ROOT / "4.0.8/s1f_key_shared_default_batching"), "--to", str(tmp_path / "in")]) == 0
+    assert main(["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path)]) == 1
+    codes = {c["code"]: c for c in report_of(tmp_path)["codes"] if c["status"] in ("violated", "unknown")}
+    assert set(codes) == {"MIXED_BATCH"}
+    assert "118 of 118 batches" in codes["MIXED_BATCH"]["note"]
+    assert "287 of 300 keys" in codes["MIXED_BATCH"]["note"]
+    assert table(spark, tmp_path, "violations").where("verdict = 'invalid'").count() == 118
+
+
+def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tmp_path: Path) -> None:
+    recording = Recording.load("3.2.3/s5_failover_partitioned")
+    code, witness = recordings.move_a_delivery(recording, random.Random(5))
+    assert main(["ingest", str(recording.save(tmp_path / "recording")), "--to", str(tmp_path / "in"), "--format", "parquet"]) == 0
+    assert main(["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path)]) == 1
+    found = table(spark, tmp_path, "violations").where("verdict = 'invalid'").collect()
+    assert [(row.code, f"{row.ledger}:{row.entry}") for row in found] == [(code, witness)]
+    assert found[0].explanation.startswith(witness)
+    assert "its owner was" in found[0].explanation
+
+
+def test_a_date_is_replaced_and_others_stay(spark: SparkSession, steady: Path) -> None:
+    out, run = steady / "dated", str(steady / "in/audit.yaml")
+    day = spark.read.format("delta").load(str(steady / "in/messages")).select("date").first()[0].isoformat()
+    assert main(["audit", "--config", run, "--date", day, "--out", str(out)]) == 0
+    before = table(spark, out, "audited")
+    other = before.limit(3).withColumn("date", F.lit("2001-01-01").cast("date"))
+    other.write.format("delta").mode("append").save(str(out / "tables/audited"))
+    assert main(["audit", "--config", run, "--date", day, "--out", str(out)]) == 0
+    by_date = {row["date"].isoformat(): row["count"] for row in table(spark, out, "audited").groupBy("date").count().collect()}
+    assert by_date == {"2001-01-01": 3, day: 4002}
+
+
+def test_a_date_without_messages_is_bad_input(spark: SparkSession, steady: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(steady / "in/audit.yaml")
+    assert main(["audit", "--config", run, "--date", "1999-12-31", "--out", str(steady / "none")]) == 2
+    assert "1999-12-31" in capsys.readouterr().err
+
+
+def test_an_unknown_subscription_and_a_missing_table_are_bad_input(
+    spark: SparkSession, steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run.yaml"
+    run.write_text(f"traffic: {{path: '{steady / 'in'}'}}\nsubscription: {{name: nobody}}\n")
+    assert main(["audit", "--config", str(run), "--out", str(tmp_path)]) == 2
+    assert "'nobody'" in capsys.readouterr().err
+    assert main(["audit", "--config", str(run), "--tables", str(tmp_path / "no"), "--out", str(tmp_path)]) == 2
+    assert "ingest first" in capsys.readouterr().err
+
+
+def test_rows_that_break_the_contract_are_counted_in_quarantine_with_every_reason(spark: SparkSession, steady: Path) -> None:
+    messages = require(lake.read(spark, str(steady / "in"), "messages", "delta"), MESSAGES, "messages")
+    broken = messages.limit(2).withColumns({"size": F.lit(-1).cast("long"), "batch_index": F.lit(-7)})
+    valid, rejected = split("messages", messages.unionAll(broken))
+    assert (valid.count(), rejected.count()) == (4000, 2)
+    reasons = [r.asDict() for r in rejected.first().reasons]
+    assert [(r["column"], r["value"]) for r in reasons] == [("batch_index", "-7"), ("size", "-1")]
+    assert all(r["rule"] and r["remedy"] for r in reasons)
+
+
+def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, steady: Path, tmp_path: Path) -> None:
+    for name in INPUTS:
+        frame = lake.read(spark, str(steady / "in"), name, "delta")
+        if name == "deliveries":
+            again = frame.orderBy("entry").limit(1).withColumn("redelivery_count", F.lit(-1))
+            frame = frame.unionAll(again)
+        frame.write.format("delta").save(str(tmp_path / "in" / name))
+    run = (steady / "in/audit.yaml").read_text()
+    (tmp_path / "run.yaml").write_text(run)
+    args = ["audit", "--config", str(tmp_path / "run.yaml"), "--tables", str(tmp_path / "in"), "--out", str(tmp_path)]
+    assert main(args) == 3
+    assert report_of(tmp_path)["inputs"][2] == {"table": "deliveries", "rows_in": 4003, "valid": 4002, "quarantined": 1, "note": ""}
+    assert table(spark, tmp_path, "quarantine").count() == 1
+
+
+def test_a_table_without_a_needed_column_says_which(spark: SparkSession, steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in INPUTS:
+        frame = lake.read(spark, str(steady / "in"), name, "delta")
+        frame = frame.drop("producer").withColumn("entry", F.col("entry").cast("string")) if name == "messages" else frame
+        frame.write.format("delta").save(str(tmp_path / name))
+    assert main(["audit", "--config", str(steady / "in/audit.yaml"), "--tables", str(tmp_path), "--out", str(tmp_path)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "missing columns: producer" in message
+    assert "entry is string and must be bigint" in message
+
+
+def test_key_digests_are_the_same_in_spark_and_in_python(spark: SparkSession) -> None:
+    keys = [b"Order-1", b"", "日本".encode(), None, b"\xff\xfe"]
+    for show in (False, True):
+        frame = spark.createDataFrame([(k,) for k in keys], "key binary").select(audit.key_words(F.col("key"), Keys(show=show, secret="s")))
+        assert [row[0] for row in frame.collect()] == [KeyWords(show, "s").word(k) for k in keys]
+
+
+def test_the_schemas_of_all_tables_fit_spark() -> None:
+    for schema in INPUTS.values():
+        assert [f.name for f in spark_schema(schema)] == schema.names

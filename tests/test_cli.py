@@ -1,0 +1,360 @@
+"""The command line without Spark: usage, exit codes, messages, and the documented explanations to the letter."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from subreplay import __version__, cli, pipeline
+from subreplay.adapters import FileCount, Ingested, Reason, Rejected
+from subreplay.model import Verdict
+from subreplay.reports.write import ReportPaths
+from subreplay.spark import ingest as ingest_spark
+
+ROOT = Path(__file__).parents[1]
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo")
+
+
+@pytest.fixture
+def spoken(capsys, monkeypatch):
+    """Run a command; what it returned, and what it said on stdout and stderr."""
+    monkeypatch.setattr(cli, "open_session", no_session)
+    monkeypatch.setattr(cli.out, "width", 100)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        code = cli.main([str(a) for a in arguments])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def no_session(options: object) -> None:
+    raise AssertionError("this needs no Spark session")
+
+
+@pytest.fixture
+def run_file(tmp_path):
+    path = tmp_path / "run.yaml"
+
+    def write(text: str = "") -> Path:
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+# usage
+
+
+def test_help_names_every_command_and_every_exit_code(spoken):
+    code, out, _ = spoken("--help")
+    assert code == 0
+    assert all(f" {command} " in out for command in COMMANDS)
+    assert "0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 130 interrupted" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(spoken, command):
+    code, out, _ = spoken(command, "--help")
+    assert (code, f"Usage: subreplay {command}" in out) == (0, True)
+
+
+def test_version(spoken):
+    assert spoken("--version") == (0, f"subreplay {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--colour"], "No such option: --colour"),
+        (["autid"], "No such command 'autid'"),
+        (["audit"], "Missing option '--config'"),
+        (["audit", "--confg", "run.yaml"], "No such option: --confg"),
+        (["explain", "--config", "run.yaml"], "Missing option '--key'"),
+        (["report", "--out", "x"], "Missing argument"),
+        (["demo", "surplus"], "Got unexpected extra argument"),
+    ],
+)
+def test_wrong_usage_is_2_and_shows_usage(spoken, arguments, complaint):
+    code, out, err = spoken(*arguments)
+    assert (code, out) == (2, "")
+    assert "Usage: subreplay" in err
+    assert complaint in err
+
+
+def test_an_option_without_its_value_is_2(spoken):
+    assert spoken("audit", "--config") == (2, "", "Error: Option '--config' requires an argument.\n")
+
+
+def test_no_command_shows_help(spoken):
+    code, out, err = spoken()
+    assert code == 2
+    assert "Usage: subreplay" in out + err
+
+
+# bad input and configuration: 2, and what to do
+
+
+def test_a_missing_run_file(spoken):
+    code, out, err = spoken("audit", "--config", "nowhere.yaml")
+    assert (code, out) == (2, "")
+    assert err == "subreplay: nowhere.yaml: cannot be read: No such file or directory\n"
+
+
+def test_an_unknown_key(spoken, run_file):
+    code, _, err = spoken("audit", "--config", run_file("subscription: {polcy: x}"))
+    assert (code, err) == (2, f"subreplay: {run_file()}: unknown key subscription.polcy; did you mean 'policy'?\n")
+
+
+def test_a_bad_policy(spoken, run_file):
+    code, _, err = spoken("audit", "--config", run_file("subscription: {policy: pulsar.keyshared}"))
+    assert code == 2
+    assert f"{run_file()}: subscription: unknown policy 'pulsar.keyshared'; nearest: " in err
+
+
+def test_a_long_message_is_not_cut_into_lines(spoken, run_file):
+    _, _, err = spoken("audit", "--config", run_file(f"windows: {{{'w' * 200}: 1}}"))
+    assert err.count("\n") == 1
+
+
+def test_markup_in_a_message_is_text(spoken, run_file):
+    _, _, err = spoken("audit", "--config", run_file("windows: {'[bold]': 1}"))
+    assert "unknown key windows.[bold]" in err
+
+
+def test_a_date_that_does_not_exist(spoken, run_file):
+    code, _, err = spoken("audit", "--config", run_file(), "--date", "2026-02-30")
+    assert code == 2
+    assert "date: " in err
+    assert "2026-02-30" in err
+
+
+def test_a_what_if_without_scenarios(spoken, run_file):
+    code, _, err = spoken("whatif", "--config", run_file())
+    assert (code, err) == (2, f"subreplay: {run_file()}: scenarios is empty; a what-if needs at least one\n")
+
+
+def test_an_unknown_adapter(spoken, tmp_path):
+    code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
+    assert code == 2
+    assert err == "subreplay: --from carrier-pigeon: no such adapter; there are: pulsar-recording\n"
+
+
+def test_an_unknown_format(spoken, tmp_path):
+    code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--format", "csv")
+    assert (code, err) == (2, "subreplay: --format csv: write delta or parquet\n")
+
+
+def test_a_folder_that_is_no_recording(spoken, tmp_path):
+    code, _, err = spoken("ingest", tmp_path, "--to", tmp_path)
+    assert code == 2
+    assert err == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (None, "cannot be read: No such file or directory"),
+        (b"junk", "not a report: "),
+        (b"\xff\xfe", "'utf-8' codec can't decode"),
+        (b"[]", "a report of schema version none cannot be read"),
+        (b"{}", "a report of schema version None cannot be read"),
+    ],
+)
+def test_what_is_no_report(spoken, tmp_path, content, complaint):
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+    code, _, err = spoken("report", path, "--out", tmp_path / "again")
+    assert code == 2
+    assert err.startswith(f"subreplay: {path}: {complaint}")
+    assert not (tmp_path / "again").exists()
+
+
+# verdicts
+
+
+@dataclass
+class Stub:
+    """A pipeline that has done its work."""
+
+    verdict: Verdict
+    report: object = None
+
+    def __call__(self, spark: object, run: object, progress: object) -> pipeline.Result:
+        self.run = run
+        return pipeline.Result(self.verdict, self.report)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def finished(monkeypatch, tmp_path):
+    """Replace the pipeline by one that finds ``verdict``; the report is written to nowhere."""
+    written: list[Path] = []
+
+    def write(report: object, folder: Path) -> ReportPaths:
+        written.append(folder)
+        return ReportPaths(folder / "report.html", folder / "report.json", folder / "report.txt")
+
+    def install(verdict: Verdict, command: str = "audit") -> Stub:
+        stub = Stub(verdict)
+        monkeypatch.setattr(cli, "open_session", lambda options: nullcontext())
+        monkeypatch.setattr(cli.pipeline, command, stub)
+        monkeypatch.setattr(cli, "write_reports", write)
+        monkeypatch.setattr(cli, "render", lambda report, console: written.append(Path("terminal")))
+        stub.written = written  # type: ignore[attr-defined]
+        return stub
+
+    return install
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(Verdict.VALID, 0), (Verdict.INVALID, 1), (Verdict.UNKNOWN, 3)])
+def test_the_verdict_is_the_exit_code_and_the_report_comes_first(spoken, finished, run_file, verdict, code):
+    stub = finished(verdict)
+    returned, out, _ = spoken("audit", "--config", run_file())
+    assert returned == code
+    assert stub.written == [Path("build/report"), Path("terminal")]
+    assert out == f"\nreport: {Path('build/report/report.html').resolve()}\n"
+
+
+def test_options_win_over_the_run_file(spoken, finished, run_file):
+    stub = finished(Verdict.VALID)
+    text = "traffic: {path: a, format: parquet}\noutput: {tables: b, report: c}\ndate: 2026-01-01\n"
+    spoken("audit", "--config", run_file(text), "--date", "2026-11-21", "--tables", "in", "--out", "o")
+    assert (stub.run.traffic.path, stub.run.traffic.format) == ("in", "parquet")
+    assert (stub.run.output.tables, stub.run.output.report, str(stub.run.date)) == (
+        "o/tables",
+        "o/report",
+        "2026-11-21",
+    )
+
+
+def test_a_what_if_that_worked_is_0(spoken, finished, run_file):
+    finished(Verdict.VALID, "whatif")
+    assert spoken("whatif", "--config", run_file("scenarios: [{name: a, policy: pulsar.shared}]"))[0] == 0
+
+
+def test_interrupted_is_130(spoken, run_file, monkeypatch):
+    def interrupt(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "open_session", interrupt)
+    assert spoken("audit", "--config", run_file())[0] == 130
+
+
+def test_a_run_that_breaks_off_is_3_and_not_1(spoken, run_file, monkeypatch):
+    def break_off(options: object) -> None:
+        raise RuntimeError("the cluster is gone")
+
+    monkeypatch.setattr(cli, "open_session", break_off)
+    code, _, err = spoken("audit", "--config", run_file())
+    assert code == 3
+    assert err.startswith("Traceback")
+    assert err.endswith("RuntimeError: the cluster is gone\n")
+
+
+# ingest
+
+
+@pytest.fixture
+def some_rows(monkeypatch, tmp_path):
+    """An adapter that reads a dozen wrong rows; what would be written is kept."""
+    rejected = tuple(
+        Rejected("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
+        for row in range(1, 13)
+    )
+    table = pa.table({"entry": list(range(1_500))})
+    counts = (FileCount("m.jsonl", 1_512, 12),)
+    run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
+    monkeypatch.setitem(
+        cli.ADAPTERS, "pulsar-recording", lambda folder: Ingested({"messages": table}, rejected, counts, run)
+    )
+    monkeypatch.setattr(cli, "open_session", lambda options: None)
+    monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
+
+
+def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
+    code = cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")])
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert out.splitlines() == [
+        "m.jsonl: 1,512 rows in = 1,500 valid + 12 quarantined",
+        "tables: messages 1,500",
+        f"next: subreplay audit --config {tmp_path}/to/audit.yaml",
+    ]
+    assert err.splitlines()[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
+    assert err.splitlines()[-1] == "… and 2 more in table quarantine"
+    assert len(err.splitlines()) == 11
+
+
+def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
+    cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--format", "parquet"])
+    run = cli.config.load(tmp_path / "to" / "audit.yaml")
+    assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
+    assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
+
+
+# explain: documented results, to the letter
+
+
+def snapshot(name: str, text: str) -> None:
+    """Compare with a stored text; ``SUBREPLAY_SNAPSHOTS=write`` in the environment rewrites it."""
+    path = SNAPSHOTS / name
+    if os.environ.get("SUBREPLAY_SNAPSHOTS") == "write":
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def example(name: str) -> Path:
+    return ROOT / "conf" / "examples" / f"{name}.yaml"
+
+
+@pytest.mark.row("P-KS-AUTO-3")
+@pytest.mark.row("P-KS-ST-1")
+def test_explaining_the_documented_key(spoken):
+    code, out, err = spoken("explain", "--key", "Order-3459134", "--config", example("explain_documented"))
+    assert (code, err) == (0, "")
+    assert "murmur3 3112179635 " in out
+    assert "slot    6067 of 0..65535" in out
+    assert "epoch 4: C4 joined at 00:00:03.000000: C3\n" in out
+    snapshot("explain_documented.txt", out)
+
+
+def test_explaining_failover(spoken):
+    code, out, _ = spoken("explain", "--key", "any", "--config", example("failover"))
+    assert code == 0
+    snapshot("explain_failover.txt", out)
+
+
+@pytest.mark.parametrize("key", ["", "ключ", "[red]not markup[/red]", "a b"])
+def test_explaining_any_key(spoken, key):
+    code, out, _ = spoken("explain", "--key", key, "--config", example("failover"))
+    assert code == 0
+    assert out.startswith(f"key     {key}\nbytes   {key.encode().hex(' ')} ({len(key.encode())} bytes of UTF-8)\n")
+
+
+# the program
+
+
+def test_the_module_runs_as_a_program():
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-m", "subreplay.cli", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
+
+
+def test_the_bundled_recording_is_whole():
+    folder = Path(cli.__file__).parent / "demo" / "recording"
+    with gzip.open(folder / "broker_events.jsonl.gz", "rt", encoding="utf-8") as file:
+        events = [json.loads(line)["ev"] for line in file]
+    assert {"subscribe", "dispatch", "ack", "consumer_closed"} <= set(events)
+    assert cli.config.load(folder.parent / "demo.yaml").scenarios

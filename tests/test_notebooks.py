@@ -1,0 +1,65 @@
+"""Notebooks run as they are: their code cells in one namespace, as the platform runs them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subreplay.model import Verdict
+
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
+each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def cells(path: Path) -> Iterator[str]:
+    """The code cells; those of MAGIC lines are text."""
+    source = path.read_text(encoding="utf-8").removeprefix("# Databricks notebook source\n")
+    for cell in source.split("# COMMAND ----------\n"):
+        if "# MAGIC" not in cell:
+            yield cell
+
+
+@each
+def test_a_notebook_is_in_source_format(path):
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert lines[0] == "# Databricks notebook source"
+    assert lines[1].startswith("# MAGIC %md")
+    mixed = [cell for cell in path.read_text(encoding="utf-8").split("# COMMAND ----------") if "# MAGIC" in cell]
+    assert all(line.startswith("# ") or not line for cell in mixed for line in cell.splitlines() if line != "# MAGIC")
+
+
+def run(path: Path, platform: dict[str, Any]) -> dict[str, Any]:
+    """Execute the code cells one after the other in the namespace that a platform provides."""
+    for number, cell in enumerate(cells(path)):
+        exec(compile(ast.parse(cell), f"{path.name}, code cell {number}", "exec"), platform)  # noqa: S102
+    return platform
+
+
+@pytest.mark.spark
+def test_auditing_a_recording_on_the_platform(spark, here, capsys):
+    shown: list[Any] = []
+    pages: list[str] = []
+    platform = {"spark": spark, "display": lambda frame: shown.append(frame.toPandas()), "displayHTML": pages.append}
+    after = run(NOTEBOOKS[0], platform)
+    assert after["result"].verdict is Verdict.VALID
+    assert [list(frame.columns[:2]) for frame in shown] == [
+        ["file", "rows_in"], ["code", "status"], ["code", "verdict"], ["scope", "epoch"], ["scope", "epoch"],
+        ["scope", "epoch"], ["window_start", "consumer"], ["name", "policy"],
+    ]  # fmt: skip
+    assert all(len(frame) for frame in shown)
+    said = capsys.readouterr().out
+    assert said.startswith("valid: Every promise that pulsar.key_shared.consistent_hash makes ")
+    assert "  epoch 1: c1 joined at " in said
+    assert "<html" in pages[0]
+    assert not (here / "build" / "notebook" / "report").exists()
+
+
+@pytest.mark.spark
+def test_elsewhere_a_notebook_provides_for_itself(spark, here, capsys):
+    namespace: dict[str, Any] = {}
+    exec(next(cells(NOTEBOOKS[0])), namespace)  # noqa: S102
+    assert namespace["spark"] is spark  # the active session
+    namespace["display"](spark.range(1).selectExpr("'shown' AS what"))
+    assert "|shown|" in capsys.readouterr().out
