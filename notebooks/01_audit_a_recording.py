@@ -37,8 +37,8 @@ if "display" not in globals():
 # MAGIC %md
 # MAGIC ## Read it into tables
 # MAGIC
-# MAGIC An adapter reads somebody's files into three tables: `messages`, `membership` and `deliveries`. Each row that does
-# MAGIC not fit goes to `quarantine` with its reasons: rows in = valid + quarantined.
+# MAGIC An adapter reads somebody's files into three tables: `messages`, `membership` and `deliveries`. Each row that
+# MAGIC does not fit goes to `quarantine` with its reasons: rows in = valid + quarantined.
 
 # COMMAND ----------
 
@@ -54,8 +54,9 @@ display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c
 # MAGIC %md
 # MAGIC ## Say what was promised, and check it
 # MAGIC
-# MAGIC The recording suggests its own run: the subscription, its policy and the broker's profile. A run is a mapping with
-# MAGIC the keys of `conf/default.yaml`, or a YAML file for `config.load`. The scenarios ask what else could have been.
+# MAGIC The recording suggests its own run: the subscription, its policy and the broker's profile. A run is a mapping
+# MAGIC with the keys of `conf/default.yaml`, or a YAML file for `config.load`. The scenarios ask what else could have
+# MAGIC been.
 
 # COMMAND ----------
 

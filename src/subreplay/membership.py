@@ -11,9 +11,11 @@ from subreplay.model import Instant, MembershipEvent, Scope
 def dispatcher_events(
     rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]]
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
-    """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its topic.
+    """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its
+    topic.
 
-    Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition) pairs that hold messages. Rejected joins are left out:
+    Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
+    pairs that hold messages. Rejected joins are left out:
     the broker behaves as if they had never connected (row P-KS-ST-2).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from pyspark.sql import SparkSession
-
 from subreplay.config import RunConfig
 from subreplay.model import Verdict
 from subreplay.reports import assemble, compare
 from subreplay.reports.data import ReportData
+from subreplay.reports.result_tables import result_tables
 from subreplay.spark import stages
+from subreplay.spark.session import SparkSession
 
 Progress = Callable[[str], AbstractContextManager[object]]
 
@@ -26,7 +26,8 @@ class Result:
 
 
 def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
-    """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside it."""
+    """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
+    it."""
     with progress("reading and checking the tables"):
         source = stages.read(spark, config)
     with progress("folding the membership into epochs"):
@@ -41,9 +42,9 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
         figures, plans = stages.assign(source, figures)
     verdict = assemble.audit_verdict(judge.policy, figures)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    report = assemble.report(stages.run_info(source, "audit"), figures, verdict, views)
+    report = assemble.report(assemble.run_info(config, figures, "audit", spark.version), figures, verdict, views)
     with progress("writing the result tables"):
-        stages.write_tables(source, figures, report)
+        stages.write_tables(source, result_tables(figures, report))
     return Result(verdict, report)
 
 
@@ -54,7 +55,7 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, stages.sum_traffic(source))
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    report = assemble.report(stages.run_info(source, "whatif"), figures, Verdict.VALID, views)
+    report = assemble.report(assemble.run_info(config, figures, "whatif", spark.version), figures, Verdict.VALID, views)
     with progress("writing the result tables"):
-        stages.write_tables(source, figures, report)
+        stages.write_tables(source, result_tables(figures, report))
     return Result(Verdict.VALID, report)

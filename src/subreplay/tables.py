@@ -1,7 +1,9 @@
 """The canonical tables: every column, its type and its meaning, in one place.
 
-Inputs are ``messages``, ``membership`` and ``deliveries``; the rest is what a run writes. Timestamps are UTC microseconds.
-A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset is ``(0, offset, -1)``.
+Inputs are ``messages``, ``membership`` and ``deliveries``; the rest is what a run writes. Timestamps are UTC
+microseconds.
+A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset is ``(0,
+offset, -1)``.
 ``partition`` is -1 for a topic without partitions. ``date`` is the UTC day that partitions the table on disk.
 """
 
@@ -143,7 +145,8 @@ LOG: Final = pa.schema(
     ]
 )
 
-# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns; the largest
+# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns;
+# the largest
 # integer stands for "never", the smallest for "unknown".
 FACTS: Final = pa.schema(
     [

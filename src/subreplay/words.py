@@ -37,7 +37,8 @@ def position(ledger: int, entry: int, batch_index: int) -> str:
 class KeyWords:
     """Keys as they may leave the system: a digest keyed with ``secret``, or in the clear where ``show``.
 
-    The digest is the first 48 bits of SHA-256 over secret, a zero byte and key: Spark computes the same one without Python.
+    The digest is the first 48 bits of SHA-256 over secret, a zero byte and key: Spark computes the same one without
+    Python.
     """
 
     show: bool

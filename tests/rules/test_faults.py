@@ -20,7 +20,12 @@ from tests.support.recordings import Recording
 Fault = Callable[[Recording, random.Random], tuple[str, str]]
 S1, S1B, S1E = "s1_key_shared_autosplit", "s1b_key_shared_stuck", "s1e_key_shared_key_based_batching"
 S2, S3 = "s2_key_shared_autosplit_other_selector", "s3_key_shared_sticky"
-S5, S5P, S7, S9 = "s5_failover_partitioned", "s5p_failover_partitioned_priority", "s7_shared_rq_nack_close", "s9_delayed_shared"
+S5, S5P, S7, S9 = (
+    "s5_failover_partitioned",
+    "s5p_failover_partitioned_priority",
+    "s7_shared_rq_nack_close",
+    "s9_delayed_shared",
+)
 
 TRIALS: dict[Fault, tuple[str, ...]] = {
     recordings.swap_two_deliveries_of_a_key: (S1, S1B, S2, S3, S5),
@@ -60,9 +65,13 @@ def test_an_untouched_recording_keeps_every_promise(name: str) -> None:
 
 @pytest.mark.parametrize("version", ["3.2.3", "4.0.8"])
 @pytest.mark.parametrize(
-    ("fault", "scenario"), [(f, s) for f, scenarios in TRIALS.items() for s in scenarios], ids=lambda v: getattr(v, "__name__", v)
+    ("fault", "scenario"),
+    [(f, s) for f, scenarios in TRIALS.items() for s in scenarios],
+    ids=lambda v: getattr(v, "__name__", v),
 )
-def test_a_fault_is_found_with_its_witness_and_nothing_else(fault: Fault, scenario: str, version: str, tmp_path: Path) -> None:
+def test_a_fault_is_found_with_its_witness_and_nothing_else(
+    fault: Fault, scenario: str, version: str, tmp_path: Path
+) -> None:
     recording = Recording.load(f"{version}/{scenario}")
     code, witness = fault(recording, random.Random(f"{fault.__name__}/{scenario}"))
     found = failing(recording.save(tmp_path / "recording"))

@@ -1,4 +1,5 @@
-"""The same pipeline under Spark Connect: no JVM gateway, no SparkContext. Needs a process of its own, as the session of a
+"""The same pipeline under Spark Connect: no JVM gateway, no SparkContext. Needs a process of its own, as the session
+of a
 process is either classic or Connect."""
 
 from __future__ import annotations

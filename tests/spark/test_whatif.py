@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,7 +23,12 @@ def compared(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
     quarters = [{"consumer": f"c{i}", "ranges": [[16384 * i, 16384 * i + 16383]]} for i in range(4)]
     policies = [*(f"pulsar.key_shared.{p}" for p in KEY_SHARED), "pulsar.failover", "pulsar.shared"]
     scenarios = [
-        {"name": f"{policy} {profile}", "policy": policy, "profile": profile, "members": quarters if "sticky" in policy else "recorded"}
+        {
+            "name": f"{policy} {profile}",
+            "policy": policy,
+            "profile": profile,
+            "members": quarters if "sticky" in policy else "recorded",
+        }
         for policy in policies
         for profile in ("pulsar-3.2", "pulsar-4.0")
     ]
@@ -50,7 +54,9 @@ def test_failover_gives_all_to_one_consumer_at_a_time(compared: dict) -> None:  
 def test_shared_is_nearly_balanced_and_has_no_slots_to_move(compared: dict) -> None:  # type: ignore[type-arg]
     shared = compared["pulsar.shared", "pulsar-4.0"]
     assert shared["slots_moved"] == 0
-    assert shared["worst_window_skew"] < compared["pulsar.key_shared.consistent_hash", "pulsar-4.0"]["worst_window_skew"]
+    assert (
+        shared["worst_window_skew"] < compared["pulsar.key_shared.consistent_hash", "pulsar-4.0"]["worst_window_skew"]
+    )
 
 
 def test_fixed_sticky_members_move_nothing(compared: dict) -> None:  # type: ignore[type-arg]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,7 +26,11 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     content = pa.array([hash(tuple(map(str, row.values()))) for row in messages.to_pylist()], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
-    second = _in_nanos(second, {"at": "delivered_nanos", "received_at": None, "acked_at": "acked_nanos", "nacked_at": "nacked_nanos"}, deliveries)
+    second = _in_nanos(
+        second,
+        {"at": "delivered_nanos", "received_at": None, "acked_at": "acked_nanos", "nacked_at": "nacked_nanos"},
+        deliveries,
+    )
     first = _in_nanos(first, {"at": None, "deliver_at": None}, messages)
     at = pc.fill_null(second["at"], UNKNOWN)
     second = second.set_column(second.schema.get_field_index("at"), "at", at)
@@ -75,5 +77,6 @@ def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000) -
         judge.by_position(log_of(tables["messages"], tables["deliveries"]).combine_chunks().to_batches(batch_rows))
     )
     order = [("topic", "ascending"), ("partition", "ascending"), ("delivered", "descending"), ("at", "ascending"),
-             ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"), ("batch_index", "ascending")]  # fmt: skip
+             ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"),
+             ("batch_index", "ascending")]  # fmt: skip
     return pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)))

@@ -137,7 +137,8 @@ def reject_backward_times(events: Lines[Any]) -> None:
 
 
 def in_broker_order(events: Lines[Any]) -> list[Any]:
-    """Events in the broker's order, each later than the one before: those of one instant are set apart by a nanosecond."""
+    """Events in the broker's order, each later than the one before: those of one instant are set apart by a
+    nanosecond."""
     ordered: list[Any] = []
     for event in sorted(events.rows.values(), key=lambda e: e.seq):
         earliest = ordered[-1].t_ns + 1 if ordered else event.t_ns

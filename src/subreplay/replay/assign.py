@@ -1,6 +1,7 @@
 """Assignment without time: who owns each message under each scenario, vectorised, in one hop over the log.
 
-It answers how load would spread and what would move, not who waits for whom: every consumer counts as always having permits. A
+It answers how load would spread and what would move, not who waits for whom: every consumer counts as always having
+permits. A
 message belongs to the epoch in which it was published.
 """
 
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from subreplay.columns import Ints, ints
 from subreplay.entry_keys import outer_sticky_keys, own_keys
 from subreplay.hashing.identity import key_identity
-from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.hashing.murmur3 import murmur3_32, murmur3_32_array
 from subreplay.model import Scope
 from subreplay.policies.base import Policy
 from subreplay.range_table import NOBODY
@@ -71,7 +72,7 @@ class Assigner:
             "messages": np.ones(rows.num_rows, np.int64),
             "bytes": ints(rows, "size", 0),
         }
-        hashes: dict[str, np.ndarray] = {}  # type: ignore[type-arg]
+        hashes: dict[str, np.ndarray] = {}
         for plan in self.plans:
             profile = plan.policy.profile
             if profile not in hashes:
@@ -96,7 +97,7 @@ def _scopes(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
         yield Scope(topic, partition), rows.filter(mine) if len(places) > 1 else rows
 
 
-def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: Ints, entries: Ints) -> Ints:  # type: ignore[type-arg]
+def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: Ints, entries: Ints) -> Ints:
     """The consumer index that owns each message in each epoch.
 
     Shared has no owners: entries go round the connected consumers of the best priority level in turn, which is what
@@ -130,3 +131,12 @@ def _traffic(name: str, scope: Scope, summed: pa.Table) -> Iterator[pa.RecordBat
     }
     arrays = [columns[f.name] if f.name in columns else summed.column(f.name) for f in TRAFFIC]
     yield from pa.table(arrays, schema=TRAFFIC).to_batches()
+
+
+def slot_and_owner(timeline: Timeline, key: bytes, at: int) -> tuple[int, str | None]:
+    """The slot of a key and its owner's name at a time (ns)."""
+    hashes = np.array([murmur3_32(key)], np.uint32)
+    slots = timeline.policy.slots(hashes)
+    epoch = timeline.epoch_at(np.array([at]), np.array([0]))
+    owner = int(timeline.owner_at(slots, hashes, epoch)[0])
+    return int(slots[0]), timeline.consumers[owner].name if owner >= 0 else None

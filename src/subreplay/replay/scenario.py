@@ -23,7 +23,8 @@ class PlannedMember:
 
 
 def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
-    """Membership events of invented members; those of the same instant happen in the order of the list, leaves first."""
+    """Membership events of invented members; those of the same instant happen in the order of the list, leaves
+    first."""
     changes = [(start + m.join, 1, i, m) for i, m in enumerate(members)]
     changes += [(start + m.leave, 0, i, m) for i, m in enumerate(members) if m.leave is not None]
     events = []

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from subreplay import __version__
+from subreplay.config import RunConfig
+from subreplay.figures import Figures, Row
 from subreplay.model import Standing, Verdict
 from subreplay.policies.base import Policy
 from subreplay.range_table import NOBODY
-from subreplay.replay.assign import Plan
-from subreplay.replay.balance import Connected, most_connected
+from subreplay.replay.balance import most_connected
 from subreplay.reports.data import (
     SCHEMA_VERSION,
     Band,
@@ -37,32 +38,12 @@ from subreplay.timeline import Epoch, Timeline
 from subreplay.words import instant
 
 MAPS, BANDS, MOVES = 16, 1_500, 60
-Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Figures:
-    """What a run counted; rows are plain mappings. Empty where the run had no such part."""
-
-    inputs: tuple[InputCount, ...]
-    extent: Row  # first, last (ns), messages
-    width: int  # of the report's windows, ns
-    plan: Plan
-    connected: tuple[Connected, ...]
-    hottest: int = 0  # messages of the hottest key
-    hot_keys: Sequence[Row] = ()  # key (word), messages, slot, consumer
-    totals: Row = field(default_factory=dict)
-    load: Sequence[Row] = ()  # window, consumer, messages, bytes, keys
-    consumers: Sequence[Row] = ()  # consumer, messages, bytes, keys, redelivered, unacked
-    findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
-    worst: Sequence[Row] = ()  # violations
-    scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
-    traffic: Sequence[Row] = ()  # the views of `spark.whatif.summary`
 
 
 CANNOT_TELL = (
     "Clocks are taken as recorded: what two machines' clocks disagree on cannot be told from a table.",
-    "Between the request and the completion of a join or a close nobody outside the broker knows whether it has taken effect; "
+    "Between the request and the completion of a join or a close nobody outside the broker knows whether it has "
+    "taken effect; "
     "deliveries there are right for the owner before and the owner after.",
     "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay.",
     "Under Shared, a what-if counts entries round the consumers as if all of them always had permits.",
@@ -81,7 +62,7 @@ def report(run: RunInfo, figures: Figures, verdict: Verdict, scenarios: tuple[Sc
         run=run,
         verdict=str(verdict),
         headline=headline(run, verdict, codes),
-        inputs=figures.inputs,
+        inputs=input_counts(figures.inputs),
         facts=facts(policy, figures, scenarios),
         range_maps=maps[:MAPS],
         range_maps_left_out=max(0, len(maps) - MAPS),
@@ -92,7 +73,8 @@ def report(run: RunInfo, figures: Figures, verdict: Verdict, scenarios: tuple[Sc
         hot_keys=hot_keys(figures),
         codes=codes,
         findings_over_time=tuple(
-            FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"]) for r in figures.findings
+            FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"])
+            for r in figures.findings
         ),
         scenarios=scenarios,
         cannot_tell=CANNOT_TELL,
@@ -102,7 +84,7 @@ def report(run: RunInfo, figures: Figures, verdict: Verdict, scenarios: tuple[Sc
 def audit_verdict(policy: Policy, figures: Figures) -> Verdict:
     """The worst verdict of all findings; rows in quarantine leave at best *unknown*."""
     standing = standings(policy)
-    worst = Verdict.UNKNOWN if any(i.quarantined for i in figures.inputs) else Verdict.VALID
+    worst = Verdict.UNKNOWN if any(i["quarantined"] for i in figures.inputs) else Verdict.VALID
     for row in figures.findings:
         if row["excuse"] == Excuse.NONE:
             worst = max(worst, RULES[Code[row["code"]]].verdict(standing[Code[row["code"]]]))
@@ -132,12 +114,24 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         found += [Fact("Deliveries", f"{t['deliveries']:,}", f"{t['messages']:,} messages, {again:,} delivered again")]
         if policy.routing != "any":
             found.append(
-                Fact("At the expected owner", f"{t['at_owner']:,} of {t['outside']:,}", "deliveries outside transitions")
+                Fact(
+                    "At the expected owner", f"{t['at_owner']:,} of {t['outside']:,}", "deliveries outside transitions"
+                )
             )
-        found.append(Fact("During a join or a close", f"{t['in_transition']:,}", "deliveries while an ownership change was under way"))
+        found.append(
+            Fact(
+                "During a join or a close",
+                f"{t['in_transition']:,}",
+                "deliveries while an ownership change was under way",
+            )
+        )
     if figures.scattered is not None:
         several, keys = figures.scattered
-        found.append(Fact("Keys at several consumers of a steady group", f"{several:,} of {keys:,}", "the price of mixed batches"))
+        found.append(
+            Fact(
+                "Keys at several consumers of a steady group", f"{several:,} of {keys:,}", "the price of mixed batches"
+            )
+        )
     if scenarios:
         found.append(Fact("Scenarios compared", str(len(scenarios))))
     return tuple(found)
@@ -173,7 +167,8 @@ def _summary(code: Code, standing: Standing, counts: Mapping[int, int], figures:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
     if code is Code.MIXED_BATCH and total and figures.scattered is not None:
         several, keys = figures.scattered
-        note = f"{total:,} of {figures.totals['entries']:,} batches mix keys; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
+        batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
+        note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
     verdict = str(rule.verdict(standing)) if failing else str(Verdict.VALID)
     worst = tuple(_finding(row) for row in figures.worst if row["code"] == code.name)
     return CodeSummary(code.name, rule.title, rule.meaning, status, verdict, total, worst, note)
@@ -203,7 +198,16 @@ def load_points(figures: Figures) -> tuple[LoadPoint, ...]:
         share = row["messages"] / sums[start]
         skew = share * max(1, most_connected(figures.connected, start, end))
         points.append(
-            LoadPoint(instant(start), instant(end), row["consumer"] or "nobody", row["messages"], row["bytes"], row["keys"], share, skew)
+            LoadPoint(
+                instant(start),
+                instant(end),
+                row["consumer"] or "nobody",
+                row["messages"],
+                row["bytes"],
+                row["keys"],
+                share,
+                skew,
+            )
         )
     return tuple(points)
 
@@ -221,7 +225,9 @@ def consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
 
 def hot_keys(figures: Figures) -> tuple[HotKey, ...]:
     total = max(1, figures.extent["messages"])
-    return tuple(HotKey(r["key"], r["messages"], r["messages"] / total, r["slot"], r["consumer"]) for r in figures.hot_keys)
+    return tuple(
+        HotKey(r["key"], r["messages"], r["messages"] / total, r["slot"], r["consumer"]) for r in figures.hot_keys
+    )
 
 
 def range_maps(figures: Figures) -> tuple[RangeMap, ...]:
@@ -259,11 +265,22 @@ def _epoch_view(timeline: Timeline, epoch: Epoch, begin: int, end: int) -> Epoch
     thin = sorted(bands, key=lambda b: b.start - b.end)[BANDS:]
     kept = bands if not thin else [b for b in bands if b not in set(thin)]
     members = tuple(c.name for c in timeline.connected(epoch.index))
-    return EpochView(epoch.index, instant(start), instant(end_), start // 1_000, end_ // 1_000, event_words(epoch), members, tuple(kept), len(thin))
+    return EpochView(
+        epoch.index,
+        instant(start),
+        instant(end_),
+        start // 1_000,
+        end_ // 1_000,
+        event_words(epoch),
+        members,
+        tuple(kept),
+        len(thin),
+    )
 
 
 def moves(figures: Figures) -> tuple[MoveView, ...]:
-    """What changed hands at each epoch: slots from the tables, traffic and keys from the messages published in that epoch."""
+    """What changed hands at each epoch: slots from the tables, traffic and keys from the messages published in that
+    epoch."""
     traffic: dict[tuple[Any, ...], Row] = {}
     published: dict[tuple[Any, ...], int] = defaultdict(int)
     for row in figures.traffic:
@@ -280,7 +297,8 @@ def moves(figures: Figures) -> tuple[MoveView, ...]:
                 row = traffic.get((*place, before, after), {})
                 share = row.get("messages", 0) / published[place] if published[place] else 0.0
                 views.append(
-                    MoveView(scope.full_name, epoch.index, instant(epoch.start.at), event_words(epoch), before, after, slots,
+                    MoveView(scope.full_name, epoch.index, instant(epoch.start.at), event_words(epoch), before,
+                    after, slots,
                              slots / (high - low + 1), row.get("keys", 0), row.get("messages", 0), share)
                 )  # fmt: skip
     return tuple(views)
@@ -299,3 +317,25 @@ def handovers(timeline: Timeline, epoch: Epoch) -> dict[tuple[str, str], int]:
 def input_counts(counts: Iterable[Row]) -> tuple[InputCount, ...]:
     return tuple(InputCount(r["table"], r["valid"] + r["quarantined"], r["valid"], r["quarantined"]) for r in counts)
 
+
+def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], spark_version: str) -> RunInfo:
+    """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
+    subscription, policy = config.subscription, figures.plan.policy
+    return RunInfo(
+        run_id=f"{config.digest}-{config.date or 'all'}",
+        kind=kind,
+        title=config.report.title,
+        subscription=subscription.name,
+        topic=figures.topic,
+        partitions=sum(scope.partition >= 0 for scope in figures.plan.timelines),
+        date=config.date.isoformat() if config.date else None,
+        window_start=instant(figures.extent["first"]),
+        window_end=instant(figures.extent["last"]),
+        policy=subscription.policy,
+        profile=subscription.profile,
+        options=tuple((option, str(getattr(policy, option))) for option in sorted(subscription.options)),
+        config_digest=config.digest,
+        versions=(("subreplay", __version__), ("spark", spark_version)),
+        keys_shown=config.keys.show,
+        seed=None,
+    )

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from subreplay.figures import Row
 from subreplay.replay.assign import Plan
 from subreplay.replay.balance import connected, most_connected
-from subreplay.reports.assemble import Row, handovers
+from subreplay.reports.assemble import handovers
 from subreplay.reports.data import ScenarioConsumer, ScenarioView
 
 
@@ -26,18 +27,34 @@ def _view(plan: Plan, rows: dict[str, list[Row]], extent: Row, width: int, hotte
     first, last = extent["first"], extent["last"] + 1
     intervals = connected(plan.timelines.values(), last)
     consumers = most_connected(intervals, first, last)
-    whole = rows["scenario"][0] if rows["scenario"] else {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
+    whole = (
+        rows["scenario"][0] if rows["scenario"] else {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
+    )
     served = [r for r in rows["consumer"] if r["consumer"] is not None]
     messages = whole["messages"]
     owned = sum(r["messages"] for r in served)
     perfect = 1 / consumers if consumers else 0.0
     shares = tuple(
-        ScenarioConsumer(r["consumer"], r["messages"], r["bytes"], r["keys"], r["messages"] / owned, r["messages"] / owned * consumers)
+        ScenarioConsumer(
+            r["consumer"],
+            r["messages"],
+            r["bytes"],
+            r["keys"],
+            r["messages"] / owned,
+            r["messages"] / owned * consumers,
+        )
         for r in served
     )
     max_share = max((s.share for s in shares), default=0.0)
     hottest_share = hottest / messages if messages else 0.0
-    rejected = sorted({f"{e.cause.consumer}: {e.rejected.reason}" for t in plan.timelines.values() for e in t.epochs if e.rejected and e.cause})
+    rejected = sorted(
+        {
+            f"{e.cause.consumer}: {e.rejected.reason}"
+            for t in plan.timelines.values()
+            for e in t.epochs
+            if e.rejected and e.cause
+        }
+    )
     return ScenarioView(
         name=plan.name,
         policy=plan.policy.name,
@@ -62,7 +79,8 @@ def _view(plan: Plan, rows: dict[str, list[Row]], extent: Row, width: int, hotte
 
 
 def _worst_window(rows: Iterable[Row], intervals: Any, width: int) -> float:
-    """The largest share of a window times the consumers connected in it; windows with hardly any messages say nothing."""
+    """The largest share of a window times the consumers connected in it; windows with hardly any messages say
+    nothing."""
     by_window: dict[int, list[Row]] = defaultdict(list)
     for row in rows:
         if row["consumer"] is not None:

@@ -27,7 +27,7 @@ _SENTENCES: Final = {
     Code.DUP_DELIVERY: "{message} of key {key} was delivered again, to {consumer} at {at}, after its acknowledgement",
     Code.DUP_OUTSTANDING: "{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
     Code.LOST: "{message} of key {key}, published at {published}, {lost}",
-    Code.MIXED_BATCH: "the batch {entry}, given to {consumer} at {at}, holds messages of other keys than the one it was sent by",
+    Code.MIXED_BATCH: "the batch {entry}, given to {consumer} at {at}, holds other keys than the one it was sent by",
     Code.UNROUTABLE: "{message} of key {key} waits: no connected consumer owns slot {slot}",
     Code.DIVERGENT_ID: "{message} stands in the log with two different contents",
     Code.UNKNOWN_MESSAGE: "{message}, delivered to {consumer} at {at}, is not in the messages table",
@@ -76,14 +76,19 @@ class Explainer:
         return {
             "date": moment.date(),
             "subscription": self.subscription,
-            **{name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index", "consumer", "slot", "epoch")},
+            **{
+                name: row[name]
+                for name in ("topic", "partition", "ledger", "entry", "batch_index", "consumer", "slot", "epoch")
+            },
             "code": code.name,
             "verdict": str(RULES[code].verdict(standing)),
             "excuse": excuse.sentence or None,
             "at": None if at is None else at // 1_000,
             "key": row["key"],
             "cause": self._cause(row, code, excuse),
-            "witness": [w for w in (_delivery(row) if row["delivered"] else "", words.get(_OTHER.get(code, ""), "")) if w],
+            "witness": [
+                w for w in (_delivery(row) if row["delivered"] else "", words.get(_OTHER.get(code, ""), "")) if w
+            ],
             "explanation": _SENTENCES[code].format(**words) + (f"; {excuse.sentence}" if excuse else ""),
         }
 
@@ -137,7 +142,11 @@ class Explainer:
         if code is Code.DUP_OUTSTANDING and policy.routing != "partition":
             return f"{policy.profile} delivers an outstanding message again at times"
         if code in (Code.KEY_ORDER, Code.KEY_TWO_OWNERS):
-            return f"{policy.name} as configured gives a key to any consumer" if policy.routing == "any" else "out-of-order delivery is allowed"
+            return (
+                f"{policy.name} as configured gives a key to any consumer"
+                if policy.routing == "any"
+                else "out-of-order delivery is allowed"
+            )
         return "unexplained"
 
 

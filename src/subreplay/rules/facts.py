@@ -1,6 +1,8 @@
-"""Facts: each delivery beside its message, its slot, the epoch, who should have got it and what the position alone tells.
+"""Facts: each delivery beside its message, its slot, the epoch, who should have got it and what the position alone
+tells.
 
-Rules here: WRONG_OWNER, NOT_CONNECTED, UNROUTABLE (of a delivered message's slot: it is a WRONG_OWNER then), MIXED_BATCH, DIVERGENT_ID,
+Rules here: WRONG_OWNER, NOT_CONNECTED, UNROUTABLE (of a delivered message's slot: it is a WRONG_OWNER then),
+MIXED_BATCH, DIVERGENT_ID,
 UNKNOWN_MESSAGE, and those of ``positions``.
 """
 
@@ -41,7 +43,8 @@ class Ending(IntEnum):
 
 @dataclass(frozen=True)
 class Keys:
-    """Per message row: the key shown, the identity within which order is promised, hash, slot, and whether its batch mixes keys."""
+    """Per message row: the key shown, the identity within which order is promised, hash, slot, and whether its batch
+    mixes keys."""
 
     shown: pa.Array
     key_id: Ints
@@ -53,7 +56,8 @@ class Keys:
 def message_keys(policy: Policy, rows: pa.Table) -> Keys:
     """Sticky keys and what follows from them, for rows of messages.
 
-    A batched message follows the outer metadata of its entry; a batch is mixed where its own key is another (row L-BATCH-3). Order
+    A batched message follows the outer metadata of its entry; a batch is mixed where its own key is another (row
+    L-BATCH-3). Order
     is promised within the sticky key (Key_Shared), the partition (one active consumer), and nowhere on Shared, where
     the key itself serves to count disorder.
     """
@@ -109,10 +113,13 @@ class Positions:
         published = ints(head_rows, "at")
         known = where < len(heads)
         return cls(
-            group, known, keys.shown.take(pa.array(where, mask=~known)), spread(keys.key_id, -1), spread(keys.hashes, 0),
-            spread(keys.slots, -1), spread(published, UNKNOWN), spread(np.maximum(published, ints(head_rows, "deliver_at")), UNKNOWN),
+            group, known, keys.shown.take(pa.array(where, mask=~known)), spread(keys.key_id, -1), spread(keys.hashes,
+            0),
+            spread(keys.slots, -1), spread(published, UNKNOWN),
+            spread(np.maximum(published, ints(head_rows, "deliver_at")), UNKNOWN),
             spread(ints(head_rows, "size", 0), 0), spread(keys.mixed, False),
-            _divergent(group[messages], ints(rows, "content")[messages], count), spread(flags(head_rows, "judged"), False),
+            _divergent(group[messages], ints(rows, "content")[messages], count),
+            spread(flags(head_rows, "judged"), False),
         )  # fmt: skip
 
 
@@ -139,7 +146,9 @@ def position_facts(
     """``FACTS`` of whole entries of one dispatcher's log, and the ordinal of the next position."""
     positions = Positions.of(policy, rows)
     deliveries = np.flatnonzero(ints(rows, "kind") == 1)
-    served = _served(policy, dispatcher, receipts, rows.take(pa.array(deliveries)), positions, positions.group[deliveries])
+    served = _served(
+        policy, dispatcher, receipts, rows.take(pa.array(deliveries)), positions, positions.group[deliveries]
+    )
     unserved = _unserved(positions, rows, deliveries)
     facts = pa.concat_tables([served, unserved]) if unserved.num_rows else served
     ordinal = pa.array(ints(facts, "ordinal") + first_ordinal)
@@ -170,9 +179,12 @@ def _served(
     nth = read_positions(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses)
     previous = _previous(group, at, acked, ints(rows, "nacked_at"), owners.left)
     table = _facts(
-        rows, positions, group, delivered=np.ones(len(at), np.bool_), previous=previous, mixed=mixed, consumer=column(rows, "consumer"),
-        session=owners.session, expected=owners.expected, epoch=owners.epoch, at=at, seq=seq, received=received, acked=acked,
-        held_until=held_until, closing=owners.closing, redelivery_count=count, nth=nth, in_transition=owners.in_transition,
+        rows, positions, group, delivered=np.ones(len(at), np.bool_), previous=previous, mixed=mixed,
+        consumer=column(rows, "consumer"),
+        session=owners.session, expected=owners.expected, epoch=owners.epoch, at=at, seq=seq, received=received,
+        acked=acked,
+        held_until=held_until, closing=owners.closing, redelivery_count=count, nth=nth,
+        in_transition=owners.in_transition,
         codes=codes, excuses=excuses,
     )  # fmt: skip
     return table.filter(pa.array(at != UNKNOWN))
@@ -227,9 +239,11 @@ def _unserved(positions: Positions, rows: pa.Table, deliveries: Ints) -> pa.Tabl
     codes[positions.divergent[waiting]] |= Code.DIVERGENT_ID.bit
     nowhere = np.full(n, STRANGER, np.int64)
     return _facts(
-        rows.take(pa.array(first_row)), positions, waiting, delivered=np.zeros(n, np.bool_), previous=np.zeros(n, np.int64),
+        rows.take(pa.array(first_row)), positions, waiting, delivered=np.zeros(n, np.bool_), previous=np.zeros(n,
+        np.int64),
         mixed=np.zeros(n, np.bool_), consumer=pa.nulls(n, pa.string()),
-        session=nowhere, expected=pa.nulls(n, pa.string()), epoch=nowhere, at=np.full(n, NEVER), seq=np.zeros(n, np.int64),
+        session=nowhere, expected=pa.nulls(n, pa.string()), epoch=nowhere, at=np.full(n, NEVER), seq=np.zeros(n,
+        np.int64),
         received=np.full(n, UNKNOWN), acked=acked[waiting], held_until=np.full(n, NEVER), closing=np.full(n, NEVER),
         redelivery_count=np.zeros(n, np.int64), nth=np.zeros(n, np.int64), in_transition=np.zeros(n, np.bool_),
         codes=codes, excuses=np.zeros(n, np.int64),
@@ -237,7 +251,8 @@ def _unserved(positions: Positions, rows: pa.Table, deliveries: Ints) -> pa.Tabl
 
 
 def _facts(rows: pa.Table, positions: Positions, group: Ints, **columns: object) -> pa.Table:
-    """A ``FACTS`` table: positions from ``rows``, what is known of them from ``positions[group]``, the rest as given."""
+    """A ``FACTS`` table: positions from ``rows``, what is known of them from ``positions[group]``, the rest as
+    given."""
     columns |= {
         "ordinal": group,
         "key": positions.shown.take(pa.array(group)),
@@ -265,11 +280,18 @@ class Owners:
 
 
 def owners_at(
-    policy: Policy, dispatcher: Dispatcher, slots: Ints, hashes: NDArray[np.uint32], at: Ints, seq: Ints, names: pa.Array
+    policy: Policy,
+    dispatcher: Dispatcher,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    at: Ints,
+    seq: Ints,
+    names: pa.Array,
 ) -> Owners:
     """Expected owner against observed consumer.
 
-    While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both right; outside
+    While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both
+    right; outside
     such instants there is exactly one.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
@@ -278,13 +300,17 @@ def owners_at(
     last = np.asarray(timeline.last_candidate(at, seq), np.int64)
     labels = np.array([*(c.name for c in timeline.consumers), None], dtype=object)
     observed = np.asarray(names.to_numpy(zero_copy_only=False), dtype=object)
-    expected = labels[timeline.owner_at(slots, hashes, epoch)]
+    expected = labels[timeline.owner_at(slots, hashes, epoch.astype(np.int32))]
     right = (expected == observed) if policy.routing != "any" else np.ones(len(at), np.bool_)
     for step in range(1, int((last - epoch).max(initial=0)) + 1):
         again = np.flatnonzero(~right & (epoch + step <= last))
-        right[again] = labels[timeline.owner_at(slots[again], hashes[again], epoch[again] + step)] == observed[again]
+        right[again] = (
+            labels[timeline.owner_at(slots[again], hashes[again], (epoch[again] + step).astype(np.int32))]
+            == observed[again]
+        )
     return Owners(
         epoch, pa.array(expected, pa.string()), session,
-        np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session], np.append(sessions.closing, NEVER)[session],
+        np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session], np.append(sessions.closing,
+        NEVER)[session],
         ~right.astype(np.bool_) & (session != STRANGER), last > epoch,
     )  # fmt: skip

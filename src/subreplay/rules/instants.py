@@ -1,6 +1,7 @@
 """A dispatcher's deliveries in order of time: who held a key, and how far each key was read.
 
-The compiled half of KEY_ORDER, PARTITION_ORDER and KEY_TWO_OWNERS, in one pass with a bounded state per key: the highest position
+The compiled half of KEY_ORDER, PARTITION_ORDER and KEY_TWO_OWNERS, in one pass with a bounded state per key: the
+highest position
 delivered for the first time, and the two longest-lasting holders at different sessions (two suffice: whoever is
 served next, the other one is the longest-lasting holder elsewhere).
 """
@@ -23,12 +24,21 @@ from subreplay.rules.sessions import STRANGER
 WITNESS = 7
 _AT, _UNTIL, _CLOSING, _SESSION = 4, 5, 6, 3
 # The state of a key: highest ordinal, its witness, two holders, latest receipt and its session
-_HIGHEST, _FIRST, _HOLD_1, _HOLD_2, _RECEIVED, _RECEIVER = 0, 1, 1 + WITNESS, 1 + 2 * WITNESS, 1 + 3 * WITNESS, 2 + 3 * WITNESS
+_HIGHEST, _FIRST, _HOLD_1, _HOLD_2, _RECEIVED, _RECEIVER = (
+    0,
+    1,
+    1 + WITNESS,
+    1 + 2 * WITNESS,
+    1 + 3 * WITNESS,
+    2 + 3 * WITNESS,
+)
 KEY_STATE = 3 + 3 * WITNESS
 
 _TWO = Code.KEY_TWO_OWNERS.bit
 _CLOSING_EXCUSE = int(Excuse.CLOSING) << 4 * int(Code.KEY_TWO_OWNERS)
 _JOIN_EXCUSE = int(Excuse.READ_BEFORE_JOIN) << 4 * int(Code.KEY_TWO_OWNERS)
+
+_SLOT_STATE = numba.types.Tuple((numba.int64, numba.int64, numba.int64))  # type: ignore[no-untyped-call]
 
 
 @dataclass
@@ -41,14 +51,16 @@ class DispatcherState:
     joined: Ints  # when each session's join was complete, ns, rising
     keys: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.int64))
     table: Ints = field(default_factory=lambda: np.empty((0, KEY_STATE), np.int64))
-    slots: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.types.UniTuple(numba.int64, 3)))
+    slots: Any = field(default_factory=lambda: Dict.empty(numba.int64, _SLOT_STATE))
 
     def __post_init__(self) -> None:
         sessions = len(self.joined)
         self.read_at_join = np.full(sessions, NEVER, np.int64)  # highest ordinal delivered when the session joined
         self.reached = np.full(sessions, -1, np.int64)  # highest ordinal a session got as a first delivery
         self.reached_at = np.full(sessions, UNKNOWN, np.int64)
-        self.scalars = np.array([-1, 0, 0, UNKNOWN], np.int64)  # highest ordinal, next join, membership broken, last instant
+        self.scalars = np.array(
+            [-1, 0, 0, UNKNOWN], np.int64
+        )  # highest ordinal, next join, membership broken, last instant
 
     def room(self, rows: int) -> None:
         """Make sure that every row of the next batch could be a new key."""
@@ -60,12 +72,14 @@ class DispatcherState:
 
 
 def read_instants(
-    state: DispatcherState, key: Ints, slot: Ints, ordinal: Ints, nth: Ints, held_until: Ints, closing: Ints, witness: Ints,
+    state: DispatcherState, key: Ints, slot: Ints, ordinal: Ints, nth: Ints, held_until: Ints, closing: Ints,
+    witness: Ints,
     received: Ints, order_code: int, join_protects: bool, codes: Ints, excuses: Ints,
 ) -> tuple[Ints, Ints]:  # fmt: skip
     """Read one batch of one dispatcher's deliveries, in order of time.
 
-    ``key`` is the identity within which order is promised (-1: none); ``witness`` the rows as witnesses; ``order_code`` the bit
+    ``key`` is the identity within which order is promised (-1: none); ``witness`` the rows as witnesses;
+    ``order_code`` the bit
     of the order rule; ``join_protects`` whether messages read before a join are not held back for the newcomer (3.x).
     Findings are added to ``codes`` and ``excuses``. Returns the other delivery of an order finding and of an ownership
     finding, as witnesses; their session is ``STRANGER`` where there is none.
@@ -75,7 +89,8 @@ def read_instants(
     owner = np.full((len(key), WITNESS), STRANGER, np.int64)
     _read(
         state.keys, state.table, state.slots, state.joined, state.read_at_join, state.reached, state.reached_at,
-        state.scalars, key, slot, ordinal, nth, held_until, closing, witness, received, order_code, join_protects, codes,
+        state.scalars, key, slot, ordinal, nth, held_until, closing, witness, received, order_code, join_protects,
+        codes,
         excuses, order, owner,
     )  # fmt: skip
     return order, owner
@@ -105,8 +120,8 @@ def _read(
             k = keys[key[i]]
             _order(table[k], ordinal[i], nth[i], session, witness[i], received[i], order_code, codes, order, i)
             if owned and codes[i] & _AGAIN == 0:
-                _hold(table[k], ordinal[i], at, session, held_until[i], closing[i], witness[i], read_at_join, join_protects,
-                      codes, excuses, owner, i)  # fmt: skip
+                _hold(table[k], ordinal[i], at, session, held_until[i], closing[i], witness[i], read_at_join,
+                      join_protects,                       codes, excuses, owner, i)  # fmt: skip
         if nth[i] == 0 and ordinal[i] > scalars[0]:
             scalars[0] = ordinal[i]
     return 0

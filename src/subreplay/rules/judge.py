@@ -1,11 +1,14 @@
-"""The audit of one subscription: a log goes in sorted by position, comes out as facts, goes in again sorted by time, comes out judged.
+"""The audit of one subscription: a log goes in sorted by position, comes out as facts, goes in again sorted by time,
+comes out judged.
 
-Both passes stream Arrow batches and carry a bounded state: the open position, then what each key last did. They are what Spark
+Both passes stream Arrow batches and carry a bounded state: the open position, then what each key last did. They are
+what Spark
 runs on the executors (``mapInArrow``) and what a test runs on a handful of rows.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -82,10 +85,13 @@ class Judge:
 
 
 class Examples:
-    """Chooses, of findings that do not fail, the first few of each rule to be kept as rows; the others are only counted."""
+    """Chooses, of findings that do not fail, the first few of each rule to be kept as rows; the others are only
+    counted."""
 
     def __init__(self, policy: Policy) -> None:
-        self._left = {code: EXAMPLES for code, standing in standings(policy).items() if standing is not Standing.NOT_APPLICABLE}
+        self._left = {
+            code: EXAMPLES for code, standing in standings(policy).items() if standing is not Standing.NOT_APPLICABLE
+        }
         self._failing = {code for code, standing in standings(policy).items() if standing is Standing.PROMISED}
 
     def choose(self, rows: pa.Table) -> pa.Table:
@@ -110,13 +116,14 @@ def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Tabl
         partitions = batch.column("partition").to_numpy()
         change = (np.diff(np.asarray(topics.indices)) != 0) | (np.diff(partitions) != 0)
         cuts = [0, *(np.flatnonzero(change) + 1), batch.num_rows]
-        for begin, end in zip(cuts, cuts[1:], strict=False):
+        for begin, end in itertools.pairwise(cuts):
             scope = Scope(batch.column("topic")[begin].as_py(), int(partitions[begin]))
             yield scope, pa.Table.from_batches([batch.slice(begin, end - begin)])
 
 
 def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Cut sorted batches so that the rows of one entry stay together: an entry is held back until the next one is seen."""
+    """Cut sorted batches so that the rows of one entry stay together: an entry is held back until the next one is
+    seen."""
     held: tuple[Scope, pa.Table] | None = None
     for scope, rows in by_scope(batches):
         if held is not None and held[0] == scope:

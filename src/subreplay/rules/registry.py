@@ -1,8 +1,9 @@
 """The rules: one code each, what it means, and what each policy says of it.
 
-``Standing`` decides what a finding does to the verdict: *promised* makes a run invalid, *allowed* is shown and does not fail,
-*not applicable* is not looked for. A finding may also be excused one by one (a dispatch inside a close, say); it is then shown as
-allowed with the reason. Codes are bits of one integer, so that a delivery carries all its findings in one column.
+``Standing`` decides what a finding does to the verdict: *promised* makes a run invalid, *allowed* is shown and does not
+fail, *not applicable* is not looked for. A finding may also be excused one by one (a dispatch inside a close, say); it
+is then shown as allowed with the reason. Codes are bits of one integer, so that a delivery carries all its findings in
+one column.
 """
 
 from __future__ import annotations
@@ -56,9 +57,12 @@ class Excuse(IntEnum):
 
 _EXCUSES: Final = {
     Excuse.NONE: "",
-    Excuse.CLOSING: "the earlier holder was being closed at that instant, when a broker may already have taken its messages back",
-    Excuse.READ_BEFORE_JOIN: "the message was read before its new owner joined, and this profile holds back only later ones",
-    Excuse.MEMBERSHIP_INCOMPLETE: "a consumer that the membership does not know received messages, so owners cannot be told",
+    Excuse.CLOSING: "the earlier holder was being closed at that instant, when a broker may already have taken its "
+    "messages back",
+    Excuse.READ_BEFORE_JOIN: "the message was read before its new owner joined, and this profile holds back only "
+    "later ones",
+    Excuse.MEMBERSHIP_INCOMPLETE: "a consumer that the membership does not know received messages, so owners cannot "
+    "be told",
     Excuse.BATCH_AGAIN: "without batch-index acknowledgements a whole batch comes again, acknowledged messages too",
 }
 
@@ -81,40 +85,83 @@ class Rule:
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule
     for rule in (
-        Rule(Code.WRONG_OWNER, "Delivered to a consumer that does not own it",
-             "Every message goes to the consumer that owns its slot (or its partition) at that moment."),
-        Rule(Code.NOT_CONNECTED, "Delivered to a consumer that was not connected",
-             "Only consumers that have joined and not yet left receive messages."),
-        Rule(Code.KEY_ORDER, "First deliveries of a key out of order",
-             "The messages of one key are delivered for the first time in the order of the log."),
-        Rule(Code.PARTITION_ORDER, "First deliveries of a partition out of order",
-             "One active consumer receives the messages of a topic partition in the order of the log."),
-        Rule(Code.KEY_TWO_OWNERS, "One key at two consumers at once",
-             "A key reaches another consumer only after its earlier messages were acknowledged or their consumer left."),
-        Rule(Code.DUP_DELIVERY, "Delivered again after its acknowledgement",
-             "A message that was acknowledged is never delivered again."),
-        Rule(Code.DUP_OUTSTANDING, "Delivered again while still outstanding",
-             "A message is delivered again only after a nack, a timeout or a disconnect."),
-        Rule(Code.LOST, "Never delivered although later ones were",
-             "Every message is delivered; none is skipped or acknowledged unseen."),
-        Rule(Code.MIXED_BATCH, "A batch mixes keys",
-             "A broker reads one key per batch, so a batch must hold one key or its other keys go astray."),
-        Rule(Code.UNROUTABLE, "No consumer owns its slot",
-             "Every slot belongs to some consumer, else its messages wait for ever."),
-        Rule(Code.DIVERGENT_ID, "One position, two contents",
-             "A position of the log names one message.", uncertain=True),
-        Rule(Code.UNKNOWN_MESSAGE, "Delivery of a message that is not in the log",
-             "Every delivery is of a message in the messages table.", uncertain=True),
-        Rule(Code.ACK_EARLY, "Acknowledged before it was delivered",
-             "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty."),
-        Rule(Code.UNSEEN, "Not delivered by the end",
-             "Messages that were still waiting when the data end."),
-        Rule(Code.UNACKED, "Not acknowledged by the end",
-             "Messages that were delivered but not acknowledged when the data end."),
-        Rule(Code.REDELIVERED, "Delivered again",
-             "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch."),
+        Rule(
+            Code.WRONG_OWNER,
+            "Delivered to a consumer that does not own it",
+            "Every message goes to the consumer that owns its slot (or its partition) at that moment.",
+        ),
+        Rule(
+            Code.NOT_CONNECTED,
+            "Delivered to a consumer that was not connected",
+            "Only consumers that have joined and not yet left receive messages.",
+        ),
+        Rule(
+            Code.KEY_ORDER,
+            "First deliveries of a key out of order",
+            "The messages of one key are delivered for the first time in the order of the log.",
+        ),
+        Rule(
+            Code.PARTITION_ORDER,
+            "First deliveries of a partition out of order",
+            "One active consumer receives the messages of a topic partition in the order of the log.",
+        ),
+        Rule(
+            Code.KEY_TWO_OWNERS,
+            "One key at two consumers at once",
+            "A key reaches another consumer only after its earlier messages were acknowledged or their consumer left.",
+        ),
+        Rule(
+            Code.DUP_DELIVERY,
+            "Delivered again after its acknowledgement",
+            "A message that was acknowledged is never delivered again.",
+        ),
+        Rule(
+            Code.DUP_OUTSTANDING,
+            "Delivered again while still outstanding",
+            "A message is delivered again only after a nack, a timeout or a disconnect.",
+        ),
+        Rule(
+            Code.LOST,
+            "Never delivered although later ones were",
+            "Every message is delivered; none is skipped or acknowledged unseen.",
+        ),
+        Rule(
+            Code.MIXED_BATCH,
+            "A batch mixes keys",
+            "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
+        ),
+        Rule(
+            Code.UNROUTABLE,
+            "No consumer owns its slot",
+            "Every slot belongs to some consumer, else its messages wait for ever.",
+        ),
+        Rule(
+            Code.DIVERGENT_ID, "One position, two contents", "A position of the log names one message.", uncertain=True
+        ),
+        Rule(
+            Code.UNKNOWN_MESSAGE,
+            "Delivery of a message that is not in the log",
+            "Every delivery is of a message in the messages table.",
+            uncertain=True,
+        ),
+        Rule(
+            Code.ACK_EARLY,
+            "Acknowledged before it was delivered",
+            "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
+        ),
+        Rule(Code.UNSEEN, "Not delivered by the end", "Messages that were still waiting when the data end."),
+        Rule(
+            Code.UNACKED,
+            "Not acknowledged by the end",
+            "Messages that were delivered but not acknowledged when the data end.",
+        ),
+        Rule(
+            Code.REDELIVERED,
+            "Delivered again",
+            "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
+        ),
     )
-}  # fmt: skip
+}
 
 _P, _A = Standing.PROMISED, Standing.ALLOWED
 _ALWAYS: Final = {
@@ -130,7 +177,8 @@ _BY_KIND: Final = {
     ("any", False): {Code.DUP_OUTSTANDING: _P, Code.KEY_ORDER: _A, Code.KEY_TWO_OWNERS: _A},
 }
 _PROFILES: Final = {
-    # 3.2.3 delivers an outstanding message again at times: a replay read that races with its own pending acknowledgement
+    # 3.2.3 delivers an outstanding message again at times: a replay read that races with its own pending
+    # acknowledgement
     "pulsar-3.2": {Code.DUP_OUTSTANDING: _A},
 }
 
@@ -138,8 +186,10 @@ _PROFILES: Final = {
 def standing(code: Code, policy: Policy) -> Standing:
     """What ``policy`` says of ``code``.
 
-    Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the keys, and a
-    switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key unless it allows
+    Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the
+    keys, and a
+    switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key unless it
+    allows
     out-of-order delivery (row P-KS-ORD-3). A slot without an owner is legal (row P-KS-ST-2): its messages wait.
     """
     rules = _ALWAYS | _BY_KIND[policy.routing, policy.ordered]

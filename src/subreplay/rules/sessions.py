@@ -22,7 +22,8 @@ STRANGER = -1
 class Sessions:
     """Sessions by consumer index (the ordinal of the join): name, when joined, when left; instants as time and order.
 
-    A session runs from the instant a join was asked for to the instant its leave was complete: inside the two changes nobody
+    A session runs from the instant a join was asked for to the instant its leave was complete: inside the two
+    changes nobody
     can tell, so a delivery there is to a connected consumer. ``closing`` is when the leave was asked for.
     """
 
@@ -66,8 +67,8 @@ class Sessions:
 
 
 def before(at: Ints, seq: Ints, instant: Instant) -> NDArray[np.bool_]:
-    return (at < instant.at) | ((at == instant.at) & (seq < instant.seq) & (seq > 0))
+    return np.asarray((at < instant.at) | ((at == instant.at) & (seq < instant.seq) & (seq > 0)))
 
 
 def after(at: Ints, seq: Ints, instant: Instant) -> NDArray[np.bool_]:
-    return (at > instant.at) | ((at == instant.at) & (seq > instant.seq) & (seq > 0))
+    return np.asarray((at > instant.at) | ((at == instant.at) & (seq > instant.seq) & (seq > 0)))

@@ -1,4 +1,5 @@
-"""Deliveries of one dispatcher in order of time: facts in, judged rows out. Rules: KEY_ORDER, PARTITION_ORDER, KEY_TWO_OWNERS."""
+"""Deliveries of one dispatcher in order of time: facts in, judged rows out. Rules: KEY_ORDER, PARTITION_ORDER,
+KEY_TWO_OWNERS."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ _READ = (*_WITNESSED, "key_id", "slot", "ordinal", "nth", "received", "codes", "
 assert len(_WITNESSED) == WITNESS
 
 
-def witness_column(witness: Ints, names: np.ndarray) -> pa.Array:  # type: ignore[type-arg]
+def witness_column(witness: Ints, names: np.ndarray) -> pa.Array:
     """Witnesses as a struct column; null where there is none."""
     kind = JUDGED.field("order_witness").type
     none = witness[:, 3] == STRANGER

@@ -21,7 +21,6 @@ _BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", 
 _BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
 
 
-
 def judged(log: DataFrame, judge: Judge, partitions: int) -> DataFrame:
     """The ``LOG`` of one subscription, judged: a hot partition costs time, not memory."""
     facts = (
@@ -89,8 +88,11 @@ def window_start(at: Column, width: int) -> Column:
 
 
 def load(rows: DataFrame, width: int | None) -> DataFrame:
-    """What each consumer was given, by window of ``width`` ns (None: in all): messages, bytes, distinct keys, redeliveries."""
-    keys = [F.col("consumer")] if width is None else [window_start(F.col("at"), width).alias("window"), F.col("consumer")]
+    """What each consumer was given, by window of ``width`` ns (None: in all): messages, bytes, distinct keys,
+    redeliveries."""
+    keys = (
+        [F.col("consumer")] if width is None else [window_start(F.col("at"), width).alias("window"), F.col("consumer")]
+    )
     return (
         rows.where("delivered")
         .groupBy(*keys)
@@ -143,11 +145,18 @@ def coarser(counts: DataFrame, width: int) -> DataFrame:
 
 
 def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Connected], width: int) -> DataFrame:
-    """Loads by window with share and skew: 1 is perfect balance among the most consumers connected at once in that window."""
+    """Loads by window with share and skew: 1 is perfect balance among the most consumers connected at once in that
+    window."""
     schema = "start long, end long, connected int"
     spans = F.broadcast(spark.createDataFrame([tuple(i) for i in intervals], schema))
     overlap = (F.col("window") < F.col("end")) & (F.col("start") < F.col("window") + width)
-    windows = loads.select("window").distinct().join(spans, overlap).groupBy("window").agg(F.max("connected").alias("connected"))
+    windows = (
+        loads.select("window")
+        .distinct()
+        .join(spans, overlap)
+        .groupBy("window")
+        .agg(F.max("connected").alias("connected"))
+    )
     share = F.col("messages") / F.sum("messages").over(Window.partitionBy("window"))
     return (
         loads.join(windows, "window", "left")
@@ -179,7 +188,8 @@ def totals(rows: DataFrame) -> dict[str, int]:
 
 
 def scattered_keys(rows: DataFrame) -> tuple[int, int]:
-    """Keys that reached several consumers within one epoch, and keys in all: what mixed batches do to a steady group."""
+    """Keys that reached several consumers within one epoch, and keys in all: what mixed batches do to a steady
+    group."""
     per_key = (
         rows.where("delivered and key is not null")
         .groupBy("key", "epoch")
@@ -194,7 +204,9 @@ def scattered_keys(rows: DataFrame) -> tuple[int, int]:
 
 def worst(found: DataFrame, few: int) -> DataFrame:
     """The first ``few`` findings of each code, failing ones first."""
-    order = Window.partitionBy("code").orderBy(F.desc("verdict_rank"), "at", "topic", "partition", "ledger", "entry", "batch_index")
+    order = Window.partitionBy("code").orderBy(
+        F.desc("verdict_rank"), "at", "topic", "partition", "ledger", "entry", "batch_index"
+    )
     found = found.withColumn("at", F.unix_micros("at") * 1_000)
     ranked = found.withColumn("verdict_rank", F.when(F.col("verdict") == "valid", 0).otherwise(1))
     return ranked.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= few).orderBy("code", "rank")

@@ -1,10 +1,13 @@
-"""What comes back to the driver: membership (the timeline is folded there) and aggregates whose size the report bounds."""
+"""What comes back to the driver: membership (the timeline is folded there) and aggregates whose size the report
+bounds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import reduce
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
@@ -14,6 +17,22 @@ from subreplay.model import MembershipEvent, Scope
 from subreplay.spark.log import Inputs, nanos
 
 Rows = list[dict[str, Any]]
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Start(Protocol):
+    """Starts ``job(*arguments)`` and hands out what will be its result."""
+
+    def __call__(self, job: Callable[P, T], /, *arguments: P.args, **options: P.kwargs) -> Future[T]: ...
+
+
+@contextmanager
+def together() -> Iterator[Start]:
+    """Small independent jobs side by side: most of their time is waiting for the driver. All have ended when this
+    ends."""
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        yield pool.submit
 
 
 def rows(frame: DataFrame) -> Rows:
@@ -24,7 +43,9 @@ def rows(frame: DataFrame) -> Rows:
 def counts(inputs: Inputs) -> Rows:
     """Valid and quarantined rows of each input table, in one job."""
     tables = {"messages": inputs.messages, "membership": inputs.membership, "deliveries": inputs.deliveries}
-    parts = [_marked(t, True, f) for t, f in tables.items()] + [_marked(t, False, f) for t, f in inputs.rejected.items()]
+    parts = [_marked(t, True, f) for t, f in tables.items()] + [
+        _marked(t, False, f) for t, f in inputs.rejected.items()
+    ]
     found = {
         (r["table"], r["valid"]): r["count"]
         for r in rows(reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count())

@@ -1,4 +1,5 @@
-"""The contract of each input row as data: what must hold, and what to do where it does not. Rows in = valid + quarantined."""
+"""The contract of each input row as data: what must hold, and what to do where it does not. Rows in = valid +
+quarantined."""
 
 from __future__ import annotations
 
@@ -21,35 +22,77 @@ class Contract(NamedTuple):
 
 _CONTRACTS: Final = {
     "messages": (
-        Contract("partition", "partition >= -1", "a partition is -1 (none) or counts from 0", "map the partition column"),
+        Contract(
+            "partition", "partition >= -1", "a partition is -1 (none) or counts from 0", "map the partition column"
+        ),
         Contract("ledger", "ledger >= 0", "a ledger id is not negative", "map the ledger column"),
         Contract("entry", "entry >= 0", "an entry id is not negative", "map the entry column"),
-        Contract("batch_index", "batch_index >= -1", "a batch index is -1 (no batch) or counts from 0", "map the batch index"),
+        Contract(
+            "batch_index", "batch_index >= -1", "a batch index is -1 (no batch) or counts from 0", "map the batch index"
+        ),
         Contract("size", "size >= 0", "a size is not negative", "map the size column"),
-        Contract("publish_time", "publish_time > timestamp'1971-01-01'", "a publish time is a real time", "check its unit (µs)"),
-        Contract("date", "date = to_date(publish_time)", "date is the UTC day of publish_time", "derive it from publish_time"),
+        Contract(
+            "publish_time",
+            "publish_time > timestamp'1971-01-01'",
+            "a publish time is a real time",
+            "check its unit (µs)",
+        ),
+        Contract(
+            "date", "date = to_date(publish_time)", "date is the UTC day of publish_time", "derive it from publish_time"
+        ),
     ),
     "membership": (
-        Contract("event", "event IN ('join', 'leave', 'crash', 'rejected')", "an event is join, leave, crash or rejected",
-                 "map the event names"),
-        Contract("since", "since IS NULL OR since <= at", "time runs backwards: asked for after it was complete",
-                 "correct the clock, or leave since null"),
-        Contract("priority", "priority IS NULL OR priority >= 0", "a priority level is not negative", "correct the level"),
-        Contract("ranges", "ranges IS NULL OR forall(ranges, r -> r.start <= r.end)", "a range starts before it ends",
-                 "swap its ends"),
+        Contract(
+            "event",
+            "event IN ('join', 'leave', 'crash', 'rejected')",
+            "an event is join, leave, crash or rejected",
+            "map the event names",
+        ),
+        Contract(
+            "since",
+            "since IS NULL OR since <= at",
+            "time runs backwards: asked for after it was complete",
+            "correct the clock, or leave since null",
+        ),
+        Contract(
+            "priority", "priority IS NULL OR priority >= 0", "a priority level is not negative", "correct the level"
+        ),
+        Contract(
+            "ranges",
+            "ranges IS NULL OR forall(ranges, r -> r.start <= r.end)",
+            "a range starts before it ends",
+            "swap its ends",
+        ),
     ),
     "deliveries": (
         Contract("consumer", "length(consumer) > 0", "a consumer has a name", "map the consumer column"),
         Contract("redelivery_count", "redelivery_count >= 0", "a redelivery count is not negative", "map the count"),
-        Contract("source", "source IN ('observed', 'predicted')", "a delivery is observed or predicted", "set source to observed"),
-        Contract("delivered_at", "delivered_at IS NOT NULL OR acked_at IS NOT NULL", "a delivery happened, or at least its ack did",
-                 "leave the row out"),
-        Contract("nacked_at", "nacked_at IS NULL OR delivered_at IS NULL OR nacked_at >= delivered_at",
-                 "time runs backwards: redelivery asked for before the delivery", "correct the clock, or leave nacked_at null"),
-        Contract("date", "date = to_date(coalesce(delivered_at, acked_at))", "date is the UTC day of the delivery",
-                 "derive it from delivered_at"),
+        Contract(
+            "source",
+            "source IN ('observed', 'predicted')",
+            "a delivery is observed or predicted",
+            "set source to observed",
+        ),
+        Contract(
+            "delivered_at",
+            "delivered_at IS NOT NULL OR acked_at IS NOT NULL",
+            "a delivery happened, or at least its ack did",
+            "leave the row out",
+        ),
+        Contract(
+            "nacked_at",
+            "nacked_at IS NULL OR delivered_at IS NULL OR nacked_at >= delivered_at",
+            "time runs backwards: redelivery asked for before the delivery",
+            "correct the clock, or leave nacked_at null",
+        ),
+        Contract(
+            "date",
+            "date = to_date(coalesce(delivered_at, acked_at))",
+            "date is the UTC day of the delivery",
+            "derive it from delivered_at",
+        ),
     ),
-}  # fmt: skip
+}
 
 
 def split(table: str, frame: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -1,4 +1,5 @@
-"""The life of a key: bytes, hash, slot, and its owner in each epoch, under the recorded policy and under every scenario."""
+"""The life of a key: bytes, hash, slot, and its owner in each epoch, under the recorded policy and under every
+scenario."""
 
 from __future__ import annotations
 
@@ -33,14 +34,24 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
     slots = policy.slots(hashes)
     low, high = policy.space
     yield f"\n{plan.name}: {policy.name} under {policy.profile}"
-    yield f"slot    {int(slots[0])} of {low}..{high}" if policy.routing == "slot" else f"slot    not used: routing by {policy.routing}"
+    yield (
+        f"slot    {int(slots[0])} of {low}..{high}"
+        if policy.routing == "slot"
+        else f"slot    not used: routing by {policy.routing}"
+    )
     for scope, timeline in plan.timelines.items():
         if len(plan.timelines) > 1:
             yield f"  {scope.full_name}"
         before: str | None = None
         for epoch in timeline.epochs[1:]:
             owner = int(timeline.owner_at(slots, hashes, np.array([epoch.index], np.int32))[0])
-            name = timeline.consumers[owner].name if owner >= 0 else "any consumer" if policy.routing == "any" else "nobody"
+            name = (
+                timeline.consumers[owner].name
+                if owner >= 0
+                else "any consumer"
+                if policy.routing == "any"
+                else "nobody"
+            )
             moved = "" if name == before else f"  <- {'moved from ' + before if before else 'first owner'}"
             yield f"  {event_words(epoch)}: {name}{moved}"
             before = name

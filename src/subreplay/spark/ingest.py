@@ -12,7 +12,8 @@ from subreplay.tables import QUARANTINE
 
 
 def write(spark: SparkSession, ingested: Ingested, root: str, form: str, source: str) -> None:
-    """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left is replaced."""
+    """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
+    is replaced."""
     for name, rows in ingested.tables.items():
         for topic in sorted(set(rows["topic"].to_pylist())):
             frame = lake.of_arrow(spark, rows).where(F.col("topic") == topic)

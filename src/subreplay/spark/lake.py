@@ -1,4 +1,5 @@
-"""Reading and writing tables: Delta by default, a date replaced in one step, so that a re-run or a crash leaves no half result."""
+"""Reading and writing tables: Delta by default, a date replaced in one step, so that a re-run or a crash leaves no
+half result."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
         frame = spark.read.format(form).load(path)
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        raise InputError(f"{path}: no readable {form} table ({error.getErrorClass() or 'unreadable'}); ingest first, or set traffic.path and traffic.format") from error  # fmt: skip # noqa: E501
+        why = error.getErrorClass() or "unreadable"
+        raise InputError(
+            f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format"
+        ) from error
     return frame
 
 
@@ -31,8 +35,8 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
 def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> None:
     """Write ``frame`` as table ``name`` below ``root``, replacing exactly the rows whose columns equal ``where``.
 
-    Delta replaces them in one transaction; Parquet replaces the partitions that ``frame`` holds, so ``where`` must be columns
-    that it is partitioned by.
+    Delta replaces them in one transaction; Parquet replaces the partitions that ``frame`` holds, so ``where`` must
+    be columns that it is partitioned by.
     """
     path = str(PurePosixPath(root) / name)
     writer = frame.write.format(form).mode("overwrite")

@@ -31,16 +31,22 @@ class Inputs:
 
 
 def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
-    """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is missing."""
+    """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
+    missing."""
     traffic = config.traffic
-    frames = {n: require(lake.read(spark, traffic.path, n, traffic.format), s, f"{traffic.path}/{n}") for n, s in INPUTS.items()}
+    frames = {
+        n: require(lake.read(spark, traffic.path, n, traffic.format), s, f"{traffic.path}/{n}")
+        for n, s in INPUTS.items()
+    }
     mine = F.col("subscription") == config.subscription.name
     membership = frames["membership"].where(mine)
     topic = config.subscription.topic or _only_topic(membership, config)
     of_topic = F.col("topic") == topic
     selected = {
         "messages": frames["messages"].where(of_topic & _days(config.date, traffic.lookback_days)),
-        "membership": membership.where(of_topic & (F.col("date") <= F.lit(config.date) if config.date else F.lit(True))),
+        "membership": membership.where(
+            of_topic & (F.col("date") <= F.lit(config.date) if config.date else F.lit(True))
+        ),
         "deliveries": frames["deliveries"].where(mine & of_topic & _days(config.date, 0)),
     }
     parts = {name: split(name, frame) for name, frame in selected.items()}
@@ -56,7 +62,8 @@ def _only_topic(membership: DataFrame, config: RunConfig) -> str:
     if len(topics) != 1:
         found = "no topic" if not topics else f"{', '.join(topics[:10])}"
         raise InputError(
-            f"{config.traffic.path}: subscription {config.subscription.name!r} has {found}; set subscription.topic to one of its topics"
+            f"{config.traffic.path}: subscription {config.subscription.name!r} has {found}; "
+            "set subscription.topic to one of its topics"
         )
     return str(topics[0])
 

@@ -18,7 +18,8 @@ def spark_schema(schema: pa.Schema) -> StructType:
 def require(frame: DataFrame, schema: pa.Schema, source: str) -> DataFrame:
     """``frame`` with exactly the columns of ``schema``, optional ones it lacks being null.
 
-    Raises ``InputError`` that lists, in one message, every required column that is missing and every one of another type.
+    Raises ``InputError`` that lists, in one message, every required column that is missing and every one of another
+    type.
     """
     wanted = spark_schema(schema)
     have = {field.name: field.dataType for field in frame.schema}

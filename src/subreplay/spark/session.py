@@ -1,4 +1,5 @@
-"""A Spark session that fits where the program runs: the active one, a Connect server's, or a small local one with Delta."""
+"""A Spark session that fits where the program runs: the active one, a Connect server's, or a small local one with
+Delta."""
 
 from __future__ import annotations
 
@@ -9,6 +10,8 @@ from pyspark.sql import SparkSession
 
 from subreplay import __version__
 from subreplay.config import Spark
+
+__all__ = ["SparkSession", "open_session"]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

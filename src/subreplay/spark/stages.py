@@ -4,29 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from functools import reduce
+from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay import __version__
 from subreplay.config import Member, RunConfig, Scenario, Spark
 from subreplay.errors import ConfigError, InputError
-from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.figures import Figures
 from subreplay.model import MembershipEvent, Scope
 from subreplay.policies.base import Policy
-from subreplay.replay.assign import Assigner, Plan
+from subreplay.replay.assign import Assigner, Plan, slot_and_owner
 from subreplay.replay.balance import connected
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
-from subreplay.reports.assemble import Figures, input_counts
-from subreplay.reports.data import ReportData, RunInfo
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
 from subreplay.spark import audit, collect, lake, whatif
-from subreplay.spark import results as tables
 from subreplay.spark.log import Inputs, as_log, read_inputs
-from subreplay.words import KeyWords, instant
+from subreplay.words import KeyWords
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
 RECORDED = "as recorded"
@@ -76,11 +74,18 @@ def read(spark: SparkSession, config: RunConfig) -> Source:
     """Read and check the input tables. Raises ``InputError`` where nothing is left to look at."""
     inputs = read_inputs(spark, config)
     log = as_log(inputs, config.date)
-    counts, extent = collect.counts(inputs), whatif.extent(log)
-    if not extent["messages"]:
+    with collect.together() as start:
+        counts = start(collect.counts, inputs)
+        extent = start(whatif.extent, log)
+        events = start(collect.events, inputs)
+    found = extent.result()
+    if not found["messages"]:
         day = f" on {config.date}" if config.date else ""
-        raise InputError(f"{config.traffic.path}/messages: no valid message of {inputs.topic}{day}; is the topic (and the date) right?")
-    return Source(spark, config, inputs, log, collect.events(inputs), counts, extent)
+        raise InputError(
+            f"{config.traffic.path}/messages: no valid message of {inputs.topic}{day}; "
+            "is the topic (and the date) right?"
+        )
+    return Source(spark, config, inputs, log, events.result(), counts.result(), found)
 
 
 def fold(source: Source) -> Judge:
@@ -109,21 +114,28 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
     totals = audit.totals(judged)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
     fine = audit.assignments(audit.load(judged, own), source.spark, intervals, own)
-    source.write(audit.labelled(fine, source.where), "assignments")
-    counts = source.write(audit.labelled(audit.finding_counts(judged, judge, own), source.where), "finding_counts")
-    findings = collect.rows(audit.coarser(counts, width))
+    counted = audit.labelled(audit.finding_counts(judged, judge, own), source.where)
+    with collect.together() as start:
+        assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
+        counts = start(source.write, counted, "finding_counts")
+        load = start(collect.rows, audit.load(judged, width))
+        consumers = start(collect.rows, audit.load(judged, None))
+        worst = start(collect.rows, audit.worst(found, source.config.report.worst))
+    assigned.result()
+    findings = collect.rows(audit.coarser(counts.result(), width))
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
-        inputs=input_counts(source.counts),
+        topic=source.inputs.topic,
+        inputs=source.counts,
         extent=source.extent,
         width=width,
         plan=folded,
         connected=intervals,
         totals=totals,
-        load=collect.rows(audit.load(judged, width)),
-        consumers=collect.rows(audit.load(judged, None)),
+        load=load.result(),
+        consumers=consumers.result(),
         findings=findings,
-        worst=collect.rows(audit.worst(found, source.config.report.worst)),
+        worst=worst.result(),
         scattered=audit.scattered_keys(judged) if mixed else None,
     )
 
@@ -132,18 +144,20 @@ def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
     folded = plan(RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
-    return Figures(input_counts(source.counts), source.extent, source.width, folded, intervals)
+    return Figures(source.inputs.topic, source.counts, source.extent, source.width, folded, intervals)
 
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
     assigner = Assigner((figures.plan, *plans), figures.width)
-    summed = collect.rows(whatif.summary(whatif.traffic(source.log, assigner)))
-    hot = collect.rows(whatif.hot_keys(source.log, max(1, source.config.report.hot_keys)))
+    with collect.together() as start:
+        summed = start(collect.rows, whatif.summary(whatif.traffic(source.log, assigner)))
+        hottest = start(collect.rows, whatif.hot_keys(source.log, max(1, source.config.report.hot_keys)))
+    hot = hottest.result()
     figures = replace(
         figures,
-        traffic=summed,
+        traffic=summed.result(),
         hottest=hot[0]["messages"] if hot else 0,
         hot_keys=[_hot_key(source, figures.plan, row) for row in hot[: source.config.report.hot_keys]],
     )
@@ -159,13 +173,21 @@ def _scenario_plan(source: Source, scenario: Scenario) -> Plan:
 def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
     """A scenario whose members the run file invents; each topic partition sees all of them."""
     members = [
-        PlannedMember(m.consumer, m.join * 1_000, None if m.leave is None else m.leave * 1_000, m.priority, None if m.ranges is None else tuple(m.ranges))
+        PlannedMember(
+            m.consumer,
+            m.join * 1_000,
+            None if m.leave is None else m.leave * 1_000,
+            m.priority,
+            None if m.ranges is None else tuple(m.ranges),
+        )
         for m in scenario.members
         if isinstance(m, Member)
     ]
     if not members:
         raise ConfigError(f"scenario {scenario.name!r}: members is empty; name at least one consumer, or 'recorded'")
-    return plan(scenario.name, scenario.make_policy(), {scope: planned_events(members, scope, start) for scope in scopes})
+    return plan(
+        scenario.name, scenario.make_policy(), {scope: planned_events(members, scope, start) for scope in scopes}
+    )
 
 
 def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> list[Plan]:
@@ -193,7 +215,7 @@ def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, 
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:
         return found | {"slot": None, "consumer": None}
     timeline = next(iter(folded.timelines.values()))
-    slot, owner = tables.slot_and_owner(timeline, bytes(row["key"]), source.extent["last"])
+    slot, owner = slot_and_owner(timeline, bytes(row["key"]), source.extent["last"])
     return found | {"slot": slot, "consumer": owner}
 
 
@@ -202,37 +224,11 @@ def keys_of(config: RunConfig) -> KeyWords:
     return KeyWords(config.keys.show, config.keys.secret)
 
 
-def run_info(source: Source, kind: Literal["audit", "whatif"]) -> RunInfo:
-    """What was run on what. The run's id follows from its configuration and input, so that a re-run has the same."""
-    config, subscription = source.config, source.config.subscription
-    policy = source.policy
-    options = tuple((o, str(getattr(policy, o))) for o in sorted(subscription.options))
-    return RunInfo(
-        run_id=f"{config.digest}-{config.date or 'all'}",
-        kind=kind,
-        title=config.report.title,
-        subscription=subscription.name,
-        topic=source.inputs.topic,
-        partitions=sum(scope.partition >= 0 for scope in source.events),
-        date=config.date.isoformat() if config.date else None,
-        window_start=instant(source.extent["first"]),
-        window_end=instant(source.extent["last"]),
-        policy=subscription.policy,
-        profile=subscription.profile,
-        options=options,
-        config_digest=config.digest,
-        versions=(("subreplay", __version__), ("spark", source.spark.version)),
-        keys_shown=config.keys.show,
-        seed=None,
-    )
-
-
-def write_tables(source: Source, figures: Figures, report: ReportData) -> None:
-    """Write what the driver holds: tables ``epochs``, ``range_tables``, ``moves``, ``scenarios``, ``quarantine`` and ``runs``."""
-    for name, rows in tables.tables(figures, report).items():
-        source.write(audit.labelled(lake.of_arrow(source.spark, rows), source.where), name)
-    rejected = [*source.inputs.rejected.values()]
-    everything = rejected[0].unionAll(rejected[1]).unionAll(rejected[2])
-    source.write(audit.labelled(everything, source.where), "quarantine")
-
-
+def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
+    """Write the result tables that the driver holds, and table ``quarantine``."""
+    frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
+    frames["quarantine"] = reduce(DataFrame.unionAll, source.inputs.rejected.values())
+    with collect.together() as start:
+        written = [start(source.write, audit.labelled(frame, source.where), name) for name, frame in frames.items()]
+    for done in written:
+        done.result()

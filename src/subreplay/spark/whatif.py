@@ -1,4 +1,5 @@
-"""The what-if on Spark: one hop assigns every message under every scenario, one aggregation sums what the comparison needs."""
+"""The what-if on Spark: one hop assigns every message under every scenario, one aggregation sums what the comparison
+needs."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from subreplay.spark.schemas import spark_schema
 
 def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
     """Messages and bytes by scenario, window, epoch, consumer, the consumer before, and key."""
-    columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key", "batch_ordering_key",
+    columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
+    "batch_ordering_key",
                "producer", "sequence_id", "size"]  # fmt: skip
     messages = log.where("kind = 0").select(*columns)
     rows = messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
@@ -22,7 +24,8 @@ def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
 def summary(rows: DataFrame) -> DataFrame:
     """Four views of the traffic in one pass, told apart by ``level``.
 
-    ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher, epoch, before,
+    ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher,
+    epoch, before,
     consumer) and ``scenario``; each with messages, bytes, distinct keys, and messages and keys that changed hands.
     """
     moved = F.col("before").isNotNull() & ~F.col("before").eqNullSafe(F.col("consumer"))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import typing
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 
-from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model import Instant
-from subreplay.reports.assemble import Figures
+from subreplay.figures import Figures
 from subreplay.reports.data import MoveView, ReportData, ScenarioView
 from subreplay.rules.explain import event_words
 from subreplay.tables import TIME
@@ -30,7 +28,9 @@ EPOCHS: Final = pa.schema(
 RANGES: Final = pa.schema(
     [
         pa.field("scope", pa.string()),
-        pa.field("epoch", pa.int64()),  # the range belongs to `consumer` from this epoch on, until a later row says otherwise
+        pa.field(
+            "epoch", pa.int64()
+        ),  # the range belongs to `consumer` from this epoch on, until a later row says otherwise
         pa.field("start", pa.int64()),
         pa.field("end", pa.int64()),
         pa.field("before", pa.string()),
@@ -38,12 +38,15 @@ RANGES: Final = pa.schema(
     ]
 )
 RUNS: Final = pa.schema(
-    [pa.field(name, pa.string()) for name in ("run_id", "kind", "config_digest", "policy", "profile", "verdict", "versions", "inputs")]
+    [
+        pa.field(name, pa.string())
+        for name in ("run_id", "kind", "config_digest", "policy", "profile", "verdict", "versions", "inputs")
+    ]
 )
 _KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
 
 
-def tables(figures: Figures, report: ReportData) -> dict[str, pa.Table]:
+def result_tables(figures: Figures, report: ReportData) -> dict[str, pa.Table]:
     """Result tables by name."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
     return {
@@ -60,7 +63,16 @@ def _epochs(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
     for epoch in timeline.epochs[1:]:
         members += (epoch.joined is not None) - len(epoch.left)
         end = None if epoch.end is None else epoch.end.at // 1_000
-        rows.append({"scope": scope, "epoch": epoch.index, "from": epoch.start.at // 1_000, "to": end, "cause": event_words(epoch), "members": members})
+        rows.append(
+            {
+                "scope": scope,
+                "epoch": epoch.index,
+                "from": epoch.start.at // 1_000,
+                "to": end,
+                "cause": event_words(epoch),
+                "members": members,
+            }
+        )
     return rows
 
 
@@ -82,8 +94,6 @@ def _name(timeline: Timeline, owner: int) -> str | None:
 
 def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
     """Flat fields of report views as a table."""
-    import typing
-
     hints = typing.get_type_hints(kind)
     flat = [f.name for f in dataclasses.fields(kind) if hints[f.name] in _KINDS]
     schema = pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
@@ -94,15 +104,7 @@ def _run(report: ReportData) -> dict[str, str]:
     run = report.run
     inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in report.inputs}
     return {
-        "run_id": run.run_id, "kind": run.kind, "config_digest": run.config_digest, "policy": run.policy, "profile": run.profile,
+        "run_id": run.run_id, "kind": run.kind, "config_digest": run.config_digest, "policy": run.policy, "profile":
+        run.profile,
         "verdict": report.verdict, "versions": json.dumps(dict(run.versions)), "inputs": json.dumps(inputs),
     }  # fmt: skip
-
-
-def slot_and_owner(timeline: Timeline, key: bytes, at: int) -> tuple[int, str | None]:
-    """The slot of a key and its owner's name at a time (ns)."""
-    hashes = np.array([murmur3_32(key)], np.uint32)
-    slots = timeline.policy.slots(hashes)
-    epoch = timeline.epoch_at(np.array([at]), np.array([Instant(at).seq]))
-    owner = int(timeline.owner_at(slots, hashes, epoch)[0])
-    return int(slots[0]), timeline.consumers[owner].name if owner >= 0 else None
