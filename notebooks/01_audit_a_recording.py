@@ -107,9 +107,9 @@ display(table("violations").select("code", "verdict", "explanation", "cause"))
 
 # COMMAND ----------
 
-display(table("epochs").orderBy("scope", "epoch"))
-display(table("range_tables").orderBy("scope", "epoch", "start"))
-display(table("moves"))
+display(table("epochs").select("epoch", "from", "to", "cause", "members").orderBy("epoch"))
+display(table("range_tables").select("epoch", "start", "end", "before", "consumer").orderBy("epoch", "start"))
+display(table("moves").select("epoch", "cause", "before", "after", "slots", "share_of_traffic").orderBy("epoch"))
 
 # COMMAND ----------
 
@@ -120,7 +120,7 @@ display(table("moves"))
 
 loads = table("assignments").select("window_start", "consumer", "messages", "share", "skew")
 display(loads.orderBy("window_start", "consumer"))
-display(table("scenarios"))
+display(table("scenarios").select("name", "policy", "consumers", "max_share", "skew", "traffic_moved"))
 
 # COMMAND ----------
 

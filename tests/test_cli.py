@@ -345,11 +345,25 @@ def test_explaining_any_key(spoken, key):
 # the program
 
 
-def test_the_module_runs_as_a_program():
+def program(*command: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, "-m", "subreplay.cli", "--version"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, env=environment, cwd=ROOT
+    )
+
+
+def test_the_module_runs_as_a_program():
+    done = program("-m", "subreplay.cli", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
+
+
+@pytest.mark.parametrize(("job", "command"), [("nightly_audit", "audit"), ("what_if", "whatif")])
+def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
+    usage = program(f"jobs/{job}.py", "--help")
+    assert (usage.returncode, f"Usage: subreplay {command} " in usage.stdout) == (0, True)
+    failed = program(f"jobs/{job}.py", "--config", "nowhere.yaml")
+    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory\n"
+    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", said)
 
 
 def test_the_bundled_recording_is_whole():

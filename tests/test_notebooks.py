@@ -45,8 +45,8 @@ def test_auditing_a_recording_on_the_platform(spark, here, capsys):
     after = run(NOTEBOOKS[0], platform)
     assert after["result"].verdict is Verdict.VALID
     assert [list(frame.columns[:2]) for frame in shown] == [
-        ["file", "rows_in"], ["code", "status"], ["code", "verdict"], ["scope", "epoch"], ["scope", "epoch"],
-        ["scope", "epoch"], ["window_start", "consumer"], ["name", "policy"],
+        ["file", "rows_in"], ["code", "status"], ["code", "verdict"], ["epoch", "from"], ["epoch", "start"],
+        ["epoch", "cause"], ["window_start", "consumer"], ["name", "policy"],
     ]  # fmt: skip
     assert all(len(frame) for frame in shown)
     said = capsys.readouterr().out

@@ -57,5 +57,6 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     report = assemble.report(assemble.run_info(config, figures, "whatif", spark.version), figures, Verdict.VALID, views)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, report))
+        held = result_tables(figures, report)
+        stages.write_tables(source, {f"whatif_{name}": rows for name, rows in held.items()})
     return Result(Verdict.VALID, report)

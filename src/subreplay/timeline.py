@@ -142,8 +142,9 @@ class Timeline:
         Every join is a new consumer, also of a name that is connected already; a leave takes the oldest consumer of its
         name.
         """
-        fold = _Fold(policy, scope)
-        for event in events:
+        story = tuple(events)
+        fold = _Fold(policy, scope, story)
+        for event in story:
             fold.apply(event)
         return fold.timeline()
 
@@ -177,8 +178,9 @@ class Timeline:
 class _Fold:
     """The one place where a timeline grows."""
 
-    def __init__(self, policy: Policy, scope: Scope) -> None:
+    def __init__(self, policy: Policy, scope: Scope, story: tuple[MembershipEvent, ...]) -> None:
         self.policy, self.scope = policy, scope
+        self.leaves = [event for event in story if event.event != "join"]
         self.state = policy.start(scope)
         self.epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
         self.consumers: list[Consumer] = []
@@ -199,12 +201,23 @@ class _Fold:
     def _join(self, event: MembershipEvent) -> None:
         consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges)
         self.consumers.append(consumer)
-        try:
-            state = self.policy.join(self.state, consumer)
-        except ConsumerRejected as refusal:
-            self._open(event, self.state, rejected=refusal.with_traceback(None))
-        else:
-            self._open(event, state, joined=consumer)
+        for state in (self.state, self._without_closing(event.at)):
+            try:
+                self._open(event, self.policy.join(state, consumer), joined=consumer)
+            except ConsumerRejected as refusal:
+                rejected = refusal.with_traceback(None)
+            else:
+                return
+        self._open(event, self.state, rejected=rejected)
+
+    def _without_closing(self, at: Instant) -> Any:
+        """The state once those have left who had asked to by then: a broker may let a newcomer in before it says so."""
+        state = self.state
+        closing = {leave.consumer for leave in self.leaves if leave.since <= at < leave.at}
+        for member in self.state.members:
+            if member.name in closing:
+                state = self.policy.leave(state, member)
+        return state
 
     def _oldest(self, name: str) -> Consumer | None:
         of_that_name = (member for member in self.state.members if member.name == name)

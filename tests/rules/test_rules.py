@@ -84,7 +84,7 @@ def test_a_message_still_outstanding_does_not_come_again() -> None:
 
 
 def test_a_skipped_message_is_lost_and_a_waiting_one_is_only_unseen() -> None:
-    assert findings(KEY_SHARED, "a1 a2", "+C1 a2>C1 a2!") == ["LOST a1"]
+    assert findings(KEY_SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!") == ["LOST a1"]
     assert findings(KEY_SHARED, "a1 a2", "+C1 a1>C1 a1!") == ["unseen a2"]
 
 
@@ -99,3 +99,22 @@ def test_without_an_acknowledgement_a_message_is_counted() -> None:
 def test_a_slot_that_no_connected_consumer_owns_is_reported() -> None:
     sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
     assert findings(sticky, "a1", "+C1") == ["unseen a1"]  # rejected without ranges: nobody is connected
+
+
+def test_a_newcomer_may_be_let_in_while_its_predecessor_closes() -> None:
+    exclusive = make("pulsar.exclusive", "pulsar-4.0")
+    assert findings(exclusive, "a1 a2", "+C1 a1>C1 a1! (C1 +C2 -C1 a2>C2 a2!") == []
+    assert findings(exclusive, "a1 a2", "+C1 a1>C1 a1! +C2 a2>C2 a2!") == ["NOT_CONNECTED a2"]
+
+
+def test_a_redelivery_inside_a_close_is_excused() -> None:
+    story = "+C1 +C2 a1>C2 (C2 a1>C1 -C2 a1!"
+    assert findings(KEY_SHARED, "a1", story) == ["dup_outstanding a1", "key_two_owners a1", "redelivered a1"]
+
+
+def test_what_was_published_before_a_subscription_began_is_not_lost() -> None:
+    assert findings(KEY_SHARED, "a1 a2 a3", "+C1 a3>C1 a3!") == ["unseen a1", "unseen a2"]
+
+
+def test_a_nacked_message_that_did_not_come_back_holds_its_slot() -> None:
+    assert findings(KEY_SHARED, "a1 a2 b1", "+C1 a1>C1 a1? b1>C1 b1!") == ["unacked a1", "unseen a2"]

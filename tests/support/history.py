@@ -1,8 +1,8 @@
 """Whole histories in one line: ``history("a1 a2 n1", "+C1 a1>C1 a1! +C2 a2>C2")``.
 
 The first text is the log: messages in order, each a key's letter and a number. The second is what happened, 10 ms
-apart: ``+C1`` joins, ``(C1`` asks to close and ``-C1`` has closed, ``a1>C1`` is delivered, ``a1!`` acknowledged, ``a1?``
-its redelivery is asked for. Keys a to m hash into the lower half of the slots, n to z into the upper one: under
+apart: ``+C1`` joins, ``(C1`` asks to close and ``-C1`` has closed, ``a1>C1`` is delivered, ``a1!`` acknowledged,
+``a1?`` its redelivery is asked for. Keys a to m hash into the lower half of the slots, n to z into the upper one: under
 auto-split the second consumer takes the lower half.
 """
 

@@ -28,6 +28,7 @@ from subreplay.adapters.recorded_rows import (
     Dispatch,
     Message,
     Receipt,
+    Redeliver,
     Subscribe,
     base_topic,
     message_rows,
@@ -78,16 +79,13 @@ def read(folder: Path) -> Ingested:
     reject_early_ends(receipts)
     reject_unknown_joins(events, {n.consumer for n in notes.rows.values() if n.event == "join" and n.consumer})
 
-    replayer = Replayer(messages.rows.values())
     ordered = in_broker_order(events)
-    for event in ordered:
-        replayer.apply(event)
-    replayer.add_receipts(receipts)
+    deliveries = replay(messages, ordered, receipts)
     queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers}
     tables = {
         "messages": to_table("messages", message_rows(messages.rows.values())),
         "membership": to_table("membership", membership_rows(ordered, queue_sizes)),
-        "deliveries": to_table("deliveries", replayer.rows()),
+        "deliveries": to_table("deliveries", deliveries),
     }
     files: list[Lines[Any]] = [messages, events, receipts, notes]
     rejected = tuple(r for lines in files for _, r in sorted(lines.rejected.items()))
@@ -134,6 +132,25 @@ def reject_backward_times(events: Lines[Any]) -> None:
         rule = f"time runs backwards against the broker's own order at seq {event.seq}"
         reason = Reason("t_ns", str(event.t_ns), rule, "correct the clock or the order of the recording")
         events.reject(lines[i], event.model_dump_json(), reason)
+
+
+def replay(messages: Lines[Message], events: list[Any], receipts: Lines[Receipt]) -> list[dict[str, Any]]:
+    """Canonical deliveries, subscription by subscription: each has its own cursor and its own acknowledgements."""
+    subscription_of: dict[tuple[str, str, int], str] = {}  # a redelivery request names its connection only
+    replayers = {name: Replayer(messages.rows.values()) for name in {r.subscription for r in receipts.rows.values()}}
+    for event in events:
+        name = getattr(event, "subscription", None)
+        if isinstance(event, Subscribe | Created):
+            subscription_of[event.cnx, event.topic, event.consumer_id] = event.subscription
+        elif isinstance(event, Redeliver):
+            name = subscription_of.get((event.cnx, event.topic, event.consumer_id))
+        if name is not None:
+            if name not in replayers:
+                replayers[name] = Replayer(messages.rows.values())
+            replayers[name].apply(event)
+    for name, replayer in replayers.items():
+        replayer.add_receipts(receipts, name)
+    return [row for name in sorted(replayers) for row in replayers[name].rows()]
 
 
 def in_broker_order(events: Lines[Any]) -> list[Any]:

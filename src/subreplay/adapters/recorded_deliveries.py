@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from subreplay.adapters.base import Reason
@@ -66,7 +67,8 @@ class _Topic:
 
 
 class Replayer:
-    """Folds broker events, in broker order, into deliveries. Messages must be complete before the first event."""
+    """Folds the broker events of one subscription, in broker order, into deliveries. Messages must be complete before
+    the first event."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._batches: dict[Position, list[int]] = defaultdict(list)
@@ -76,7 +78,8 @@ class Replayer:
         for position in sorted(self._batches):
             self._topics[position.topic].entries.append(position[1:])
         self._deliveries: dict[_One, list[_Delivery]] = defaultdict(list)
-        self._held: dict[tuple[str, str], dict[_One, _Delivery]] = defaultdict(dict)  # by (topic, consumer)
+        self._held: dict[tuple[str, str], dict[_One, list[_Delivery]]]  # by (topic, consumer), of each message
+        self._held = defaultdict(lambda: defaultdict(list))
         self._early: dict[_One, Ack] = {}
 
     def apply(self, event: Any) -> None:
@@ -93,7 +96,7 @@ class Replayer:
             case Redeliver():
                 self._redeliver(event)
             case Closed():
-                for delivery in self._held.pop((event.topic, event.consumer), {}).values():
+                for delivery in chain.from_iterable(self._held.pop((event.topic, event.consumer), {}).values()):
                     delivery.closed = delivery.open or delivery.closed
 
     def _messages_of(self, position: Position) -> list[int]:
@@ -106,7 +109,7 @@ class Replayer:
         for one in [m for m in messages if not any(d.acked for d in self._deliveries[m])] or messages:
             delivery = _Delivery(event.consumer, event.subscription, event.t_ns, event.seq, event.redelivery_count)
             self._deliveries[one].append(delivery)
-            self._held[event.topic, event.consumer][one] = delivery
+            self._held[event.topic, event.consumer][one].append(delivery)
 
     def _named(self, ack: Ack) -> Iterator[_One]:
         """The messages an individual acknowledgement names, each once; a bit set leaves those out whose bit is set."""
@@ -140,11 +143,12 @@ class Replayer:
         held = self._held[event.topic, event.consumer]
         named = {Position(event.topic, i[0], i[1]) for i in event.ids}
         for one in [o for o in held if not named or o[0] in named]:
-            delivery = held.pop(one)
-            delivery.nacked = event.t_ns if delivery.open else delivery.nacked
+            for delivery in held.pop(one):
+                delivery.nacked = event.t_ns if delivery.open else delivery.nacked
 
-    def add_receipts(self, receipts: Lines[Receipt]) -> None:
-        """Give each delivery the time its application took it: the n-th receipt of a consumer is its n-th dispatch.
+    def add_receipts(self, receipts: Lines[Receipt], subscription: str) -> None:
+        """Give each delivery of ``subscription`` the time its application took it: a consumer's n-th receipt
+        is its n-th dispatch.
 
         A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client
         alone; one of a message the broker never dispatched goes to quarantine.
@@ -153,7 +157,8 @@ class Replayer:
         for one, deliveries in self._deliveries.items():
             for d in reversed(deliveries):
                 waiting[one, d.consumer].append(d)
-        for line, receipt in sorted(receipts.rows.items(), key=lambda item: (item[1].recv_ns, item[0])):
+        mine = [(line, r) for line, r in receipts.rows.items() if r.subscription == subscription]
+        for line, receipt in sorted(mine, key=lambda item: (item[1].recv_ns, item[0])):
             one = (receipt.position, receipt.batch_index)
             if matching := waiting.get((one, receipt.consumer)):
                 matching.pop().received = receipt.recv_ns

@@ -137,6 +137,7 @@ class Redeliver(_ConsumerEvent):
     """A request to deliver again; without ids: everything the consumer holds."""
 
     ev: Literal["redeliver_unacked"]
+    cnx: str = ""
     ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, Any]]
 
 

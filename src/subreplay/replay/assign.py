@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from subreplay.columns import Ints, ints
+from subreplay.columns import Ints, column, ints
 from subreplay.entry_keys import outer_sticky_keys, own_keys
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32, murmur3_32_array
@@ -90,11 +89,12 @@ class Assigner:
 
 
 def _scopes(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
-    topics, partitions = rows.column("topic").to_pylist(), rows.column("partition").to_pylist()
-    places = sorted(set(zip(topics, partitions, strict=True)))
-    for topic, partition in places:
-        mine = pc.and_(pc.equal(rows.column("topic"), topic), pc.equal(rows.column("partition"), partition))
-        yield Scope(topic, partition), rows.filter(mine) if len(places) > 1 else rows
+    topics = column(rows, "topic").dictionary_encode()
+    place = np.stack([np.asarray(topics.indices), ints(rows, "partition")], axis=1)
+    places, which = np.unique(place, axis=0, return_inverse=True)
+    for number, (topic, partition) in enumerate(places.tolist()):
+        mine = rows.filter(pa.array(which.ravel() == number)) if len(places) > 1 else rows
+        yield Scope(topics.dictionary[topic].as_py(), partition), mine
 
 
 def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: Ints, entries: Ints) -> Ints:

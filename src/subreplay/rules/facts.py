@@ -23,7 +23,7 @@ from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.policies.base import Policy
 from subreplay.rules.positions import read_positions
-from subreplay.rules.registry import Code
+from subreplay.rules.registry import Code, Excuse
 from subreplay.rules.sessions import STRANGER
 from subreplay.tables import FACTS
 
@@ -177,6 +177,8 @@ def _served(
     owned = known & ~owners.wrong & (owners.session != STRANGER)
     partly = (ints(rows, "batch_index") >= 0) & (at < _entry_complete(rows, group, acked))
     nth = read_positions(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses)
+    twice = owners.in_transition & (codes & Code.DUP_OUTSTANDING.bit != 0)
+    excuses[twice] |= int(Excuse.CLOSING) << 4 * Code.DUP_OUTSTANDING.value
     previous = _previous(group, at, acked, ints(rows, "nacked_at"), owners.left)
     table = _facts(
         rows, positions, group, delivered=np.ones(len(at), np.bool_), previous=previous, mixed=mixed,

@@ -58,9 +58,8 @@ class DispatcherState:
         self.read_at_join = np.full(sessions, NEVER, np.int64)  # highest ordinal delivered when the session joined
         self.reached = np.full(sessions, -1, np.int64)  # highest ordinal a session got as a first delivery
         self.reached_at = np.full(sessions, UNKNOWN, np.int64)
-        self.scalars = np.array(
-            [-1, 0, 0, UNKNOWN], np.int64
-        )  # highest ordinal, next join, membership broken, last instant
+        # highest ordinal, next join, membership broken, last instant, lowest ordinal
+        self.scalars = np.array([-1, 0, 0, UNKNOWN, NEVER], np.int64)
 
     def room(self, rows: int) -> None:
         """Make sure that every row of the next batch could be a new key."""
@@ -113,7 +112,8 @@ def _read(
         if owned and nth[i] == 0 and ordinal[i] > reached[session]:
             reached[session], reached_at[session] = ordinal[i], at
         if owned and codes[i] & _AGAIN == 0:
-            _serve(slots, slot[i], ordinal[i], nth[i], at, held_until[i])
+            until = NEVER if codes[i] & _WAITS else held_until[i]
+            _serve(slots, slot[i], ordinal[i], nth[i], at, until)
         if key[i] >= 0:
             if key[i] not in keys:
                 keys[key[i]] = np.int64(len(keys))
@@ -124,10 +124,12 @@ def _read(
                       join_protects,                       codes, excuses, owner, i)  # fmt: skip
         if nth[i] == 0 and ordinal[i] > scalars[0]:
             scalars[0] = ordinal[i]
+        scalars[4] = min(scalars[4], ordinal[i])
     return 0
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
+_WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 _WRONG, _STRANGE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit
 _MEMBERSHIP_EXCUSE = int(Excuse.MEMBERSHIP_INCOMPLETE) << 4 * int(Code.WRONG_OWNER)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from subreplay.rules.judge import Dispatcher
 
 
+TICK = 1_000_000_000  # ns; a broker looks for due messages once a second (`delayedDeliveryTickTimeMillis`)
+
+
 def judge_undelivered(policy: Policy, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> pa.Table:
     """``JUDGED`` columns of messages without a delivery, once all deliveries of their dispatcher are known.
 
@@ -38,9 +41,13 @@ def judge_undelivered(policy: Policy, dispatcher: Dispatcher, state: DispatcherS
     served = [state.slots.get(slot, (UNKNOWN, -1, UNKNOWN)) for slot in slots.tolist()]
     free, slot_reached, slot_reached_at = np.array(served, np.int64).reshape(-1, 3).T
     reached, reached_at = np.append(state.reached, -1)[owner], np.append(state.reached_at, UNKNOWN)[owner]
+    due = due + np.where(due > ints(rows, "published"), TICK, 0)
     skipped = (slot_reached > ordinal) & (slot_reached_at > due)
     skipped |= (reached > ordinal) & (reached_at > np.maximum(due, free)) & (policy.routing == "slot")
     homeless = (owner < 0) & (policy.routing == "slot") & (len(dispatcher.timeline.connected(int(epoch))) > 0)
+    # a subscription that starts at the latest message never sees what was published before its first consumer
+    before = ints(rows, "published") < min(dispatcher.sessions.joined, default=UNKNOWN)
+    skipped &= ~(before & (ordinal < state.scalars[4]))
     open_question = codes & Code.LOST.bit == 0
     codes[open_question & skipped] |= Code.LOST.bit
     codes[open_question & ~skipped & homeless] |= Code.UNROUTABLE.bit

@@ -49,6 +49,7 @@ class Excuse(IntEnum):
     READ_BEFORE_JOIN = 2
     MEMBERSHIP_INCOMPLETE = 3
     BATCH_AGAIN = 4
+    DELAYED = 5
 
     @property
     def sentence(self) -> str:
@@ -63,6 +64,7 @@ _EXCUSES: Final = {
     "later ones",
     Excuse.MEMBERSHIP_INCOMPLETE: "a consumer that the membership does not know received messages, so owners cannot "
     "be told",
+    Excuse.DELAYED: "the message was published with a delay, so later ones may overtake it",
     Excuse.BATCH_AGAIN: "without batch-index acknowledgements a whole batch comes again, acknowledged messages too",
 }
 

@@ -12,7 +12,7 @@ from subreplay.columns import Ints, flags, ints
 from subreplay.model import Standing
 from subreplay.policies.base import Policy
 from subreplay.rules.instants import WITNESS, DispatcherState, read_instants
-from subreplay.rules.registry import Code, standing
+from subreplay.rules.registry import Code, Excuse, standing
 from subreplay.rules.sessions import STRANGER
 from subreplay.tables import JUDGED
 
@@ -28,13 +28,18 @@ def judge_deliveries(policy: Policy, dispatcher: Dispatcher, state: DispatcherSt
     """``JUDGED`` columns (all but ``shown``) of one batch of delivery facts."""
     columns = {name: ints(rows, name) for name in _READ}
     codes, excuses = columns["codes"], columns["excuses"]
+    # a counted redelivery is no first delivery, even where the first one lies outside the data
+    nth = np.maximum(columns["nth"], columns["redelivery_count"] > 0)
     witness = np.stack([columns[name] for name in _WITNESSED], axis=1)
     order_code = Code.PARTITION_ORDER if policy.routing == "partition" else Code.KEY_ORDER
     order, owner = read_instants(
-        state, columns["key_id"], columns["slot"], columns["ordinal"], columns["nth"], columns["held_until"],
+        state, columns["key_id"], columns["slot"], columns["ordinal"], nth, columns["held_until"],
         columns["closing"], witness, columns["received"], order_code.bit, policy.profile in JOIN_PROTECTS_LATER_ONLY,
         codes, excuses,
     )  # fmt: skip
+    if policy.routing != "partition":  # one active consumer ignores delays (row L-DELAY-1)
+        delayed = (columns["due"] > columns["published"]) & (codes & order_code.bit != 0)
+        excuses[delayed] |= int(Excuse.DELAYED) << 4 * order_code.value
     if standing(Code.KEY_TWO_OWNERS, policy) is Standing.NOT_APPLICABLE:
         codes &= ~Code.KEY_TWO_OWNERS.bit
     explained = flags(rows, "mixed")  # a mixed batch scatters its keys: one cause, one finding
@@ -44,7 +49,8 @@ def judge_deliveries(policy: Policy, dispatcher: Dispatcher, state: DispatcherSt
 
 
 _WITNESSED = ("ledger", "entry", "batch_index", "session", "at", "held_until", "closing")
-_READ = (*_WITNESSED, "key_id", "slot", "ordinal", "nth", "received", "codes", "excuses")
+_READ = (*_WITNESSED, "key_id", "slot", "ordinal", "nth", "received", "codes", "excuses", "due", "published",
+         "redelivery_count")  # fmt: skip
 assert len(_WITNESSED) == WITNESS
 
 

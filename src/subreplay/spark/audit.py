@@ -41,7 +41,7 @@ def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
             "subscription": F.lit(subscription),
             "delivered_at": F.when(F.col("delivered"), timestamp(F.col("at"))),
             "published_at": F.when(F.col("published") > 0, timestamp(F.col("published"))),
-            "date": F.to_date(timestamp(at)),
+            "date": F.date_from_unix_date(F.call_function("div", at, F.lit(86_400_000_000_000)).cast("int")),
         }
     )
 

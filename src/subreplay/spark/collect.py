@@ -41,16 +41,19 @@ def rows(frame: DataFrame) -> Rows:
 
 
 def counts(inputs: Inputs) -> Rows:
-    """Valid and quarantined rows of each input table, in one job."""
+    """Valid and quarantined rows of each input table, and what their ingest had rejected already, in one job."""
     tables = {"messages": inputs.messages, "membership": inputs.membership, "deliveries": inputs.deliveries}
     parts = [_marked(t, True, f) for t, f in tables.items()] + [
         _marked(t, False, f) for t, f in inputs.rejected.items()
     ]
+    if inputs.ingest is not None:
+        parts.append(_marked("ingest", False, inputs.ingest))
     found = {
         (r["table"], r["valid"]): r["count"]
         for r in rows(reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count())
     }
-    return [{"table": t, "valid": found.get((t, True), 0), "quarantined": found.get((t, False), 0)} for t in tables]
+    names = [*tables, *(["ingest"] if ("ingest", False) in found else [])]
+    return [{"table": t, "valid": found.get((t, True), 0), "quarantined": found.get((t, False), 0)} for t in names]
 
 
 def _marked(table: str, valid: bool, frame: DataFrame) -> DataFrame:

@@ -20,6 +20,11 @@ class Contract(NamedTuple):
     remedy: str
 
 
+def utc_day(time: str) -> str:
+    """The UTC date of a timestamp as SQL, whatever the session's time zone."""
+    return f"date_from_unix_date(cast(unix_micros({time}) div 86400000000 as int))"
+
+
 _CONTRACTS: Final = {
     "messages": (
         Contract(
@@ -38,7 +43,10 @@ _CONTRACTS: Final = {
             "check its unit (µs)",
         ),
         Contract(
-            "date", "date = to_date(publish_time)", "date is the UTC day of publish_time", "derive it from publish_time"
+            "date",
+            f"date = {utc_day('publish_time')}",
+            "date is the UTC day of publish_time",
+            "derive it from publish_time",
         ),
     ),
     "membership": (
@@ -87,7 +95,7 @@ _CONTRACTS: Final = {
         ),
         Contract(
             "date",
-            "date = to_date(coalesce(delivered_at, acked_at))",
+            f"date = {utc_day('coalesce(delivered_at, acked_at)')}",
             "date is the UTC day of the delivery",
             "derive it from delivered_at",
         ),

@@ -3,6 +3,7 @@ scenario."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -19,7 +20,7 @@ MANY = 20
 
 def lines(run: RunConfig, key: str, open_session: Callable[[Spark], SparkSession]) -> Iterator[str]:
     """The explanation, line by line. Tables are read only where a timeline was recorded."""
-    data = key.encode()
+    data = os.fsencode(key)
     hash32 = murmur3_32(data)
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"

@@ -3,8 +3,6 @@ half result."""
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
-
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +13,7 @@ from subreplay.spark.schemas import spark_schema
 
 def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
     """Table ``name`` below ``root``. Raises ``InputError`` naming the place where there is none of that format."""
-    path = str(PurePosixPath(root) / name)
+    path = f"{root.rstrip('/')}/{name}"
     try:
         frame = spark.read.format(form).load(path)
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
@@ -38,7 +36,7 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
     Delta replaces them in one transaction; Parquet replaces the partitions that ``frame`` holds, so ``where`` must
     be columns that it is partitioned by.
     """
-    path = str(PurePosixPath(root) / name)
+    path = f"{root.rstrip('/')}/{name}"
     writer = frame.write.format(form).mode("overwrite")
     if form == "delta":
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())

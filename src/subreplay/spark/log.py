@@ -28,6 +28,7 @@ class Inputs:
     deliveries: DataFrame
     rejected: Mapping[str, DataFrame]
     topic: str
+    ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
 
 
 def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
@@ -54,7 +55,18 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         **{name: valid for name, (valid, _) in parts.items()},
         rejected={name: rejected for name, (_, rejected) in parts.items()},
         topic=topic,
+        ingest=_ingest_quarantine(spark, config, topic),
     )
+
+
+def _ingest_quarantine(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:
+    """What an ingest rejected of this topic, where there was one; a row that names no topic may be of any."""
+    try:
+        rejected = lake.read(spark, config.traffic.path, "quarantine", config.traffic.format)
+    except InputError:
+        return None
+    raw = F.col("raw")
+    return rejected.where(raw.contains(topic) | ~raw.contains('"topic"'))
 
 
 def _only_topic(membership: DataFrame, config: RunConfig) -> str:
