@@ -129,6 +129,10 @@ def ingest(
     text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     run_file.write_text(f"# Written by ingest: the subscription as it was recorded.\n{text}", encoding="utf-8")
     _print_counts(ingested)
+    for subscription, topic in ingested.others:
+        out.print(
+            f"also recorded: {subscription} on {topic}; name it in a run of its own", highlight=False, soft_wrap=True
+        )
     out.print(f"next: subreplay audit --config {run_file}", markup=False, highlight=False, soft_wrap=True)
     return 0
 

@@ -55,6 +55,7 @@ class Ingested:
     rejected: tuple[Rejected, ...]
     counts: tuple[FileCount, ...]
     run: dict[str, Any]
+    others: tuple[tuple[str, str], ...] = ()  # further subscriptions with their topics, which `run` does not name
 
 
 Adapter = Callable[[Path], Ingested]

@@ -89,7 +89,11 @@ def read(folder: Path) -> Ingested:
     }
     files: list[Lines[Any]] = [messages, events, receipts, notes]
     rejected = tuple(r for lines in files for _, r in sorted(lines.rejected.items()))
-    return Ingested(tables, rejected, tuple(f.count for f in files if f.count.rows_in), suggested_run(events, scenario))
+    counts = tuple(f.count for f in files if f.count.rows_in)
+    run = suggested_run(events, scenario)
+    named = run.get("subscription", {})
+    others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
+    return Ingested(tables, rejected, counts, run, tuple(sorted(others - {(named.get("name"), named.get("topic"))})))
 
 
 def _scenario(folder: Path) -> _Scenario:
