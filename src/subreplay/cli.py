@@ -29,7 +29,7 @@ EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-out = Console()
+out = Console(width=None if sys.stdout.isatty() else 110)  # a log has no width of its own
 err = Console(stderr=True)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML (see conf/default.yaml).")]
