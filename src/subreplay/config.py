@@ -167,7 +167,7 @@ class RunConfig(_Model):
 
     @property
     def digest(self) -> str:
-        """A digest of everything that decides the result; where outputs go and how Spark runs do not."""
+        """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs."""
         deciding = self.model_dump(mode="json", exclude={"output", "spark", "traffic", "keys"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
 

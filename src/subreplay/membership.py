@@ -15,8 +15,8 @@ def dispatcher_events(
     topic.
 
     Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
-    pairs that hold messages. Rejected joins are left out:
-    the broker behaves as if they had never connected (row P-KS-ST-2).
+    pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
+    P-KS-ST-2).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
     for row in rows:

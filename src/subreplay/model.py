@@ -1,10 +1,8 @@
 """The words of the domain: frozen rows, units stated once.
 
-Times are nanoseconds since the Unix epoch (UTC): tables hold microseconds, and what is finer in a column beside
-them. ``seq``
-is the position of an event in its source's own order (a broker's event counter): it orders events of the same
-instant and is
-0 where the source has none.
+Times are nanoseconds since the Unix epoch (UTC): tables hold microseconds, and what is finer in a column beside them.
+``seq`` is the position of an event in its source's own order (a broker's event counter): it orders events of the same
+instant and is 0 where the source has none.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The canonical tables: every column, its type and its meaning, in one place.
 
 Inputs are ``messages``, ``membership`` and ``deliveries``; the rest is what a run writes. Timestamps are UTC
-microseconds.
-A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset is ``(0,
-offset, -1)``.
-``partition`` is -1 for a topic without partitions. ``date`` is the UTC day that partitions the table on disk.
+microseconds. A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset
+is ``(0, offset, -1)``. ``partition`` is -1 for a topic without partitions. ``date`` is the UTC day that partitions the
+table on disk.
 """
 
 from __future__ import annotations

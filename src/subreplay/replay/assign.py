@@ -1,8 +1,7 @@
 """Assignment without time: who owns each message under each scenario, vectorised, in one hop over the log.
 
 It answers how load would spread and what would move, not who waits for whom: every consumer counts as always having
-permits. A
-message belongs to the epoch in which it was published.
+permits. A message belongs to the epoch in which it was published.
 """
 
 from __future__ import annotations

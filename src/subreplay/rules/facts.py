@@ -1,9 +1,6 @@
-"""Facts: each delivery beside its message, its slot, the epoch, who should have got it and what the position alone
-tells.
+"""Facts: each delivery beside its message, its slot, its epoch, who should have got it and what the position tells.
 
-Rules here: WRONG_OWNER, NOT_CONNECTED, UNROUTABLE (of a delivered message's slot: it is a WRONG_OWNER then),
-MIXED_BATCH, DIVERGENT_ID,
-UNKNOWN_MESSAGE, and those of ``positions``.
+Rules here: WRONG_OWNER, NOT_CONNECTED, MIXED_BATCH, DIVERGENT_ID, UNKNOWN_MESSAGE, and those of ``positions``.
 """
 
 from __future__ import annotations
@@ -57,9 +54,8 @@ def message_keys(policy: Policy, rows: pa.Table) -> Keys:
     """Sticky keys and what follows from them, for rows of messages.
 
     A batched message follows the outer metadata of its entry; a batch is mixed where its own key is another (row
-    L-BATCH-3). Order
-    is promised within the sticky key (Key_Shared), the partition (one active consumer), and nowhere on Shared, where
-    the key itself serves to count disorder.
+    L-BATCH-3). Order is promised within the sticky key (Key_Shared), the partition (one active consumer), and nowhere
+    on Shared, where the key itself serves to count disorder.
     """
     own = own_keys(rows)
     sticky = outer_sticky_keys(rows, policy.profile)
@@ -293,8 +289,7 @@ def owners_at(
     """Expected owner against observed consumer.
 
     While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both
-    right; outside
-    such instants there is exactly one.
+    right; outside such instants there is exactly one.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     session = sessions.find(names, at, seq)

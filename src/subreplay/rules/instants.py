@@ -1,9 +1,8 @@
 """A dispatcher's deliveries in order of time: who held a key, and how far each key was read.
 
 The compiled half of KEY_ORDER, PARTITION_ORDER and KEY_TWO_OWNERS, in one pass with a bounded state per key: the
-highest position
-delivered for the first time, and the two longest-lasting holders at different sessions (two suffice: whoever is
-served next, the other one is the longest-lasting holder elsewhere).
+highest position delivered for the first time, and the two longest-lasting holders at different sessions (two suffice:
+whoever is served next, the other one is the longest-lasting holder elsewhere).
 """
 
 from __future__ import annotations
@@ -78,10 +77,9 @@ def read_instants(
     """Read one batch of one dispatcher's deliveries, in order of time.
 
     ``key`` is the identity within which order is promised (-1: none); ``witness`` the rows as witnesses;
-    ``order_code`` the bit
-    of the order rule; ``join_protects`` whether messages read before a join are not held back for the newcomer (3.x).
-    Findings are added to ``codes`` and ``excuses``. Returns the other delivery of an order finding and of an ownership
-    finding, as witnesses; their session is ``STRANGER`` where there is none.
+    ``order_code`` the bit of the order rule; ``join_protects`` whether messages read before a join are not held back
+    for the newcomer (3.x). Findings are added to ``codes`` and ``excuses``. Returns the other delivery of an order
+    finding and of an ownership finding, as witnesses; their session is ``STRANGER`` where there is none.
     """
     state.room(len(key))
     order = np.full((len(key), WITNESS), STRANGER, np.int64)

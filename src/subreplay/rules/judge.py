@@ -2,8 +2,7 @@
 comes out judged.
 
 Both passes stream Arrow batches and carry a bounded state: the open position, then what each key last did. They are
-what Spark
-runs on the executors (``mapInArrow``) and what a test runs on a handful of rows.
+what Spark runs on the executors (``mapInArrow``) and what a test runs on a handful of rows.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from subreplay.policies.base import Policy
 from subreplay.rules.facts import position_facts
 from subreplay.rules.instants import DispatcherState
 from subreplay.rules.lost import judge_undelivered
-from subreplay.rules.registry import Code, standings
+from subreplay.rules.registry import standings
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.timed import judge_deliveries
-from subreplay.tables import FACTS, JUDGED, LOG
+from subreplay.tables import JUDGED
 from subreplay.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
@@ -143,6 +142,3 @@ def _last_entry(rows: pa.Table) -> int:
     ledger, entry = rows.column("ledger").to_numpy(), rows.column("entry").to_numpy()
     other = np.flatnonzero((ledger != ledger[-1]) | (entry != entry[-1]))
     return int(other[-1]) + 1 if len(other) else 0
-
-
-__all__ = ["FACTS", "LOG", "Code", "Dispatcher", "Judge"]

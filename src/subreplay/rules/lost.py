@@ -25,12 +25,9 @@ def judge_undelivered(policy: Policy, dispatcher: Dispatcher, state: DispatcherS
     """``JUDGED`` columns of messages without a delivery, once all deliveries of their dispatcher are known.
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
-    its slot was given
-    out for the first time, or a later message of any slot of its owner at a time when nothing of its own slot was
-    held. (One active
-    consumer and Shared have one slot: everybody's.) A subscription that was merely not drained, or waits for a stuck
-    consumer, is
-    late and not lost.
+    its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
+    its own slot was held. (One active consumer and Shared have one slot: everybody's.) A subscription that was merely
+    not drained, or waits for a stuck consumer, is late and not lost.
     """
     codes = ints(rows, "codes")
     ordinal, slots, due = ints(rows, "ordinal"), ints(rows, "slot"), ints(rows, "due")

@@ -1,8 +1,8 @@
 """One message at a time: what its deliveries say when they are read in order of time.
 
 The compiled half of the rules that look at a single position of the log: redelivery, delivery after an
-acknowledgement, delivery
-while outstanding, acknowledgement without delivery. Rows come sorted by position, and within one position by time.
+acknowledgement, delivery while outstanding, acknowledgement without delivery. Rows come sorted by position, and within
+one position by time.
 """
 
 from __future__ import annotations
@@ -27,13 +27,10 @@ def read_positions(
 ) -> Ints:  # fmt: skip
     """Each delivery's ordinal among the deliveries of its message; findings are added to ``codes`` and ``excuses``.
 
-    ``group`` numbers positions; ``at`` is the delivery's time (``UNKNOWN``: acknowledged without one);
-    ``held_until`` the end
-    of its interval, cut to nothing for a delivery that came after its acknowledgement; ``owned`` is false for
-    deliveries that
-    an ownership rule found, which then explain what follows; ``partly`` is true while other messages of the same
-    batch are not
-    acknowledged; ``receipts`` says whether applications recorded what they took.
+    ``group`` numbers positions; ``at`` is the delivery's time (``UNKNOWN``: acknowledged without one); ``held_until``
+    the end of its interval, cut to nothing for a delivery that came after its acknowledgement; ``owned`` is false for
+    deliveries that an ownership rule found, which then explain what follows; ``partly`` is true while other messages
+    of the same batch are not acknowledged; ``receipts`` says whether applications recorded what they took.
     """
     nth = np.zeros(len(group), np.int64)
     _read(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses, nth)

@@ -189,10 +189,9 @@ def standing(code: Code, policy: Policy) -> Standing:
     """What ``policy`` says of ``code``.
 
     Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the
-    keys, and a
-    switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key unless it
-    allows
-    out-of-order delivery (row P-KS-ORD-3). A slot without an owner is legal (row P-KS-ST-2): its messages wait.
+    keys, and a switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key
+    unless it allows out-of-order delivery (row P-KS-ORD-3). A slot without an owner is legal (row P-KS-ST-2): its
+    messages wait.
     """
     rules = _ALWAYS | _BY_KIND[policy.routing, policy.ordered]
     found = rules.get(code, Standing.NOT_APPLICABLE)

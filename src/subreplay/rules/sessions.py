@@ -22,9 +22,8 @@ STRANGER = -1
 class Sessions:
     """Sessions by consumer index (the ordinal of the join): name, when joined, when left; instants as time and order.
 
-    A session runs from the instant a join was asked for to the instant its leave was complete: inside the two
-    changes nobody
-    can tell, so a delivery there is to a connected consumer. ``closing`` is when the leave was asked for.
+    A session runs from the instant a join was asked for to the instant its leave was complete: inside the two changes
+    nobody can tell, so a delivery there is to a connected consumer. ``closing`` is when the leave was asked for.
     """
 
     names: tuple[str, ...]

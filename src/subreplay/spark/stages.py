@@ -12,7 +12,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config import Member, RunConfig, Scenario, Spark
-from subreplay.errors import ConfigError, InputError
+from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model import MembershipEvent, Scope
 from subreplay.policies.base import Policy
@@ -183,8 +183,6 @@ def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
         for m in scenario.members
         if isinstance(m, Member)
     ]
-    if not members:
-        raise ConfigError(f"scenario {scenario.name!r}: members is empty; name at least one consumer, or 'recorded'")
     return plan(
         scenario.name, scenario.make_policy(), {scope: planned_events(members, scope, start) for scope in scopes}
     )

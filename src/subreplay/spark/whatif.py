@@ -24,9 +24,9 @@ def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
 def summary(rows: DataFrame) -> DataFrame:
     """Four views of the traffic in one pass, told apart by ``level``.
 
-    ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher,
-    epoch, before,
-    consumer) and ``scenario``; each with messages, bytes, distinct keys, and messages and keys that changed hands.
+    ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher, epoch,
+    before, consumer) and ``scenario``; each with messages, bytes, distinct keys, and messages and keys that changed
+    hands.
     """
     moved = F.col("before").isNotNull() & ~F.col("before").eqNullSafe(F.col("consumer"))
     marked = rows.withColumn("moved", moved)
@@ -53,7 +53,7 @@ def summary(rows: DataFrame) -> DataFrame:
 
 
 def hot_keys(log: DataFrame, few: int) -> DataFrame:
-    """The keys with the most messages, with all columns that decide their slot."""
+    """The ``few`` keys with the most messages, as their applications meant them (a batch may be sent by another)."""
     key = F.coalesce("ordering_key", "key")
     return (
         log.where("kind = 0")
@@ -66,7 +66,7 @@ def hot_keys(log: DataFrame, few: int) -> DataFrame:
 
 
 def extent(log: DataFrame) -> dict[str, int]:
-    """First and last publish time (ns), messages, and the dispatchers' number."""
+    """First and last publish time (ns), and the number of messages; 0 for none."""
     row = (
         log.where("kind = 0")
         .agg(F.min("at").alias("first"), F.max("at").alias("last"), F.count("*").alias("messages"))
