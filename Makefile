@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test check fmt wheel clean distclean
+.PHONY: help setup run demo test bench check fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +31,9 @@ demo: run ## the same as run
 
 test: $(READY) ## run every test (some of them only: ARGS="-k failover")
 	@$(SPARK) $(BIN)/python -m pytest $(ARGS)
+
+bench: $(READY) ## print what folds, hashes and replays cost on this machine
+	@$(SPARK) $(BIN)/python -m tests.bench
 
 check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter)
 	@$(BIN)/ruff check

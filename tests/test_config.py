@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from subreplay import config
 from subreplay.config import Member, RunConfig, Scenario, parse_duration
 from subreplay.errors import ConfigError
-from subreplay.policies import REGISTRY, option_names
+from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, option_names
 from subreplay.profiles import KEYLESS
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -83,7 +83,7 @@ def test_every_key_in_default_yaml_has_a_comment_above_it():
 
 def test_default_yaml_names_every_policy_profile_and_option():
     text = DEFAULT.read_text(encoding="utf-8")
-    assert set(re.findall(r"#   (pulsar\.[a-z_.]+) ", text)) == set(REGISTRY)
+    assert set(re.findall(r"#   ((?:pulsar|kafka)\.[a-z_.]+) ", text)) == set(REGISTRY)
     assert set(re.findall(r"#   ([a-z_]+)  +(?:true|whole)", text)) == {
         o for name in REGISTRY for o in option_names(name)
     }
@@ -108,8 +108,13 @@ def test_the_nightly_example_takes_its_day_from_the_command_line():
 def test_the_what_if_example_has_every_policy_in_both_brokers():
     scenarios = config.load(CONF / "examples" / "what_if.yaml").scenarios
     compared = {(s.policy, s.profile) for s in scenarios}
-    several = set(REGISTRY) - {"pulsar.exclusive"}
+    several = {policy.name for policy in POLICIES} - {"pulsar.exclusive", "pulsar.key_hash_range"}
     assert compared == {(policy, profile) for policy in several for profile in ("pulsar-3.2", "pulsar-4.0")}
+
+
+def test_the_kafka_example_has_every_assignor():
+    scenarios = config.load(CONF / "examples" / "kafka_assignors.yaml").scenarios
+    assert {s.policy for s in scenarios} == {assignor.name for assignor in ASSIGNORS}
 
 
 # what a run file may say

@@ -90,7 +90,7 @@ def section(title: str) -> str:
 
 
 def test_every_policy_and_profile_is_in_the_table():
-    rows = re.findall(r"^\| `(pulsar\.[a-z_.]+)` ", section("Policies and profiles"), re.MULTILINE)
+    rows = re.findall(r"^\| `((?:pulsar|kafka)\.[a-z_.]+)` ", section("Policies and profiles"), re.MULTILINE)
     assert sorted(rows) == sorted(REGISTRY)
     assert all(f"`{profile}`" in section("Policies and profiles") for profile in KEYLESS)
 

@@ -16,6 +16,7 @@ from rich.console import Console
 
 from subreplay import __version__, config, pipeline
 from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.conformance import golden
 from subreplay.errors import ConfigError, InputError, SubreplayError
 from subreplay.model import Verdict
 from subreplay.reports.load import from_json
@@ -177,6 +178,32 @@ def report(
     render(data, out)
     out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
     return 0
+
+
+@app.command()
+def conformance(
+    paths: Annotated[list[Path], typer.Argument(help="Golden files (.jsonl, .jsonl.gz), or folders of them.")],
+    profile: Annotated[str | None, typer.Option("--profile", help="Instead of the one of the version folder.")] = None,
+) -> int:
+    """Replay golden files of the real brokers and assignors; exit 1 if a case comes out otherwise."""
+    if profile not in (None, *golden.PROFILE_OF.values()):
+        raise ConfigError(f"--profile {profile}: no such profile; there are: {', '.join(golden.PROFILE_OF.values())}")
+    codes = {0}
+    for path in golden.golden_files(paths):
+        try:
+            with _progress(f"replaying {path.name}"):
+                judged = golden.judge(path, profile)
+        except InputError as error:  # the other files are judged all the same
+            err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            codes.add(error.exit_code)
+            continue
+        codes.add(EXIT[Verdict.INVALID if judged.failed else Verdict.VALID])
+        line = f"{path.name}: {judged.passed} passed, {judged.failed} failed"
+        out.print(f"{line} ({judged.profile})", markup=False, highlight=False, soft_wrap=True)
+        for failure in judged.failures:
+            told = f"  line {failure.line}, case {failure.case}: {failure.difference}"
+            out.print(told, markup=False, highlight=False, soft_wrap=True)
+    return max(codes)
 
 
 @app.command()

@@ -91,6 +91,8 @@ class Member(_Model):
     leave: Duration | None = None
     priority: Annotated[int, Field(ge=0)] = 0
     ranges: list[tuple[int, int]] | None = None
+    instance_id: str | None = None
+    rack: str | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Member:

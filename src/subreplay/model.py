@@ -7,7 +7,7 @@ instant and is 0 where the source has none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Literal, NamedTuple
 
@@ -72,18 +72,23 @@ class Consumer:
 
 @dataclass(frozen=True, slots=True)
 class MembershipEvent:
-    """A consumer joined, left or crashed, seen by one dispatcher.
+    """A consumer joined, left or crashed, seen by one dispatcher; or its group was rebalanced once more.
 
     ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
     nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
+
+    ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group) and ``rack`` are of
+    Kafka's members.
     """
 
     scope: Scope
-    event: Literal["join", "leave", "crash"]
+    event: Literal["join", "leave", "crash", "rebalance"]
     consumer: str
     at: Instant
     since: Instant
     priority: int = 0
     ranges: tuple[tuple[int, int], ...] | None = None
     receiver_queue_size: int = 1000
-    options: tuple[tuple[str, str], ...] = field(default=())
+    instance_id: str | None = None
+    topics: tuple[str, ...] | None = None
+    rack: str | None = None

@@ -16,6 +16,8 @@ DOCUMENTED = "documented"
 PULSAR_3_2 = "pulsar-3.2"
 PULSAR_4_0 = "pulsar-4.0"
 PULSAR_4_2 = "pulsar-4.2"
+KAFKA_2_3 = "kafka-2.3"
+KAFKA_4_0 = "kafka-4.0"
 
 Rule = TypeVar("Rule")
 
@@ -37,6 +39,8 @@ KEYLESS: Mapping[str, KeylessRule] = {
     PULSAR_3_2: KeylessRule(b"NONE_KEY"),
     PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
     PULSAR_4_2: KeylessRule(b"NONE_KEY", per_message=True),
+    KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still tell keys apart
+    KAFKA_4_0: KeylessRule(b""),
 }
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected, InputError
 from subreplay.model import Consumer, Instant, MembershipEvent, Scope
-from subreplay.policies.base import Policy
+from subreplay.policies.base import Policy, Rebalanced, Timed
 from subreplay.range_table import NOBODY, Groups, Move, RangeTable, pick
 
 BEGINNING = Instant(-(2**63), -(2**63))
@@ -180,7 +180,7 @@ class _Fold:
 
     def __init__(self, policy: Policy, scope: Scope, story: tuple[MembershipEvent, ...]) -> None:
         self.policy, self.scope = policy, scope
-        self.leaves = [event for event in story if event.event != "join"]
+        self.leaves = [event for event in story if event.event in ("leave", "crash")]
         self.state = policy.start(scope)
         self.epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
         self.consumers: list[Consumer] = []
@@ -191,8 +191,12 @@ class _Fold:
         if event.at < self.epochs[-1].start:
             last = self.epochs[-1].start
             raise InputError(f"membership of {self.scope.full_name} is not in order: {event.at} after {last}")
+        if isinstance(self.policy, Timed):
+            self.state = self.policy.seen(self.state, event.at)
         if event.event == "join":
             self._join(event)
+        elif event.event == "rebalance" and isinstance(self.policy, Rebalanced):
+            self._open(event, self.policy.rebalance(self.state))
         elif gone := self._oldest(event.consumer):
             self._open(event, self.policy.leave(self.state, gone))
         else:

@@ -1,9 +1,9 @@
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.hashing.java_string import java_decoded, java_string_hash, utf16_order
-from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
+from subreplay.hashing.java_string import java_decoded, java_string_hash, java_string_hash_array, utf16_order
 
 
 def units(text):
@@ -30,14 +30,20 @@ def test_java_replaces_an_encoded_surrogate_as_a_whole(data, replaced):
     assert java_decoded(data).count("\ufffd") == replaced
 
 
-@pytest.mark.row("L-ROUTE-1")
-@given(st.text(), st.integers(1, 64), st.sampled_from([JAVA_STRING_HASH, MURMUR3_32_HASH]))
-def test_l_route_1_a_key_is_sent_to_its_hash_modulo_the_partitions(key, partitions, scheme):
-    partition = producer_partition(key, partitions, scheme)
-    assert 0 <= partition < partitions
-    assert partition == producer_partition(key, partitions, scheme)
+@given(st.lists(st.none() | st.text(max_size=12), max_size=8), st.integers(0, 3))
+def test_a_column_hashes_as_its_rows_do_and_null_is_0(texts, skipped):
+    column = pa.array(texts, pa.string())[skipped:]
+    assert java_string_hash_array(column).tolist() == [
+        0 if text is None else java_string_hash(text) for text in texts[skipped:]
+    ]
 
 
-@pytest.mark.row("L-ROUTE-1")
-def test_l_route_1_javas_string_hash_is_the_default_scheme():
-    assert producer_partition("Aa", 1000) == producer_partition("BB", 1000) == 2112 % 1000
+NO_TEXT = [b"\xed\xa0\x80", b"\xc0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"]
+broken = st.lists(st.sampled_from([b"a", "é€😀".encode(), *NO_TEXT]))
+
+
+@given(st.lists(st.binary(max_size=6) | broken.map(b"".join), max_size=8))
+def test_bytes_that_are_no_text_hash_as_java_decodes_them(keys):
+    expected = [java_string_hash(java_decoded(key)) for key in keys]
+    assert java_string_hash_array(pa.array(keys, pa.binary())).tolist() == expected
+    assert java_string_hash_array(pa.chunked_array([pa.array(keys, pa.binary())] * 2)).tolist() == expected * 2

@@ -7,6 +7,7 @@ import pytest
 
 from subreplay.errors import ConsumerRejected
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.hashing.sticky_key import sticky_key
 from subreplay.model import Consumer, Scope
 from subreplay.policies import make
 from subreplay.policies.pulsar.shared import next_consumer
@@ -117,6 +118,17 @@ def test_p_sh_1_nobody_owns_a_slot_and_no_order_is_promised():
 def test_p_ks_1_the_slot_is_the_unsigned_hash_modulo_65536(policy):
     assert ORDER_KEY == 3112179635
     assert policy.slots(np.array([ORDER_KEY], np.uint32)).tolist() == [6067]
+
+
+@pytest.mark.row("P-KS-1")
+@pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT_HASH])
+def test_p_ks_1_the_ordering_key_decides_before_the_key_and_the_same_one_stays_with_its_consumer(policy):
+    asked = [(b"order", b"k1"), (b"order", b"k2"), (b"order", None), (None, b"order")]
+    sticky = {sticky_key(ordering, key, False, "p", 1, "documented") for ordering, key in asked}
+    assert sticky == {b"order"}
+    timeline = fold(policy, "+A +B +C +D -D")
+    whom = {owner(timeline, murmur3_32(b"order"), epoch) for epoch in (3, 5)}  # D came and went
+    assert len(whom) == 1
 
 
 @pytest.mark.row("P-KS-AUTO-1")

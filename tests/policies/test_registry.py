@@ -21,6 +21,10 @@ def test_the_name_of_a_policy_is_its_key():
         ("pulsar.failover", "documented", {"consistent_hashing": 1}, "consistent_hashing must be of type bool, got 1"),
         ("pulsar.key_shared.auto_split", "documented", {"range_size": 100}, "must be nth power with 2, got 100"),
         ("pulsar.key_shared.sticky", "documented", {"range_size": 0}, "must greater than 0, got 0"),
+        ("pulsar.key_failover", "documented", {"window_us": 0}, "window_us must be at least 1, got 0"),
+        ("pulsar.key_failover", "documented", {"range_size": 0}, "range size must be at least 1, got 0"),
+        ("pulsar.key_failover", "documented", {"traffic": {}}, "its options: window_us, range_size"),
+        ("pulsar.key_hash_range", "kafka-4.0", {}, "has no profile 'kafka-4.0'; it has: documented, pulsar-3.2"),
     ],
 )
 def test_what_is_wrong_is_said_with_what_is_legal(name, profile, options, words):

@@ -41,8 +41,15 @@ def difference(where: str, expected: Case, actual: Case) -> str | None:
     for name, value in actual.items():
         wanted = _simple(name, expected[name]) if name in expected else value
         if wanted != value:
-            return f"{where}{name}: expected {wanted}, actual {value}"
+            return f"{where}{name}: expected {_only(wanted, value)}, actual {_only(value, wanted)}"
     return None
+
+
+def _only(one: Any, other: Any) -> Any:
+    """Of a mapping, the entries that the other one does not have alike: what a reader looks for."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return {name: value for name, value in one.items() if name not in other or other[name] != value}
+    return one
 
 
 def _simple(name: str, value: Any) -> Any:

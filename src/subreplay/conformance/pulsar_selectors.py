@@ -43,8 +43,9 @@ def _selector_case(name: str, options: Case, case: Case, profile: str) -> str | 
     try:
         policy = make(name, profile, **options)
     except ConfigError as error:
-        expected = case.get("error", {}).get("message", "no error")
-        return None if expected in str(error) else f"expected {expected!r}, actual {str(error)!r}"
+        reason = str(error).removeprefix(f"{name}: ").partition(", got ")[0]
+        refusal = {"class": "IllegalArgumentException", "message": reason}
+        return difference("", {"error": None} | case, {"error": refusal})
     if case["kind"] == "ctor":
         return None if case.get("ok") else f"expected {case['error']}, actual no error"
     return first_of(_selector_steps(policy, case))

@@ -33,13 +33,14 @@ def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
         # chunk by chunk: one combined chunk of 32-bit offsets could not hold more than 2 GiB
         chunks = values.chunks or [pa.array([], values.type)]
         return np.concatenate([hash_column(chunk, kernel) for chunk in chunks])
-    hashes = kernel(*_data_and_offsets(values))
+    hashes = kernel(*data_and_offsets(values))
     if values.null_count:
         hashes[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return hashes
 
 
-def _data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+def data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    """The two arrays that ``hash_column`` gives its kernel, of one chunk; raises TypeError as it does."""
     if values.type not in OFFSET_TYPES:
         raise TypeError(f"cannot hash a column of type {values.type}: strings or binaries are needed")
     _, offsets_buffer, data_buffer = values.buffers()

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from subreplay.hashing.arrow_bytes import Column, hash_column
+from subreplay.hashing.compiled import compiled
 from subreplay.hashing.murmur3 import MASK_31
 
+_NOT_UTF8 = MASK_31 + 1  # no hash has this bit
+_SMALLEST = np.array([0, 0, 0x80, 0x800, 0x10000])  # code point of an encoding this many bytes long
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -21,6 +28,18 @@ def java_string_hash(text: str) -> int:
     for unit in np.frombuffer(text.encode("utf-16-le", "surrogatepass"), np.uint16).tolist():
         total = (31 * total + unit) & 0xFFFFFFFF
     return total & MASK_31
+
+
+def java_string_hash_array(values: Column) -> NDArray[np.uint32]:
+    """``java_string_hash`` of every row of a string or binary (UTF-8) column; the hash of a null row is 0.
+
+    What is not UTF-8 is decoded as ``java_decoded`` does, one row at a time.
+    """
+    keys = values.cast(pa.large_binary())
+    hashes = hash_column(keys, _hash_rows)
+    for row in np.flatnonzero(hashes == _NOT_UTF8).tolist():
+        hashes[row] = java_string_hash(java_decoded(keys[row].as_py()))
+    return hashes
 
 
 def java_decoded(data: bytes) -> str:
@@ -38,3 +57,47 @@ def utf16_order(name: str) -> bytes:
     UTF-16 units put U+1F600 (a surrogate pair) before U+FFFD; Python, which compares code points, does not.
     """
     return name.encode("utf-16-be", "surrogatepass")
+
+
+@compiled
+def _hash_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:  # pragma: no cover - compiled
+    hashes = np.empty(len(offsets) - 1, np.uint32)
+    for row in range(len(hashes)):
+        hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1])
+    return hashes
+
+
+@compiled
+def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma: no cover - compiled
+    """The hash of UTF-8 text, or ``_NOT_UTF8``."""
+    total, at = 0, begin
+    while at < end:
+        width, point = _lead_byte(data[at])
+        if width == 0 or at + width > end:
+            return _NOT_UTF8
+        for i in range(at + 1, at + width):
+            if data[i] & 0xC0 != 0x80:
+                return _NOT_UTF8
+            point = point << 6 | data[i] & 0x3F
+        if point < _SMALLEST[width] or point > 0x10FFFF or 0xD800 <= point < 0xE000:
+            return _NOT_UTF8
+        if point >= 0x10000:  # a surrogate pair
+            total = (31 * total + 0xD800 + (point - 0x10000 >> 10)) & 0xFFFFFFFF
+            point = 0xDC00 + (point & 0x3FF)
+        total = (31 * total + point) & 0xFFFFFFFF
+        at += width
+    return total & MASK_31
+
+
+@compiled
+def _lead_byte(byte: int) -> tuple[int, int]:  # pragma: no cover - compiled
+    """How many bytes a first byte announces (0: it cannot be one), and its own bits of the code point."""
+    if byte < 0x80:
+        return 1, byte
+    if byte < 0xC0 or byte >= 0xF8:
+        return 0, 0
+    if byte < 0xE0:
+        return 2, byte & 0x1F
+    if byte < 0xF0:
+        return 3, byte & 0x0F
+    return 4, byte & 0x07

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from difflib import get_close_matches
 from typing import Any
 
 from subreplay.errors import ConfigError
 from subreplay.policies.base import Policy
+from subreplay.policies.kafka.cooperative_sticky import CooperativeSticky
+from subreplay.policies.kafka.range import Range
+from subreplay.policies.kafka.roundrobin import RoundRobin
+from subreplay.policies.kafka.server_range import ServerRange
+from subreplay.policies.kafka.sticky import Sticky as StickyAssignor
+from subreplay.policies.kafka.uniform import Uniform
 from subreplay.policies.pulsar.exclusive import Exclusive
 from subreplay.policies.pulsar.failover import Failover
 from subreplay.policies.pulsar.key_auto_split import AutoSplit
 from subreplay.policies.pulsar.key_consistent_hash import ConsistentHash
+from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.policies.pulsar.key_sticky import Sticky
 from subreplay.policies.pulsar.shared import Shared
 
-POLICIES: tuple[type[Policy], ...] = (Exclusive, Failover, Shared, AutoSplit, ConsistentHash, Sticky)
-REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in POLICIES}
+POLICIES: tuple[type[Policy], ...] = (
+    Exclusive,
+    Failover,
+    Shared,
+    AutoSplit,
+    ConsistentHash,
+    Sticky,
+    KeyFailover,
+    KeyHashRange,
+)
+ASSIGNORS: tuple[type[Any], ...] = (Range, RoundRobin, StickyAssignor, CooperativeSticky, Uniform, ServerRange)
+"""They are folded by a ``GroupTimeline``, as a group decides about all its partitions at once."""
+REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS)}
 
 
 def make(name: str, profile: str, **options: object) -> Policy:
@@ -35,8 +54,8 @@ def make(name: str, profile: str, **options: object) -> Policy:
 
 
 def option_names(name: str) -> tuple[str, ...]:
-    """The legal options of a registered policy, in order."""
-    return tuple(field.name for field in fields(REGISTRY[name]) if field.name != "profile")
+    """The legal options of a registered policy, in order: its fields with a default value."""
+    return tuple(field.name for field in fields(REGISTRY[name]) if field.default is not MISSING)
 
 
 def _check_options(name: str, options: Mapping[str, object]) -> None:

@@ -6,12 +6,12 @@ next one, so a timeline is a plain fold and a policy can be tested without anyth
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.model import Consumer, Scope
+from subreplay.model import Consumer, Instant, Scope
 from subreplay.range_table import RangeTable
 
 Routing = Literal["slot", "partition", "any"]
@@ -61,3 +61,19 @@ class Policy(Protocol):
 
     def leave(self, state: Any, consumer: Consumer) -> Any:
         """The state after a consumer left or crashed (matched by ``Consumer.index``)."""
+
+
+@runtime_checkable
+class Timed(Protocol):
+    """A policy that looks at recent traffic, and so must know when a consumer joins or leaves."""
+
+    def seen(self, state: Any, at: Instant) -> Any:
+        """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
+
+
+@runtime_checkable
+class Rebalanced(Protocol):
+    """A policy whose owners may change although nobody joined or left: a group's second rebalance."""
+
+    def rebalance(self, state: Any) -> Any:
+        """The state after one more rebalance."""

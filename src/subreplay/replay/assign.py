@@ -59,7 +59,7 @@ class Assigner:
         """Messages (columns of ``LOG``) in any order -> ``TRAFFIC`` rows, summed within a batch."""
         for batch in batches:
             rows = pa.Table.from_batches([batch])
-            for scope, part in _scopes(rows):
+            for scope, part in scopes_of(rows):
                 yield from self._assign(scope, part)
 
     def _assign(self, scope: Scope, rows: pa.Table) -> Iterator[pa.RecordBatch]:
@@ -87,7 +87,8 @@ class Assigner:
             yield from _traffic(plan.name, scope, summed)
 
 
-def _scopes(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
+def scopes_of(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
+    """Rows (columns topic, partition) by dispatcher."""
     topics = column(rows, "topic").dictionary_encode()
     place = np.stack([np.asarray(topics.indices), ints(rows, "partition")], axis=1)
     places, which = np.unique(place, axis=0, return_inverse=True)

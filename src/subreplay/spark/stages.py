@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -16,8 +16,10 @@ from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model import MembershipEvent, Scope
 from subreplay.policies.base import Policy
+from subreplay.policies.pulsar.key_failover import KeyFailover
 from subreplay.replay.assign import Assigner, Plan, slot_and_owner
 from subreplay.replay.balance import connected
+from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
@@ -90,10 +92,9 @@ def read(spark: SparkSession, config: RunConfig) -> Source:
 
 def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
-    policy = source.policy
-    folded = plan(RECORDED, policy, source.events)
+    folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    return Judge(policy, dispatchers, collect.has_receipts(source.inputs))
+    return Judge(folded.policy, dispatchers, collect.has_receipts(source.inputs))
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
@@ -142,7 +143,7 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
 
 def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
-    folded = plan(RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
+    folded = _plan(source, RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(source.inputs.topic, source.counts, source.extent, source.width, folded, intervals)
 
@@ -164,14 +165,23 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     return figures, plans
 
 
+def _plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
+    """A plan over this traffic; a load-aware policy measures it first."""
+    if isinstance(policy, KeyFailover):
+        load = RecentLoad.of(policy, events)
+        policy = load.measured(collect.rows(whatif.recent_load(source.log, load)))
+    return plan(name, policy, events)
+
+
 def _scenario_plan(source: Source, scenario: Scenario) -> Plan:
+    events = _scenario_events(scenario, source.events, source.extent["first"])
+    return _plan(source, scenario.name, scenario.make_policy(), events)
+
+
+def _scenario_events(scenario: Scenario, events: Events, start: int) -> Events:
+    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
     if scenario.members == "recorded":
-        return plan(scenario.name, scenario.make_policy(), {s: recorded(e) for s, e in source.events.items()})
-    return _invented(scenario, list(source.events), source.extent["first"])
-
-
-def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
-    """A scenario whose members the run file invents; each topic partition sees all of them."""
+        return {scope: recorded(mine) for scope, mine in events.items()}
     members = [
         PlannedMember(
             m.consumer,
@@ -179,13 +189,13 @@ def _invented(scenario: Scenario, scopes: Sequence[Scope], start: int) -> Plan:
             None if m.leave is None else m.leave * 1_000,
             m.priority,
             None if m.ranges is None else tuple(m.ranges),
+            m.instance_id,
+            m.rack,
         )
         for m in scenario.members
         if isinstance(m, Member)
     ]
-    return plan(
-        scenario.name, scenario.make_policy(), {scope: planned_events(members, scope, start) for scope in scopes}
-    )
+    return {scope: planned_events(members, scope, start) for scope in events}
 
 
 def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> list[Plan]:
@@ -198,12 +208,10 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> l
     if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
         recorded_events = collect.events(read_inputs(open_session(config.spark), config))
         found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
-    scopes = list(recorded_events) or [Scope(config.subscription.topic or "persistent://public/default/topic")]
+    topic = config.subscription.topic or "persistent://public/default/topic"
+    somewhere: Events = recorded_events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        if scenario.members == "recorded":
-            found.append(plan(scenario.name, scenario.make_policy(), recorded_events))
-        else:
-            found.append(_invented(scenario, scopes, 0))
+        found.append(plan(scenario.name, scenario.make_policy(), _scenario_events(scenario, somewhere, 0)))
     return found
 
 

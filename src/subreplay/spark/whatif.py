@@ -7,6 +7,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from subreplay.replay.assign import TRAFFIC, Assigner
+from subreplay.replay.recent_load import LOAD, RecentLoad
 from subreplay.spark.schemas import spark_schema
 
 
@@ -19,6 +20,15 @@ def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
     rows = messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
     dimensions = [f.name for f in TRAFFIC if f.name not in ("messages", "bytes")]
     return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+
+
+def recent_load(log: DataFrame, load: RecentLoad) -> DataFrame:
+    """Messages by dispatcher, bucket and slot in the windows that a load-aware policy looks at."""
+    columns = ["topic", "partition", "at", "key", "ordering_key", "batch_key", "batch_ordering_key", "producer",
+    "sequence_id"]  # fmt: skip
+    rows = log.where("kind = 0").select(*columns).mapInArrow(load.count, spark_schema(LOAD))
+    dimensions = [f.name for f in LOAD if f.name != "messages"]
+    return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"))
 
 
 def summary(rows: DataFrame) -> DataFrame:

@@ -1,0 +1,1 @@
+"""Kafka's assignors: one a file, and the group that they share partitions in."""

@@ -7,14 +7,15 @@ however many topics there are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
-from uuid import UUID
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.slots import HASH_RANGE
 
 UNASSIGNED = -1
 NO_GENERATION = -1
@@ -70,6 +71,14 @@ class Partitions:
         exist = np.array([counts[topic] for topic in topics], np.int64)
         return cls(topics, exist, bounds, racks or {}, topic_ids or {})
 
+    def with_room_of(self, other: Partitions) -> Partitions:
+        """These partitions, with room for as many of each topic as ``other`` has."""
+        room = dict(zip(other.topics, np.diff(other.bounds).tolist(), strict=True))
+        widths = [
+            max(width, room.get(topic, 0)) for topic, width in zip(self.topics, np.diff(self.bounds), strict=True)
+        ]
+        return replace(self, bounds=np.concatenate([[0], np.cumsum(widths, dtype=np.int64)]).astype(np.int64))
+
     def __len__(self) -> int:
         return int(self.bounds[-1])
 
@@ -78,13 +87,27 @@ class Partitions:
         first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
         return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
 
+    def topic_of(self, numbers: Ints) -> Ints:
+        """The position in ``topics`` of each numbered partition's topic."""
+        topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
+        return topics
+
     def named(self, numbers: Ints) -> list[TopicPartition]:
         """The partitions of these numbers."""
-        topic = np.searchsorted(self.bounds, numbers, "right") - 1
+        topic = self.topic_of(numbers)
         return [
             TopicPartition(self.topics[t], number - first)
             for t, number, first in zip(topic.tolist(), numbers.tolist(), self.bounds[topic].tolist(), strict=True)
         ]
+
+
+def invented_ids(topics: Iterable[str]) -> dict[str, UUID]:
+    """Ids for topics whose own are not known: always the same for a name.
+
+    A live cluster draws its topic ids at random, and ``kafka.uniform`` orders topics by them: which partitions a member
+    gets may then legitimately differ, how many it gets and how many move may not.
+    """
+    return {topic: uuid5(NAMESPACE_URL, topic) for topic in topics}
 
 
 class Claim(NamedTuple):
@@ -131,3 +154,25 @@ class Assignor(Protocol):
         One entry per number of ``partitions``. A cooperative assignor leaves a partition unassigned as long as another
         member has to give it up first.
         """
+
+
+@dataclass(frozen=True)
+class GroupPolicy:
+    """What the assignors have in common as policies: a partition decides the owner, and when a change is noticed.
+
+    ``session_timeout_us``: how long after its last sign of life a crashed member, or a static one that closed, is
+    evicted (``session.timeout.ms``). ``initial_rebalance_delay_us``: how long an empty group waits for more members
+    (``group.initial.rebalance.delay.ms``; classic protocol only).
+    """
+
+    routing: ClassVar[Literal["slot", "partition", "any"]] = "partition"
+    ordered: ClassVar[bool] = True
+    space: ClassVar[tuple[int, int]] = (0, HASH_RANGE - 1)
+
+    profile: str
+    session_timeout_us: int = 45_000_000
+    initial_rebalance_delay_us: int = 3_000_000
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Slots as Pulsar's Key_Shared counts them; here they decide nothing."""
+        return (hashes % np.uint32(HASH_RANGE)).astype(np.int64)

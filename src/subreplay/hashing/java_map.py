@@ -1,0 +1,103 @@
+"""The order in which ``java.util.HashMap`` and ``HashSet`` hand out their keys; some Kafka assignors depend on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.hashing.compiled import compiled
+
+DEFAULT_CAPACITY = 16
+MAX_CAPACITY = 1 << 30
+LOAD_FACTOR = 0.75
+CROWDED = 8  # keys in a bucket
+TREES_FROM = 64  # buckets
+
+Ints: TypeAlias = NDArray[np.int64]
+
+
+@compiled
+def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma: no cover - compiled
+    """The positions of keys with these ``hashCode``s as a map iterates over them that got them in the order given.
+
+    The keys are distinct (their codes need not be); codes are signed or unsigned 32 bits. ``capacity`` is the number of
+    buckets at first, a power of two; it doubles when the map is more than three quarters full, and, below 64, when a
+    bucket gets its ninth key. A key's bucket is ``(h ^ h >>> 16) % buckets``. Keys of one bucket come in the order of
+    their insertion, which doubling keeps.
+
+    Not followed is that Java makes a tree of a bucket of more than eight in a larger map, and hands out its root first.
+
+    >>> map_order(np.array([17, 2, 1])).tolist()  # 17 and 1 share a bucket
+    [0, 2, 1]
+    """
+    hashes = codes & 0xFFFFFFFF
+    spread = hashes ^ hashes >> 16
+    buckets = capacity
+    sizes = np.zeros(buckets, np.int64)
+    for key in range(len(codes)):
+        sizes[spread[key] & buckets - 1] += 1
+        if sizes[spread[key] & buckets - 1] > CROWDED and buckets < TREES_FROM:
+            buckets *= 2
+        if key + 1 > LOAD_FACTOR * buckets and buckets < MAX_CAPACITY:
+            buckets *= 2
+        if buckets > len(sizes):
+            sizes = np.bincount(spread[: key + 1] & buckets - 1, minlength=buckets)
+    place = np.cumsum(sizes) - sizes  # of the next key of each bucket
+    order = np.empty(len(codes), np.int64)
+    for key in range(len(codes)):
+        order[place[spread[key] & buckets - 1]] = key
+        place[spread[key] & buckets - 1] += 1
+    return order
+
+
+@compiled
+def capacity_for(expected: int) -> int:  # pragma: no cover - compiled
+    """The buckets of ``new HashMap(expected)`` at first.
+
+    >>> [capacity_for(expected) for expected in (0, 1, 12, 17)]
+    [1, 1, 16, 32]
+    """
+    buckets = 1
+    while buckets < expected and buckets < MAX_CAPACITY:
+        buckets *= 2
+    return buckets
+
+
+@compiled
+def copy_capacity_for(size: int) -> int:  # pragma: no cover - compiled
+    """The buckets of ``new HashSet(collection)`` at first, given the size of the collection: 16 at least.
+
+    >>> [copy_capacity_for(size) for size in (0, 11, 12, 24)]
+    [16, 16, 32, 64]
+    """
+    return capacity_for(max(int(size / LOAD_FACTOR) + 1, DEFAULT_CAPACITY))
+
+
+def string_hash_codes(texts: Sequence[str]) -> Ints:
+    """``String.hashCode`` of each text: over its UTF-16 units, a signed 32-bit number.
+
+    >>> string_hash_codes(["", "a", "polygenelubricants"]).tolist()
+    [0, 97, -2147483648]
+    """
+    encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]
+    units = np.frombuffer(b"".join(encoded), np.uint16).astype(np.uint64)
+    ends = np.cumsum([len(data) // 2 for data in encoded], dtype=np.int64)
+    lengths = np.diff(ends, prepend=0)
+    powers = np.cumprod(np.append(np.uint64(1), np.full(lengths.max(initial=0), 31, np.uint64)))  # all modulo 2**64
+    exponents = np.repeat(ends, lengths) - 1 - np.arange(len(units))
+    sums = np.append(np.uint64(0), np.cumsum(units * powers[exponents], dtype=np.uint64))
+    return (sums[ends] - sums[ends - lengths]).astype(np.uint32).view(np.int32).astype(np.int64)
+
+
+def uuid_hash_code(uuid: UUID) -> int:
+    """``hashCode`` of ``java.util.UUID`` and of Kafka's ``Uuid``: its four words xored, unsigned.
+
+    >>> uuid_hash_code(UUID(int=0x00000001_00000002_00000004_80000000))
+    2147483655
+    """
+    folded = (uuid.int >> 64) ^ uuid.int
+    return (folded >> 32 ^ folded) & 0xFFFFFFFF

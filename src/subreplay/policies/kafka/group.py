@@ -1,0 +1,247 @@
+"""A consumer group between two rebalances: who is in it, what each member would claim, and the next generation.
+
+A group is immutable; every change returns the next one. Joins, evictions and new topics only take effect in
+``rebalance``, which takes the members' claims, asks the assignor and raises the generation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from subreplay.errors import InputError
+from subreplay.hashing.compiled import compiled
+from subreplay.policies.kafka.assignor import (
+    NO_CLAIM,
+    NO_GENERATION,
+    UNASSIGNED,
+    Assignor,
+    Claim,
+    Ints,
+    Member,
+    Owners,
+    Partitions,
+    TopicPartition,
+)
+
+Members = tuple[Member, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A group under one assignor.
+
+    ``members`` come in join order, with what each would claim now; ``away`` are processes that were evicted but live
+    on, the first evicted first. ``owners[n]`` is the position in ``assigned`` (the members of the last rebalance) of
+    the owner of partition n of ``partitions``, or ``UNASSIGNED``. ``revoked`` is what each member (by id) of a
+    cooperative group claimed in that rebalance and has to give up; if there is anything, another rebalance follows.
+    ``vanished`` is what members still claim of topics that were deleted since.
+
+    A member claims what it last heard of: after a rebalance its new assignment; with ``kafka.sticky`` a process that
+    was evicted, or missed its assignment, still claims the old one (``kafka.md`` §4.1). A claim ends with its topic or
+    partition, so that a topic created again is a new one; ``trusts_stale_claims`` keeps claims of partitions that a
+    topic has no more, as the real clients do, and with them their nonsense (§4.6).
+    """
+
+    assignor: Assignor
+    partitions: Partitions = field(default_factory=lambda: Partitions.of({}))
+    members: Members = ()
+    away: Members = ()
+    generation: int = 0
+    owners: Owners = field(default_factory=lambda: np.zeros(0, np.int32))
+    assigned: Members = ()
+    revoked: Mapping[str, list[TopicPartition]] = field(default_factory=dict)
+    vanished: Mapping[str, list[TopicPartition]] = field(default_factory=dict)
+    trusts_stale_claims: bool = False
+
+    def join(self, member: Member) -> Group:
+        """A new process joins; it claims nothing."""
+        return replace(self, members=(*self.members, _fresh(member)))
+
+    def leave(self, member_id: str) -> Group:
+        """A member is gone for good: closed, or its process ended and the session timed out."""
+        return self._with(member_id, ())
+
+    def evict(self, member_id: str) -> Group:
+        """The session of a member timed out, but its process lives on and may come back."""
+        gone = self.member(member_id)
+        memory = replace(gone, generation=NO_GENERATION) if self._remembers else _fresh(gone)
+        return replace(self._with(member_id, ()), away=(*self.away, memory))
+
+    def rejoin(self, member: Member) -> Group:
+        """The process that was evicted first comes back under a new member id."""
+        if not self.away:
+            raise InputError(f"member {member.member_id} cannot come back: no process was evicted")
+        back = replace(member, generation=NO_GENERATION, claim=self.away[0].claim)
+        return replace(self, members=(*self.members, back), away=self.away[1:])
+
+    def restart(self, old: str, new: Member, quietly: bool) -> Group:
+        """A static member's process restarts under a new member id, and takes the old one's place.
+
+        ``quietly``, in a stable group, it is given the cached assignment and nothing is rebalanced; otherwise a
+        rebalance is running, and it joins that without a claim. On the server it inherits the target either way.
+        """
+        if quietly or self._on_server:
+            cached = self.assignment(old) or self.member(old)
+            process = replace(new, generation=cached.generation, claim=cached.claim)
+        else:
+            process = _fresh(new)
+        assigned = tuple(process if m.member_id == old else m for m in self.assigned)
+        return replace(self._with(old, (process,)), assigned=assigned)
+
+    def subscribe(self, topics: Mapping[str, Collection[str]]) -> Group:
+        """Members, by id, change what they subscribe to; a cooperative one gives up the rest before it rejoins."""
+        return replace(self, members=tuple(self._subscribed(m, topics.get(m.member_id)) for m in self.members))
+
+    def over(self, partitions: Partitions) -> Group:
+        """The topics that exist from now on."""
+        old = self.partitions
+        if self.trusts_stale_claims:
+            partitions = partitions.with_room_of(old)
+        number = _renumbering(old, partitions)
+        owners = np.full(len(partitions), UNASSIGNED, np.int32)
+        owners[number[number >= 0]] = self.owners[number >= 0] if len(self.owners) else UNASSIGNED
+
+        def renumbered(members: Members) -> Members:
+            return tuple(replace(m, claim=_translated(m.claim, number)) for m in members)
+
+        return replace(
+            self,
+            partitions=partitions,
+            owners=owners,
+            members=renumbered(self.members),
+            away=renumbered(self.away),
+            assigned=renumbered(self.assigned),
+            vanished={m.member_id: self._vanished(m, number) for m in self.members},
+        )
+
+    def rebalance(self, missed: Collection[str] = ()) -> Group:
+        """The next generation; ``missed`` are members that took part but never received their assignment.
+
+        They send the new generation with their old claim next time; on the server a target is nobody's to miss.
+        """
+        owners = self.assignor.assign(self.partitions, self.members)
+        generation = self.generation + 1
+        assigned = tuple(
+            Member(m.member_id, m.topics, m.instance_id, m.rack, generation, Claim(owned, generation))
+            for m, owned in zip(self.members, owned_by(owners, len(self.members)), strict=True)
+        )
+        heard = tuple(
+            self._unaware(before, generation) if after.member_id in missed and not self._on_server else after
+            for before, after in zip(self.members, assigned, strict=True)
+        )
+        return replace(
+            self,
+            members=heard,
+            generation=generation,
+            owners=owners,
+            assigned=assigned,
+            revoked=self._revoked(owners, missed) if self._cooperative else {},
+            vanished={member_id: named for member_id, named in self.vanished.items() if member_id in missed},
+        )
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether another rebalance follows, to hand on what was given up."""
+        return bool(self.revoked)
+
+    def member(self, member_id: str) -> Member:
+        """The member of that id; raises InputError if there is none."""
+        for member in self.members:
+            if member.member_id == member_id:
+                return member
+        raise InputError(f"the group has no member {member_id}")
+
+    def assignment(self, member_id: str) -> Member | None:
+        """The member of that id as the last rebalance left it; None if it was not in it."""
+        return next((member for member in self.assigned if member.member_id == member_id), None)
+
+    @property
+    def _remembers(self) -> bool:
+        return self.assignor.name == "kafka.sticky"
+
+    @property
+    def _on_server(self) -> bool:
+        return self.assignor.rebalance == "server"
+
+    @property
+    def _cooperative(self) -> bool:
+        return self.assignor.rebalance == "cooperative"
+
+    def _vanished(self, member: Member, number: Ints) -> list[TopicPartition]:
+        claimed = member.claim.partitions
+        return [*self.vanished.get(member.member_id, ()), *self.partitions.named(claimed[number[claimed] < 0])]
+
+    def _unaware(self, member: Member, generation: int) -> Member:
+        """A member that never received its assignment: it has the new generation, and what it had."""
+        old = member.claim._replace(generation=generation) if self._cooperative else member.claim
+        return replace(member, generation=generation, claim=old)
+
+    def _revoked(self, owners: Owners, missed: Collection[str]) -> dict[str, list[TopicPartition]]:
+        """What each member that heard of its assignment claimed before and does not have now."""
+        claimed = np.concatenate([m.claim.partitions for m in self.members] or [NO_CLAIM.partitions])
+        claimants = np.repeat(np.arange(len(self.members)), [len(m.claim.partitions) for m in self.members])
+        lost = owners[claimed] != claimants
+        gone = {m.member_id: list(self.vanished.get(m.member_id, ())) for m in self.members}
+        for position, named in zip(claimants[lost].tolist(), self.partitions.named(claimed[lost]), strict=True):
+            gone[self.members[position].member_id].append(named)
+        return {member_id: named for member_id, named in gone.items() if named and member_id not in missed}
+
+    def _with(self, member_id: str, instead: Members) -> Group:
+        at = self.members.index(self.member(member_id))
+        return replace(self, members=(*self.members[:at], *instead, *self.members[at + 1 :]))
+
+    def _subscribed(self, member: Member, topics: Collection[str] | None) -> Member:
+        if topics is None:
+            return member
+        claim = member.claim
+        if self._cooperative:
+            wanted = np.array([topic in topics for topic in self.partitions.topics], bool)
+            claim = claim._replace(partitions=claim.partitions[wanted[self.partitions.topic_of(claim.partitions)]])
+        return replace(member, topics=frozenset(topics), claim=claim)
+
+
+def owned_by(owners: Owners, members: int) -> list[Ints]:
+    """The partitions of each member, ascending: the inverse of ``owners``."""
+    grouped, ends = _grouped(owners, members)
+    return [grouped[start:end] for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)]
+
+
+@compiled
+def _grouped(owners: Owners, members: int) -> tuple[Ints, Ints]:
+    """The owned partitions, sorted by member, and where each member's end; a counting sort."""
+    free = np.zeros(members + 1, np.int64)
+    for owner in owners:
+        if owner >= 0:
+            free[owner + 1] += 1
+    free = np.cumsum(free)
+    grouped = np.empty(free[members], np.int64)
+    for partition in range(len(owners)):
+        owner = owners[partition]
+        if owner >= 0:
+            grouped[free[owner]] = partition
+            free[owner] += 1
+    return grouped, free[:members]
+
+
+def _fresh(member: Member) -> Member:
+    return replace(member, generation=NO_GENERATION, claim=NO_CLAIM)
+
+
+def _renumbering(old: Partitions, new: Partitions) -> Ints:
+    """The new number of every old partition; -1 where there is no room for it any more."""
+    place = {topic: t for t, topic in enumerate(new.topics)}
+    room = np.diff(new.bounds)
+    number = np.full(len(old), -1, np.int64)
+    for topic, start, end in zip(old.topics, old.bounds[:-1].tolist(), old.bounds[1:].tolist(), strict=True):
+        if (t := place.get(topic)) is not None:
+            kept = min(end - start, int(room[t]))
+            number[start : start + kept] = np.arange(kept) + new.bounds[t]
+    return number
+
+
+def _translated(claim: Claim, number: Ints) -> Claim:
+    numbers = number[claim.partitions]
+    return claim._replace(partitions=np.sort(numbers[numbers >= 0]))

@@ -1,0 +1,70 @@
+"""Who may keep what, where claims overlap."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from subreplay.hashing.compiled import compiled
+from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
+from subreplay.policies.kafka.sticky_group import GroupSubscription
+from subreplay.policies.kafka.subscriptions import Flags
+
+
+class Claims(NamedTuple):
+    """The one member (by number) whose claim of each partition stands, and which partitions nobody keeps.
+
+    ``disputed``: two members claimed it as of the same generation. A newer claim than these can still stand.
+    """
+
+    owners: Ints
+    disputed: Flags
+
+
+def settled(group: GroupSubscription) -> Claims:
+    """The claims that stand, of topics that exist and anyone subscribes to (``kafka.md`` §4.2).
+
+    A claim stands unless another member walked earlier claims the partition too. Then *this claim's* generation is
+    compared with *the other member's subscription*: greater, it is this member's now; equal, it is nobody's. The two
+    come from different fields of the protocol, so the outcome may depend on which is walked first. As
+    ``AbstractStickyAssignor.allSubscriptionsEqual`` (4.0.2).
+    """
+    heard = group.live[group.topic[group.claimed]]
+    claims = Claims(np.full(len(group.topic), UNASSIGNED), np.zeros(len(group.topic), np.bool_))
+    latest = claims.owners.copy()
+    _settle(group.claimed[heard], group.claimants[heard], group.claim_generations, group.generations, latest, *claims)
+    return claims
+
+
+@compiled
+def _settle(
+    claimed: Ints,
+    claimants: Ints,
+    claim_generations: Ints,
+    generations: Ints,
+    latest: Ints,
+    owners: Ints,
+    disputed: Flags,
+) -> None:  # pragma: no cover - compiled
+    for partition, claimant in zip(claimed, claimants):  # noqa: B905 - numba's zip knows no strict
+        other = latest[partition]
+        if other == UNASSIGNED or claim_generations[claimant] > generations[other]:
+            owners[partition] = latest[partition] = claimant
+        elif claim_generations[claimant] == generations[other]:
+            disputed[partition] = True
+            owners[partition] = UNASSIGNED
+            latest[partition] = claimant
+
+
+def previous_owners(group: GroupSubscription) -> Ints:
+    """Of each partition, the member with the newest claim from before the newest generation of all; the first walked.
+
+    It need not be another than the owner, nor subscribe to the topic any more.
+    """
+    generations = group.claim_generations[group.claimants]
+    older = np.flatnonzero(generations < group.claim_generations.max())
+    oldest_first = older[np.argsort(-generations[older], kind="stable")][::-1]
+    previous = np.full(len(group.topic), UNASSIGNED)
+    previous[group.claimed[oldest_first]] = group.claimants[oldest_first]  # the last one written stays
+    return previous

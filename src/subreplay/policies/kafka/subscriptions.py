@@ -1,0 +1,57 @@
+"""The order in which an assignor takes the members, and who subscribes to what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.hashing.java_string import utf16_order
+from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Member, Owners
+from subreplay.profiles import KAFKA_2_3, KAFKA_4_0
+
+Flags: TypeAlias = NDArray[np.bool_]
+
+
+def by_member_id(members: Sequence[Member]) -> Ints:
+    """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
+    return np.array(sorted(range(len(members)), key=lambda m: utf16_order(members[m].member_id)), np.int64)
+
+
+def static_first(members: Sequence[Member]) -> Ints:
+    """The positions of the members: those with an instance id, ordered by that one, then the others by member id.
+
+    An instance id never meets a member id. As ``AbstractPartitionAssignor.MemberInfo`` and the server's
+    ``RangeAssignor`` (4.0.2).
+    """
+
+    def rank(position: int) -> tuple[bool, bytes]:
+        instance_id = members[position].instance_id
+        return instance_id is None, utf16_order(members[position].member_id if instance_id is None else instance_id)
+
+    return np.array(sorted(range(len(members)), key=rank), np.int64)
+
+
+CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = {
+    KAFKA_4_0: static_first,
+    KAFKA_2_3: by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
+}
+"""How the client's Range and RoundRobin order members, by profile."""
+
+
+def subscribed(topics: Sequence[str], members: Sequence[Member]) -> Flags:
+    """Topic by member: the member subscribes to the topic. Each distinct subscription is looked at once."""
+    place = {topic: t for t, topic in enumerate(topics)}
+    kinds: dict[frozenset[str], int] = {}
+    kind = [kinds.setdefault(member.topics, len(kinds)) for member in members]
+    by_kind = np.zeros((len(kinds), len(topics)), np.bool_)
+    for wanted, row in zip(kinds, by_kind, strict=True):
+        row[[place[topic] for topic in place.keys() & wanted]] = True
+    return np.ascontiguousarray(by_kind.T[:, kind])
+
+
+def by_join_order(owners: Owners, order: Ints) -> Owners:
+    """Owners given as places in ``order``, as the positions that stand there."""
+    return np.append(order, UNASSIGNED)[owners].astype(np.int32)

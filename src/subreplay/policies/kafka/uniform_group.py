@@ -1,0 +1,64 @@
+"""A group as the server's uniform assignor sees it: members in the order that Java walks them, and their targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import numpy as np
+
+from subreplay.errors import InputError
+from subreplay.hashing.java_map import map_order, string_hash_codes
+from subreplay.policies.kafka.assignor import Ints, Member, Partitions
+from subreplay.policies.kafka.subscriptions import Flags, subscribed
+
+
+class UniformGroup(NamedTuple):
+    """Members by their place in the coordinator's ``HashMap`` of member ids, which got them in join order.
+
+    ``order[place]`` is a member's position in join order. ``subscribed`` is topic by member, ``topic`` is by partition
+    number. ``targets`` are the partitions of the previous target that exist, member after member, each one's ascending;
+    ``holders`` are whose they are.
+    """
+
+    partitions: Partitions
+    order: Ints
+    members: tuple[Member, ...]
+    subscribed: Flags
+    topic: Ints
+    targets: Ints
+    holders: Ints
+
+    @classmethod
+    def of(cls, partitions: Partitions, members: Sequence[Member]) -> UniformGroup:
+        """The group of these members, in join order."""
+        order = map_order(string_hash_codes([member.member_id for member in members]))
+        ordered = tuple(members[position] for position in order.tolist())
+        widths = np.diff(partitions.bounds)
+        exists = np.repeat(
+            np.tile([True, False], len(widths)),
+            np.stack([partitions.counts, widths - partitions.counts], axis=1).ravel(),
+        )
+        claims = [member.claim.partitions[exists[member.claim.partitions]] for member in ordered]
+        return cls(
+            partitions,
+            order,
+            ordered,
+            subscribed(partitions.topics, ordered),
+            np.repeat(np.arange(len(widths)), widths),
+            np.concatenate(claims),
+            np.repeat(np.arange(len(ordered)), [len(claim) for claim in claims]),
+        )
+
+    @property
+    def wanted(self) -> Flags:
+        """Whether each target's holder still subscribes to its topic."""
+        return self.subscribed[self.topic[self.targets], self.holders]
+
+
+def topic_id(partitions: Partitions, topic: str) -> UUID:
+    """The id of a topic; raises InputError if it has none."""
+    if topic not in partitions.topic_ids:
+        raise InputError(f"kafka.uniform: topic {topic!r} has no id, and topics are ordered by id")
+    return partitions.topic_ids[topic]

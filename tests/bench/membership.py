@@ -1,0 +1,93 @@
+"""What a thousand consumers cost: ``python -m tests.bench.membership [number of consumers]`` prints a table.
+
+They join one by one and then leave one by one; members of a Kafka group share 100,000 partitions. Each row runs in a
+process of its own, so that its peak memory is its own (interpreter and libraries included, about 120 MiB). To add one,
+put a function of the number of consumers into ``ROWS``.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from subreplay.group_timeline import GroupTimeline
+from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.policies import ASSIGNORS, REGISTRY, make
+from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from tests.support.joins import fold
+
+SLOTS = 65536
+
+
+PARTITIONS = 100_000
+SECOND = 1_000_000_000
+
+
+class Kept(NamedTuple):
+    """What is left in memory: epochs (generations), and ranges or moved partitions over all of them."""
+
+    epochs: int
+    changes: int
+
+
+def pulsar(name: str, profile: str, consumers: int) -> Kept:
+    """A timeline of a Pulsar policy; consumers of equal share bring their ranges."""
+    width = SLOTS // consumers
+    joins = [f"+c{i}[{i * width}-{(i + 1) * width - 1}]" for i in range(consumers)]
+    timeline = fold(make(name, profile), " ".join([*joins, *(f"-c{i}" for i in range(consumers))]))
+    return Kept(len(timeline.epochs), len(timeline.index.owners))
+
+
+def kafka(name: str, topics: int, members: int) -> Kept:
+    """The timeline of a group, all members subscribed to all topics."""
+    counts = {f"t{i:04d}": PARTITIONS // topics for i in range(topics)}
+    steps = [(kind, f"m{i:04d}") for kind in ("join", "leave") for i in range(members)]
+    instants = (Instant(second * SECOND) for second in range(len(steps)))
+    events = [MembershipEvent(Scope(""), kind, name, at, at) for (kind, name), at in zip(steps, instants, strict=True)]
+    policy = make(name, "kafka-4.0", initial_rebalance_delay_us=0)
+    group = GroupTimeline.fold(policy, Partitions.of(counts, topic_ids=invented_ids(counts)), events)
+    return Kept(len(group.steps), sum(len(step.change.owners) for step in group.steps))
+
+
+ROWS: dict[str, Callable[[int], Kept]] = {
+    f"{name} {profile}": partial(pulsar, name, profile)
+    for name in REGISTRY
+    for profile in ("pulsar-3.2", "pulsar-4.0")
+    if name.startswith("pulsar.")
+} | {
+    f"{assignor.name} {topics} topics": partial(kafka, assignor.name, topics)
+    for assignor in ASSIGNORS
+    for topics in (1, 1_000)
+}
+
+
+def measure(row: str, consumers: int) -> dict[str, float]:
+    """Seconds, peak resident memory (MiB) and what was kept, in this process."""
+    ROWS[row](10)  # compiled code is loaded
+    began = time.perf_counter()
+    kept = ROWS[row](consumers)
+    seconds = time.perf_counter() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"seconds": seconds, "peak": peak} | kept._asdict()
+
+
+def main(consumers: int) -> None:
+    print(f"{'policy':48}{'seconds':>9}{'MiB':>7}{'epochs':>8}{'changes':>12}   {consumers} consumers join, then leave")
+    for row in ROWS:
+        command = [sys.executable, "-m", "tests.bench.membership", str(consumers), row]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        print("{0:48}{seconds:9.2f}{peak:7.0f}{epochs:8}{changes:12}".format(row, **found))
+
+
+if __name__ == "__main__":
+    asked = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
+    if len(sys.argv) > 2:
+        print(json.dumps(measure(sys.argv[2], asked)))
+    else:
+        main(asked)

@@ -1,0 +1,127 @@
+"""``subreplay conformance``: golden files in, counts and first differences out."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from subreplay.cli import main
+from subreplay.conformance.golden import golden_files, judge
+from subreplay.errors import InputError
+
+GOLDEN = Path(__file__).parents[1] / "data" / "golden"
+
+
+@pytest.mark.parametrize("path", golden_files([GOLDEN]), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_every_golden_case_passes(path):
+    judged = judge(path)
+
+    assert judged.passed > 0
+    assert judged.failures == ()
+
+
+def leaves(value, path=()):
+    """Every number, text and flag that a golden file says a class answered."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, (*path, name))
+    elif isinstance(value, list):
+        for place, inner in enumerate(value):
+            yield from leaves(inner, (*path, place))
+    elif value is not None:
+        yield path
+
+
+def altered(value):
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else f"{value}~"
+
+
+def change(case, path):
+    place = case
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = altered(place[path[-1]])
+
+
+ANSWERS = {
+    "hash": {"murmur3_32", "sticky_hash", "java_string_hash", "partition_key", "partition_key_bytes"},
+    "auto_split": {"sel", "sel_keys", "ranges", "impacted", "error"},
+    "consistent_hash": {"sel", "sel_keys", "ranges_sha256", "ranges_count", "owned"},
+    "exclusive": {"sel", "sel_probe", "ranges", "error"},
+    "failover": {"active", "order", "active_changes_total"},
+    "shared": {"picks", "rr_index"},
+    "range": {"assignment"},
+    "sticky": {"assignment"},
+    "cooperative_sticky": {"assignment", "revoked", "followup_required"},
+    "uniform": {"assignment"},
+    "server_range": {"assignment"},
+    "partitioner": {"murmur2", "partition"},
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_a_file_with_one_value_altered_fails(kind, tmp_path, capsys):
+    source = next(path for path in golden_files([GOLDEN]) if path.name.split(".")[0] == kind)
+    with gzip.open(source, "rt", encoding="utf-8") as lines:
+        cases = [json.loads(line) for line in lines][:12]
+    answers = [(n, p) for n, case in enumerate(cases) for p in leaves(case) if ANSWERS[kind] & {*map(str, p)}]
+    folder = tmp_path / source.parent.name
+    folder.mkdir()
+    for n, path in random.Random(kind).sample(answers, 15):
+        spoilt = json.loads(json.dumps(cases))
+        change(spoilt[n], path)
+        file = folder / f"{kind}.other.jsonl"
+        file.write_text("".join(f"{json.dumps(case)}\n" for case in spoilt), encoding="utf-8")
+
+        assert main(["conformance", str(file)]) == 1, path
+        assert f"{kind}.other.jsonl: {len(cases) - 1} passed, 1 failed" in capsys.readouterr().out
+
+
+def test_the_version_folder_or_the_option_picks_the_profile(tmp_path, capsys):
+    lines = gzip.decompress((GOLDEN / "pulsar" / "3.2.3" / "hash.jsonl.gz").read_bytes())
+    (tmp_path / "hash.jsonl").write_bytes(lines)
+
+    assert main(["conformance", str(tmp_path / "hash.jsonl")]) == 2  # of which version?
+    assert main(["conformance", "--profile", "pulsar-3.2", str(tmp_path / "hash.jsonl")]) == 0
+    assert main(["conformance", "--profile", "pulsar-4.0", str(tmp_path / "hash.jsonl")]) == 1
+    assert main(["conformance", "--profile", "pulsar-9", str(tmp_path / "hash.jsonl")]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("weather.jsonl", "{}\n", "no golden file that is understood"),
+        ("partitioner.jsonl", "", "no case"),
+        ("partitioner.jsonl", "{", "not JSON lines"),
+        ("partitioner.jsonl", "[1]\n", "is no case"),
+        ("partitioner.jsonl.gz", "not gzip", "cannot be read"),
+    ],
+)
+def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(name, text, told, tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / name).write_text(text)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "partitioner.jsonl.gz").write_bytes((GOLDEN / "kafka" / "partitioner.jsonl.gz").read_bytes())
+
+    assert main(["conformance", str(tmp_path)]) == 2
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert "300 passed, 0 failed" in shown.out
+
+
+def test_a_case_that_is_not_understood_has_failed(tmp_path):
+    (tmp_path / "range.jsonl").write_text('{"assignor": "range", "generations": [{"events": [{"type": "eclipse"}]}]}\n')
+
+    judged = judge(tmp_path / "range.jsonl")
+
+    assert (judged.passed, judged.failed) == (0, 1)
+    assert judged.failures[0].difference.startswith("not understood")
+
+
+def test_a_folder_without_golden_files_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="file in this folder"):
+        golden_files([tmp_path])
