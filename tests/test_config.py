@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from subreplay import config
 from subreplay.config import Member, RunConfig, Scenario, parse_duration
+from subreplay.config_dispatch import Dispatch
 from subreplay.errors import ConfigError
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, option_names
 from subreplay.profiles import KEYLESS
@@ -71,7 +72,10 @@ def test_the_scenario_in_default_yaml_has_every_key_and_the_defaults():
     assert set(scenario) == set(Scenario.model_fields)
     assert set(scenario["members"][0]) == set(Member.model_fields)
     required = {"name": scenario["name"], "policy": scenario["policy"]}
-    assert Scenario.model_validate(scenario) == Scenario(**required, members=[Member(consumer="C1")])
+    assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(Dispatch)
+    assert Scenario.model_validate(scenario) == Scenario(
+        **required, members=[Member(consumer="C1")], dispatch=Dispatch()
+    )
 
 
 def test_every_key_in_default_yaml_has_a_comment_above_it():

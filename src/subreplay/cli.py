@@ -16,7 +16,8 @@ from rich.console import Console
 
 from subreplay import __version__, config, pipeline
 from subreplay.adapters import ADAPTERS, Ingested
-from subreplay.conformance import golden
+from subreplay.conformance import fidelity as recorded
+from subreplay.conformance import fidelity_text, golden
 from subreplay.errors import ConfigError, InputError, SubreplayError
 from subreplay.model import Verdict
 from subreplay.reports.load import from_json
@@ -203,6 +204,29 @@ def conformance(
         for failure in judged.failures:
             told = f"  line {failure.line}, case {failure.case}: {failure.difference}"
             out.print(told, markup=False, highlight=False, soft_wrap=True)
+    return max(codes)
+
+
+@app.command()
+def fidelity(
+    paths: Annotated[list[Path], typer.Argument(help="Recordings of a real broker, or folders of them.")],
+    profile: Annotated[
+        str | None, typer.Option("--profile", help="Instead of the one of the broker's version.")
+    ] = None,
+) -> int:
+    """Re-enact recordings and compare; exit 1 if entries go to other consumers. Permits are modelled, not recorded."""
+    codes = {0}
+    for folder in recorded.recordings(paths):
+        try:
+            with _progress(f"re-enacting {folder.name}"):
+                result = recorded.fidelity(folder, profile)
+        except InputError as error:  # the other recordings are judged all the same
+            err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            codes.add(error.exit_code)
+            continue
+        codes.add(EXIT[Verdict.VALID if result.passed else Verdict.INVALID])
+        for line in fidelity_text.lines(result):
+            out.print(line, markup=False, highlight=False, soft_wrap=True)
     return max(codes)
 
 

@@ -9,41 +9,23 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import re
 from datetime import date as Date
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
 
+from subreplay.config_dispatch import Dispatch
+from subreplay.config_fields import Duration, Model, parse_duration
 from subreplay.errors import ConfigError
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-
-_UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-
-
-def parse_duration(value: Any) -> int:
-    """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs; an integer is taken as µs already."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = _DURATION.fullmatch(str(value).strip())
-    if not found:
-        raise ValueError(f"not a duration: {value!r}; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
-    return round(float(found[1]) * _UNITS[found[2]])
+from subreplay.rules.routing import Routing, RoutingMode
+from subreplay.rules.terms import Terms
 
 
-CENTURY = 36_525 * _UNITS["d"]
-Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=0, le=CENTURY)]
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Traffic(_Model):
+class Traffic(Model):
     """Where the canonical input tables are."""
 
     path: str = "build/tables"
@@ -51,7 +33,7 @@ class Traffic(_Model):
     lookback_days: Annotated[int, Field(ge=0)] = 1
 
 
-class Subscription(_Model):
+class Subscription(Model):
     """The subscription under audit, and the policy it promised."""
 
     name: str = "sub"
@@ -64,7 +46,39 @@ class Subscription(_Model):
         return make(self.policy, self.profile, **self.options)
 
 
-class Windows(_Model):
+class ProducerRouting(Model):
+    """How the topic's producers choose a partition."""
+
+    partitions: Annotated[int, Field(ge=1)]
+    mode: RoutingMode = "RoundRobinPartition"
+    scheme: Literal["JavaStringHash", "Murmur3_32Hash"] = "JavaStringHash"
+
+
+class Topic(Model):
+    """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
+
+    delivery_tick: Duration = parse_duration("1s")
+    stuck_after: Duration | None = parse_duration("1m")
+    ttl: Duration | None = None
+    compacted: bool = False
+    deduplication: bool | None = None
+    routing: ProducerRouting | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """For the rules, in ns."""
+        routing = self.routing
+        return Terms(
+            tick=self.delivery_tick * 1_000,
+            stuck_after=None if not self.stuck_after else self.stuck_after * 1_000,
+            ttl=None if not self.ttl else self.ttl * 1_000,
+            compacted=self.compacted,
+            deduplication=self.deduplication,
+            routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme),
+        )
+
+
+class Windows(Model):
     """Tumbling windows of the reports."""
 
     width: Duration = parse_duration("1s")
@@ -76,14 +90,14 @@ class Windows(_Model):
         return self
 
 
-class Keys(_Model):
+class Keys(Model):
     """How keys appear in outputs."""
 
     show: bool = False
     secret: str = "subreplay"
 
 
-class Member(_Model):
+class Member(Model):
     """A consumer of a scenario; times count from the first message of the traffic."""
 
     consumer: str
@@ -108,27 +122,31 @@ Members = Annotated[
 ]
 
 
-class Scenario(_Model):
-    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
+class Scenario(Model):
+    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was).
+
+    ``dispatch`` is what its consumers are supposed to do; None asks only who owns each message.
+    """
 
     name: str
     policy: str
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
+    dispatch: Dispatch | None = None
 
     def make_policy(self) -> Policy:
         return make(self.policy, self.profile, **self.options)
 
 
-class Output(_Model):
+class Output(Model):
     """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
 
     tables: str = "build/out"
     report: str = "build/report"
 
 
-class Report(_Model):
+class Report(Model):
     """What the reports show of much."""
 
     title: str = "Subscription audit"
@@ -136,7 +154,7 @@ class Report(_Model):
     hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
 
 
-class Spark(_Model):
+class Spark(Model):
     """How a session is made where none is active."""
 
     master: str = "local[2]"
@@ -146,11 +164,12 @@ class Spark(_Model):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
-class RunConfig(_Model):
+class RunConfig(Model):
     """One run."""
 
     traffic: Traffic = Traffic()
     subscription: Subscription = Subscription()
+    topic: Topic = Topic()
     date: Date | None = None
     windows: Windows = Windows()
     keys: Keys = Keys()

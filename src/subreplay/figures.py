@@ -8,6 +8,7 @@ from typing import Any
 
 from subreplay.replay.assign import Plan
 from subreplay.replay.balance import Connected
+from subreplay.rules.terms import Terms
 
 Row = Mapping[str, Any]
 
@@ -29,5 +30,28 @@ class Figures:
     consumers: Sequence[Row] = ()  # consumer, messages, bytes, keys, redelivered, unacked
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations
+    terms: Terms = field(default_factory=Terms)  # what the rules were told
+    receipts: bool = True  # whether applications recorded what they took
+    warnings: tuple[str, ...] = ()  # of how producers route
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     traffic: Sequence[Row] = ()  # the views of `spark.whatif.summary`
+
+
+@dataclass(frozen=True)
+class DispatchFigures:
+    """What the dispatch replay of one scenario counted; rows as the functions of ``spark.dispatch`` name them."""
+
+    plan: Plan
+    service: str  # the service model in words
+    seed: int | None  # None: nothing is drawn
+    settings: tuple[tuple[str, str], ...]
+    last_published: int  # ns
+    steps: int  # buckets of the latency histograms for every doubling
+    outcomes: Sequence[Row]  # outcome, settled, rows, delivered, retried, last
+    latencies: Sequence[Row]  # event, bucket, messages, most
+    backlog: Sequence[Row]  # window, published, settled
+    held: Sequence[Row]  # window, held
+    waits: Sequence[Row]  # by consumer and holder: since, until, blocked, stretches, messages, of, total
+    hash_waits: Sequence[Row]  # and by hash
+    drains: Sequence[Row]  # kind, consumer, slot, messages, busy
+    judged: Figures | None = None  # what the rules found in the predicted deliveries

@@ -8,10 +8,14 @@ from dataclasses import dataclass
 
 from subreplay.config import RunConfig
 from subreplay.model import Verdict
+from subreplay.replay.assign import Plan
 from subreplay.reports import assemble, compare
 from subreplay.reports.data import ReportData
+from subreplay.reports.dispatch_assemble import dispatch_view
+from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.result_tables import result_tables
 from subreplay.spark import stages
+from subreplay.spark.dispatch_stage import replay_dispatch
 from subreplay.spark.session import SparkSession
 
 Progress = Callable[[str], AbstractContextManager[object]]
@@ -40,9 +44,11 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
         figures = stages.sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, figures)
+    dispatch = _dispatch(source, plans, progress)
     verdict = assemble.audit_verdict(judge.policy, figures)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    report = assemble.report(assemble.run_info(config, figures, "audit", spark.version), figures, verdict, views)
+    run = assemble.run_info(config, figures, "audit", spark.version)
+    report = assemble.report(run, figures, verdict, views, dispatch)
     with progress("writing the result tables"):
         stages.write_tables(source, result_tables(figures, report))
     return Result(verdict, report)
@@ -54,9 +60,16 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
         source = stages.read(spark, config)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, stages.sum_traffic(source))
+    dispatch = _dispatch(source, plans, progress)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    report = assemble.report(assemble.run_info(config, figures, "whatif", spark.version), figures, Verdict.VALID, views)
+    run = assemble.run_info(config, figures, "whatif", spark.version)
+    report = assemble.report(run, figures, Verdict.VALID, views, dispatch)
     with progress("writing the result tables"):
         held = result_tables(figures, report)
         stages.write_tables(source, {f"whatif_{name}": rows for name, rows in held.items()})
     return Result(Verdict.VALID, report)
+
+
+def _dispatch(source: stages.Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
+    with progress("replaying the dispatch, message by message"):
+        return tuple(dispatch_view(figures) for figures in replay_dispatch(source, plans))

@@ -134,19 +134,24 @@ LOG: Final = pa.schema(
         pa.field("batch_ordering_key", pa.binary()),
         pa.field("producer", pa.string()),
         pa.field("sequence_id", pa.int64()),  # of the entry's outer metadata
+        pa.field("own_sequence_id", pa.int64()),  # of the message itself
         pa.field("deliver_at", pa.int64()),
         pa.field("size", pa.int64()),
+        pa.field("chunk_id", pa.int32()),
+        pa.field("chunk_count", pa.int32()),
         pa.field("consumer", pa.string()),
         pa.field("redelivery_count", pa.int64()),
         pa.field("received_at", pa.int64()),
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
+        pa.field("cumulative", pa.bool_()),  # acknowledged so
     ]
 )
 
+_PLACE = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
+
 # One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns;
-# the largest
-# integer stands for "never", the smallest for "unknown".
+# the largest integer stands for "never", the smallest for "unknown".
 FACTS: Final = pa.schema(
     [
         *_POSITION,
@@ -161,21 +166,22 @@ FACTS: Final = pa.schema(
         _required("size", pa.int64()),
         pa.field("consumer", pa.string()),
         _required("session", pa.int64()),
-        pa.field("expected", pa.string()),
+        _required("expected", pa.int64()),  # the index of the consumer that owns it; -1: nobody
         _required("epoch", pa.int64()),
         _required("at", pa.int64()),
         _required("seq", pa.int64()),
         _required("received", pa.int64()),
         _required("acked", pa.int64()),
         _required("held_until", pa.int64()),
-        _required("closing", pa.int64()),
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
-        _required("previous", pa.int64()),  # how the one before ended: a `facts.Ending`
+        _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
         _required("in_transition", pa.bool_()),
         _required("codes", pa.int64()),  # bit per rule
-        _required("excuses", pa.int64()),  # four bits per rule
+        _required("excuses", pa.int64()),  # bit per excuse
+        pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
+        pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
     ]
 )
 
@@ -187,13 +193,15 @@ _WITNESS = pa.struct(
         pa.field("consumer", pa.string()),
         pa.field("at", pa.int64()),
         pa.field("held_until", pa.int64()),
+        pa.field("same_key", pa.bool_()),  # of the same key as the finding; two keys may share a slot
     ]
 )
 JUDGED: Final = pa.schema(
     [
-        *FACTS,
-        pa.field("order_witness", _WITNESS),
-        pa.field("owner_witness", _WITNESS),
+        *[pa.field("expected", pa.string()) if field.name == "expected" else field for field in FACTS],
+        pa.field("order_witness", _WITNESS),  # the later message delivered before
+        pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
+        pa.field("holder_witness", _WITNESS),  # the delivery that held others back
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
     ]
 )

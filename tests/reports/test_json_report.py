@@ -10,8 +10,10 @@ from typing import Any, get_args, get_type_hints
 import jsonschema
 import pytest
 
+from subreplay.errors import InputError
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import json_schema, to_json
+from subreplay.reports.load import from_json
 
 
 def test_the_report_reads_back_as_it_was_written(small: ReportData) -> None:
@@ -21,9 +23,26 @@ def test_the_report_reads_back_as_it_was_written(small: ReportData) -> None:
     assert next(iter(json.loads(text))) == "schema_version"
 
 
-def test_the_report_fits_its_schema(small: ReportData, failover: ReportData, bare: ReportData) -> None:
-    for data in (small, failover, bare):
+def test_the_report_fits_its_schema(
+    small: ReportData, failover: ReportData, bare: ReportData, dispatched: ReportData
+) -> None:
+    for data in (small, failover, bare, dispatched):
         jsonschema.validate(json.loads(to_json(data)), json_schema())
+
+
+def test_a_report_is_read_back_whole(small: ReportData, dispatched: ReportData) -> None:
+    for data in (small, dispatched):
+        assert from_json(to_json(data)) == data
+
+
+def test_a_report_of_an_earlier_minor_version_lacks_what_came_later(small: ReportData) -> None:
+    old = json.loads(to_json(small))
+    old["schema_version"] = "1.0"
+    del old["dispatch"], old["codes"][0]["source"], old["codes"][0]["worst"][0]["window"]
+    read = from_json(json.dumps(old))
+    assert (read.dispatch, read.codes[0].source, read.codes[0].worst[0].window) == ((), "observed", "")
+    with pytest.raises(InputError, match=r"schema version 2\.0 cannot be read"):
+        from_json(json.dumps(old | {"schema_version": "2.0"}))
 
 
 def test_a_missing_field_and_an_unknown_one_do_not_fit_the_schema(small: ReportData) -> None:

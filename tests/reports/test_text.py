@@ -10,15 +10,19 @@ import pytest
 from rich.console import Console
 
 from subreplay.reports.data import ReportData
-from subreplay.reports.text import MOST_ROWS, render, to_text
+from subreplay.reports.text import render, to_text
+from subreplay.reports.text_table import MOST_ROWS
 
 
-def test_the_text_is_as_it_was(small: ReportData, bare: ReportData, snapshot: Callable[[str, str], None]) -> None:
+def test_the_text_is_as_it_was(
+    small: ReportData, bare: ReportData, dispatched: ReportData, snapshot: Callable[[str, str], None]
+) -> None:
     snapshot("small.txt", to_text(small))
     snapshot("bare.txt", to_text(bare))
+    snapshot("dispatched.txt", to_text(dispatched))
 
 
-@pytest.mark.parametrize("name", ["small", "large", "hostile"])
+@pytest.mark.parametrize("name", ["small", "large", "hostile", "dispatched"])
 def test_no_line_is_longer_than_a_hundred_columns(name: str, request: pytest.FixtureRequest) -> None:
     lines = to_text(request.getfixturevalue(name)).splitlines()
     assert max(map(len, lines)) <= 100
@@ -63,6 +67,7 @@ def test_many_consumers_are_counted_beyond_the_first(small: ReportData) -> None:
 
 
 def test_sections_without_data_are_left_out(bare: ReportData, small: ReportData) -> None:
+    assert "Dispatch replay" not in to_text(small)
     for title in ("Rules", "Load per consumer", "Scenarios over the same traffic", "What this data cannot tell"):
         assert title in to_text(small)
         assert title not in to_text(bare)

@@ -7,7 +7,14 @@ import pyarrow as pa
 import pytest
 
 from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
-from subreplay.rules.routing import Routing, java_string_hazard, misrouted, mixed_hashing, out_of_publication_order
+from subreplay.rules.routing import (
+    Routing,
+    hashed,
+    java_string_hazard,
+    misrouted,
+    mixed_hashing,
+    out_of_publication_order,
+)
 
 KEYS = [f"order-{number}".encode() for number in range(40)]
 
@@ -72,7 +79,7 @@ def test_l_route_3_producers_with_different_schemes_are_named():
     producers = pa.array(["java"] * 40 + ["murmur"] * 40 + ["other"] * 40 + ["java"])
     places = np.array(sent(KEYS) + sent(KEYS, MURMUR3_32_HASH) + [0] * 40 + [3])
 
-    found = mixed_hashing(keys, producers, places, 4)
+    found = mixed_hashing(hashed(keys, producers, places, 4))
 
     assert (found.java_string, found.murmur3, found.unexplained) == (("java",), ("murmur",), ("other",))
     assert found.words() == (
@@ -84,17 +91,20 @@ def test_l_route_3_producers_with_different_schemes_are_named():
 @pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_one_scheme_or_none_is_not_mixed():
     keys, producers = pa.array(KEYS * 2, pa.binary()), pa.array(["p"] * 40 + ["q"] * 40)
-    assert mixed_hashing(keys, producers, np.array(sent(KEYS) * 2), 4) is None
-    assert mixed_hashing(keys, producers, np.array([0, 1] * 40), 4) is None  # custom routing
+    assert mixed_hashing(hashed(keys, producers, np.array(sent(KEYS) * 2), 4)) is None
+    assert mixed_hashing(hashed(keys, producers, np.array([0, 1] * 40), 4)) is None  # custom routing
 
 
 @pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_are_not_ascii():
     two = pa.array(["p", "q", "q"])
-    hazard = java_string_hazard(pa.array(["é".encode(), b"a", None]), two)
+    places = np.zeros(3, np.int64)
+    hazard = java_string_hazard(hashed(pa.array(["é".encode(), b"a", None]), two, places, 4))
     assert hazard.startswith("1 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash")
-    assert java_string_hazard(pa.array([b"a", b"b", None]), two) is None
-    assert java_string_hazard(pa.array(["é".encode(), None, None]), two) is None  # one producer with keys
+    assert java_string_hazard(hashed(pa.array([b"a", b"b", None]), two, places, 4)) is None
+    assert (
+        java_string_hazard(hashed(pa.array(["é".encode(), None, None]), two, places, 4)) is None
+    )  # one producer with keys
 
 
 @pytest.mark.row("L-ROUTE-3")
@@ -116,6 +126,6 @@ def test_l_route_3_a_producer_without_keys_keeps_its_order():
 def test_nothing_is_wrong_with_nothing():
     nothing = pa.array([], pa.binary())
     assert check(Routing(4, "SinglePartition"), [], pa.array([], pa.string()), np.zeros(0, int)).wrong.tolist() == []
-    assert mixed_hashing(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4) is None
-    assert java_string_hazard(nothing, pa.array([], pa.string())) is None
+    assert mixed_hashing(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
+    assert java_string_hazard(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
     assert out_of_publication_order(np.zeros(0, np.int64), nothing).tolist() == []

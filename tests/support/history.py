@@ -1,9 +1,14 @@
 """Whole histories in one line: ``history("a1 a2 n1", "+C1 a1>C1 a1! +C2 a2>C2")``.
 
-The first text is the log: messages in order, each a key's letter and a number. The second is what happened, 10 ms
-apart: ``+C1`` joins, ``(C1`` asks to close and ``-C1`` has closed, ``a1>C1`` is delivered, ``a1!`` acknowledged,
-``a1?`` its redelivery is asked for. Keys a to m hash into the lower half of the slots, n to z into the upper one: under
-auto-split the second consumer takes the lower half.
+The first text is the log, messages in order, each a key's letter and a number. Keys a to m hash into the lower half of
+the slots, n to z into the upper one: under auto-split the second consumer takes the lower half. After a name may stand
+``@q`` its producer (p), ``#7`` its sequence id (its place in the log), ``+50`` the step it is delayed to, ``%0/3``
+which chunk it is of how many. Names joined by commas are one batch.
+
+The second is what happened, 10 ms (one step) apart: ``+C1`` joins (``+C1:5`` with a queue of five messages,
+``+C1[0-9,20-29]`` with ranges), ``(C1`` asks to close and ``-C1`` has closed; ``a1>C1`` is delivered (``a1>C1*2``: as
+the second redelivery), ``a1^`` taken by the application, ``a1!`` acknowledged, ``a1!!`` cumulatively, ``a1?`` given
+back; ``~50`` is a pause of fifty steps. Of several deliveries of a message, the last one is meant.
 """
 
 from __future__ import annotations
@@ -20,12 +25,18 @@ from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model import Standing
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.rules.registry import Code, Excuse, standings
-from tests.support.pure import audit
+from subreplay.rules.codes import Code, Excuse, excuse_of
+from subreplay.rules.terms import Terms
+from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 TOPIC, SUBSCRIPTION = "persistent://public/default/t", "sub"
 START, STEP = 1_700_000_000_000_000, 10_000
-WORD = re.compile(r"([+(-])(\w+)|(\w)(\d+)(?:>(\w+)|([!?]))")
+MESSAGE = re.compile(r"([a-z])(\d+)(?:@(\w+))?(?:#(\d+))?(?:\+(\d+))?(?:%(\d)/(\d))?")
+MEMBER = re.compile(r"([+(-])(\w+)(?::(\d+))?(?:\[([\d,-]*)\])?")
+EVENT = re.compile(r"([a-z]\d+)(?:>(\w+)(?:\*(\d+))?|(!!|[!?^]))")
+ENDS = {"!": "acked_at", "!!": "acked_at", "?": "nacked_at", "^": "received_at"}
+
+History = dict[str, pa.Table]
 
 
 @cache
@@ -38,66 +49,120 @@ def key_of(letter: str) -> bytes:
     )  # fmt: skip
 
 
-def history(log: str, story: str) -> dict[str, pa.Table]:
+def places(log: str) -> dict[str, tuple[int, int]]:
+    """The entry and batch index of each message of a log, by name."""
+    found = {}
+    for entry, word in enumerate(log.split()):
+        names = [MESSAGE.fullmatch(name)[0] for name in word.split(",")]  # type: ignore[index]
+        for index, name in enumerate(names):
+            found[re.match(r"\w\d+", name)[0]] = entry, index if len(names) > 1 else -1  # type: ignore[index]
+    return found
+
+
+def history(log: str, story: str, partition: int = -1) -> History:
     """Canonical tables of a history."""
-    entries = {name: number for number, name in enumerate(log.split())}
+    where = places(log)
     membership: list[dict[str, Any]] = []
     deliveries: list[dict[str, Any]] = []
     closing: dict[str, int] = {}
-    for step, word in enumerate(story.split(), start=100):
+    step = 100
+    for word in story.split():
         at = START + step * STEP
-        sign, consumer, letter, number, to, end = WORD.fullmatch(word).groups()  # type: ignore[union-attr]
-        if sign == "(":
-            closing[consumer] = at
-        elif sign:
-            kind = "join" if sign == "+" else "leave"
-            membership.append(_event(kind, consumer, at, closing.get(consumer, at) if kind == "leave" else at))
-        elif to:
-            deliveries.append(_delivery(entries[letter + number], to, at))
-        else:
-            mine = [d for d in deliveries if d["entry"] == entries[letter + number]]
-            mine[-1]["acked_at" if end == "!" else "nacked_at"] = at
-    return {
-        "messages": to_table("messages", [_message(name, entry) for name, entry in entries.items()]),
+        step += int(word[1:]) if word[0] == "~" else 1
+        if member := MEMBER.fullmatch(word):
+            if member[1] == "(":
+                closing[member[2]] = at
+            else:
+                membership.append(_event(member, at, closing))
+        elif event := EVENT.fullmatch(word):
+            name, to, count, end = event.groups()
+            if to:
+                deliveries.append(_delivery(where[name], to, at, int(count or 0)))
+            else:
+                mine = [d for d in deliveries if (d["entry"], d["batch_index"]) == where[name]]
+                mine[-1][ENDS[end]] = at
+                if end.startswith("!"):
+                    mine[-1]["ack_type"] = "Cumulative" if end == "!!" else "Individual"
+        elif word[0] != "~":
+            raise ValueError(f"what is {word!r}?")
+    tables = {
+        "messages": to_table("messages", _messages(log)),
         "membership": to_table("membership", membership),
         "deliveries": to_table("deliveries", deliveries),
     }
+    for name, table in tables.items():
+        place = table.schema.get_field_index("partition")
+        values = pa.array([partition] * table.num_rows, pa.int32())
+        tables[name] = table.set_column(place, table.schema.field("partition"), values)
+    return tables
 
 
-def _place(entry: int) -> dict[str, Any]:
-    return {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1}
+def _messages(log: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
+    for entry, word in enumerate(log.split()):
+        names = word.split(",")
+        for index, name in enumerate(names):
+            letter, _, producer, sequence_id, delay, chunk, chunks = MESSAGE.fullmatch(name).groups()  # type: ignore[union-attr]
+            at = START + entry * 1000
+            row = {
+                "date": day(at),
+                **_place((entry, index if len(names) > 1 else -1)),
+                "key": key_of(letter),
+                "producer": producer or "p",
+                "sequence_id": len(rows) if sequence_id is None else int(sequence_id),
+                "publish_time": at,
+                "deliver_at": None if delay is None else START + int(delay) * STEP,
+                "size": 1,
+            }
+            if len(names) > 1:
+                row |= {"batch_key": key_of(names[0][0]), "batch_size": len(names)}
+            if chunk is not None:
+                row |= {"chunk_uuid": "u", "chunk_id": int(chunk), "chunk_count": int(chunks)}
+            rows.append(row)
+    return rows
 
 
-def _message(name: str, entry: int) -> dict[str, Any]:
-    at = START + entry * 1000
-    content = {"key": key_of(name[0]), "producer": "p", "sequence_id": entry, "publish_time": at, "size": 1}
-    return {"date": day(at), **_place(entry), **content}
+def _place(where: tuple[int, int]) -> dict[str, Any]:
+    return {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": where[0], "batch_index": where[1]}
 
 
-def _delivery(entry: int, consumer: str, at: int) -> dict[str, Any]:
-    told = {"subscription": SUBSCRIPTION, "consumer": consumer, "delivered_at": at, "seq": 0, "redelivery_count": 0}
-    return {"date": day(at), **_place(entry), **told, "source": "observed"}
+def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dict[str, Any]:
+    told = {"subscription": SUBSCRIPTION, "consumer": consumer, "delivered_at": at, "seq": 0, "redelivery_count": count}
+    return {"date": day(at), **_place(where), **told, "source": "observed"}
 
 
-def _event(kind: str, consumer: str, at: int, since: int) -> dict[str, Any]:
+def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str, Any]:
+    sign, consumer, queue, ranges = member.groups()
     told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
-    return {"date": day(at), **told, "event": kind, "at": at, "seq": 0, "since": since, "since_seq": 0}
+    since = closing.pop(consumer, at) if sign == "-" else at
+    pairs = [] if ranges is None else [tuple(map(int, r.split("-"))) for r in ranges.split(",")]
+    return {
+        "date": day(at),
+        **told,
+        "event": "join" if sign == "+" else "leave",
+        "at": at,
+        "seq": 0,
+        "since": since,
+        "since_seq": 0,
+        "receiver_queue_size": None if queue is None else int(queue),
+        "ranges": [{"start": a, "end": b} for a, b in pairs] or None,
+    }
 
 
 def auto_split(profile: str = "pulsar-4.0", **options: Any) -> Policy:
     return make("pulsar.key_shared.auto_split", profile, **options)
 
 
-def findings(policy: Policy, log: str, story: str) -> list[str]:
+def findings(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD, partition: int = -1) -> list[str]:
     """Findings as ``CODE message`` where they fail, ``code message`` where they are allowed, by message."""
-    names = log.split()
-    standing = standings(policy)
+    names = {where: name for name, where in places(log).items()}
+    tables = history(log, story, partition)
+    judge = judge_of(policy, tables, terms)
     found = []
-    for row in audit(policy, history(log, story)).to_pylist():
+    for row in audit_by(judge, tables).to_pylist():
         for code in Code:
-            if not row["codes"] & code.bit or standing[code] is Standing.NOT_APPLICABLE:
-                continue
-            excused = row["excuses"] >> 4 * code.value & 15 != Excuse.NONE
-            fails = standing[code] is Standing.PROMISED and not excused
-            found.append(f"{code.name if fails else code.name.lower()} {names[row['entry']]}")
+            if row["codes"] & code.bit:
+                excused = excuse_of(code, row["excuses"]) is not Excuse.NONE
+                fails = judge.standings[code] is Standing.PROMISED and not excused
+                found.append(f"{code.name if fails else code.name.lower()} {names[row['entry'], row['batch_index']]}")
     return sorted(found)

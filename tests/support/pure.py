@@ -11,10 +11,11 @@ from subreplay.columns import UNKNOWN
 from subreplay.membership import dispatcher_events
 from subreplay.policies.base import Policy
 from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.rules.terms import Terms
 from subreplay.tables import LOG
 from subreplay.timeline import Timeline
 
-MESSAGE_COLUMNS = {"at": "publish_time"}
+NOTHING_TOLD = Terms()
 ORDER = ["topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer"]
 
 
@@ -23,9 +24,14 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     first = _select(messages, {"kind": 0, "at": "publish_time", "seq": 0, "judged": True, "deliver_at": "deliver_at"})
     sequence = pc.coalesce(messages["batch_sequence_id"], messages["sequence_id"])
     first = first.set_column(first.schema.get_field_index("sequence_id"), "sequence_id", sequence)
+    first = first.set_column(
+        first.schema.get_field_index("own_sequence_id"), "own_sequence_id", messages["sequence_id"]
+    )
     content = pa.array([hash(tuple(map(str, row.values()))) for row in messages.to_pylist()], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
+    cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
+    second = second.set_column(second.schema.get_field_index("cumulative"), "cumulative", cumulative)
     second = _in_nanos(
         second,
         {"at": "delivered_nanos", "received_at": None, "acked_at": "acked_nanos", "nacked_at": "nacked_nanos"},
@@ -57,12 +63,12 @@ def _select(table: pa.Table, given: dict[str, Any]) -> pa.Table:
     return pa.table(columns, names=LOG.names)
 
 
-def judge_of(policy: Policy, tables: dict[str, pa.Table]) -> Judge:
+def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_TOLD) -> Judge:
     """A judge from canonical tables."""
     events = dispatcher_events(tables["membership"].to_pylist(), _scopes(tables))
     dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
     receipts = bool(tables["deliveries"]["received_at"].is_valid().to_numpy().any())
-    return Judge(policy, dispatchers, receipts)
+    return Judge(policy, dispatchers, receipts, terms)
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:
@@ -70,9 +76,13 @@ def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:
     return sorted(places)
 
 
-def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000) -> pa.Table:
+def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000, terms: Terms = NOTHING_TOLD) -> pa.Table:
     """Judged rows of a whole set of canonical tables."""
-    judge = judge_of(policy, tables)
+    return audit_by(judge_of(policy, tables, terms), tables, batch_rows)
+
+
+def audit_by(judge: Judge, tables: dict[str, pa.Table], batch_rows: int = 1000) -> pa.Table:
+    """The same by a judge at hand."""
     facts = pa.Table.from_batches(
         judge.by_position(log_of(tables["messages"], tables["deliveries"]).combine_chunks().to_batches(batch_rows))
     )

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from subreplay import __version__
 from subreplay.config import RunConfig
 from subreplay.figures import Figures, Row
-from subreplay.model import Standing, Verdict
+from subreplay.model import Verdict
 from subreplay.policies.base import Policy
 from subreplay.range_table import NOBODY
 from subreplay.replay.balance import most_connected
 from subreplay.reports.data import (
     SCHEMA_VERSION,
     Band,
-    CodeStatus,
-    CodeSummary,
     ConsumerTotal,
     EpochView,
     Fact,
-    FindingPoint,
-    FindingView,
     HotKey,
     InputCount,
     LoadPoint,
@@ -32,6 +28,9 @@ from subreplay.reports.data import (
     RunInfo,
     ScenarioView,
 )
+from subreplay.reports.dispatch_data import DispatchView
+from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.findings import code_summaries, over_time
 from subreplay.rules.explain import event_words
 from subreplay.rules.registry import RULES, Code, Excuse, standings
 from subreplay.timeline import Epoch, Timeline
@@ -39,20 +38,32 @@ from subreplay.words import instant
 
 MAPS, BANDS, MOVES = 16, 1_500, 60
 
-
+ASSIGNED = (
+    "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay."
+)
+DISPATCHED = (
+    "The dispatch replay is a prediction: its service times, failures and receiver queues are those of its model, not "
+    "those that the applications will have."
+)
 CANNOT_TELL = (
     "Clocks are taken as recorded: what two machines' clocks disagree on cannot be told from a table.",
     "Between the request and the completion of a join or a close nobody outside the broker knows whether it has "
     "taken effect; "
     "deliveries there are right for the owner before and the owner after.",
-    "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay.",
+    ASSIGNED,
     "Under Shared, a what-if counts entries round the consumers as if all of them always had permits.",
     "A message that was still waiting when the data end may be late or lost: it is counted, not judged.",
 )
 
 
-def report(run: RunInfo, figures: Figures, verdict: Verdict, scenarios: tuple[ScenarioView, ...]) -> ReportData:
-    """Everything a report shows of one run."""
+def report(
+    run: RunInfo,
+    figures: Figures,
+    verdict: Verdict,
+    scenarios: tuple[ScenarioView, ...],
+    dispatch: tuple[DispatchView, ...] = (),
+) -> ReportData:
+    """Everything a report shows of one run; ``dispatch`` are the scenarios whose dispatch was replayed, if any."""
     policy = figures.plan.policy
     codes = code_summaries(policy, figures) if run.kind == "audit" else ()
     maps = range_maps(figures)
@@ -72,18 +83,16 @@ def report(run: RunInfo, figures: Figures, verdict: Verdict, scenarios: tuple[Sc
         moves_left_out=max(0, len(shown_moves) - MOVES),
         hot_keys=hot_keys(figures),
         codes=codes,
-        findings_over_time=tuple(
-            FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"])
-            for r in figures.findings
-        ),
+        findings_over_time=over_time(figures),
         scenarios=scenarios,
-        cannot_tell=CANNOT_TELL,
+        cannot_tell=tuple(DISPATCHED if dispatch and line is ASSIGNED else line for line in CANNOT_TELL),
+        dispatch=dispatch,
     )
 
 
 def audit_verdict(policy: Policy, figures: Figures) -> Verdict:
     """The worst verdict of all findings; rows in quarantine leave at best *unknown*."""
-    standing = standings(policy)
+    standing = standings(policy, figures.terms, figures.receipts)
     worst = Verdict.UNKNOWN if any(i["quarantined"] for i in figures.inputs) else Verdict.VALID
     for row in figures.findings:
         if row["excuse"] == Excuse.NONE:
@@ -125,6 +134,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
                 "deliveries while an ownership change was under way",
             )
         )
+    found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
     if figures.scattered is not None:
         several, keys = figures.scattered
         found.append(
@@ -135,56 +145,6 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     if scenarios:
         found.append(Fact("Scenarios compared", str(len(scenarios))))
     return tuple(found)
-
-
-def code_summaries(policy: Policy, figures: Figures) -> tuple[CodeSummary, ...]:
-    """One line a rule: what it found and what the policy says of it."""
-    standing = standings(policy)
-    counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for row in figures.findings:
-        counts[row["code"]][row["excuse"]] += row["count"]
-    summaries = [_summary(code, standing[code], counts[code.name], figures) for code in Code]
-    order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
-    return tuple(sorted(summaries, key=lambda s: order[s.status]))
-
-
-def _summary(code: Code, standing: Standing, counts: Mapping[int, int], figures: Figures) -> CodeSummary:
-    rule = RULES[code]
-    failing = counts.get(Excuse.NONE, 0) if standing is Standing.PROMISED else 0
-    total = sum(counts.values())
-    status: CodeStatus = "clean"
-    if standing is Standing.NOT_APPLICABLE:
-        status = "not applicable"
-    elif failing:
-        status = "unknown" if rule.uncertain else "violated"
-    elif total:
-        status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
-    excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
-    note = "; ".join(excuses)
-    if standing is Standing.NOT_APPLICABLE:
-        note = f"{figures.plan.policy.name} makes no such promise"
-    elif status == "allowed" and not excuses:
-        note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
-    if code is Code.MIXED_BATCH and total and figures.scattered is not None:
-        several, keys = figures.scattered
-        batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
-        note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
-    verdict = str(rule.verdict(standing)) if failing else str(Verdict.VALID)
-    worst = tuple(_finding(row) for row in figures.worst if row["code"] == code.name)
-    return CodeSummary(code.name, rule.title, rule.meaning, status, verdict, total, worst, note)
-
-
-def _finding(row: Row) -> FindingView:
-    at = row["at"]
-    return FindingView(
-        at=instant(at) if at is not None else "",
-        sentence=row["explanation"],
-        scope=f"{row['topic']}" if row["partition"] < 0 else f"{row['topic']}, partition {row['partition']}",
-        key=row["key"] or "",
-        consumer=row["consumer"] or "nobody",
-        cause=row["cause"],
-        witness=tuple(row["witness"]),
-    )
 
 
 def load_points(figures: Figures) -> tuple[LoadPoint, ...]:

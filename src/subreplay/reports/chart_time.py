@@ -23,12 +23,14 @@ from subreplay.reports.canvas import (
     stretch,
     token,
 )
-from subreplay.reports.data import FindingPoint, LoadPoint
+from subreplay.reports.data import LoadPoint
+from subreplay.reports.finding_data import FindingPoint
 from subreplay.reports.palette import Palette
 from subreplay.reports.svg import draw
 
 MOST_WINDOWS = 90
 MOST_CONSUMERS = 24
+MOST_BARS = 3_000  # of the findings chart
 REST = "others"
 ROW = 18  # of the skew chart
 STRIP = 60  # of the findings chart, its title and its columns
@@ -142,10 +144,31 @@ def _row_labels(labels: list[dict[str, Any]], y: alt.Y) -> list[Layer]:
     ]
 
 
-def findings_chart(points: Sequence[FindingPoint], at: Frame, colours: Palette) -> str:
-    """One strip per code: findings by time, coloured by consumer; each strip has its own scale, its top is written."""
+def most_found(points: Sequence[FindingPoint], at: Frame, most: int = MOST_BARS) -> frozenset[str]:
+    """The consumers with the most findings: as many as get bars of their own without making the chart too large."""
+    sums: dict[str, int] = defaultdict(int)
+    bars: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for p in points:
+        sums[p.consumer] += p.count
+        bars[p.consumer].add((p.code, _column(p, at)))
+    if sum(map(len, bars.values())) <= most:
+        return frozenset(sums)
+    room, named = most - len(set().union(*bars.values())), set()  # the others together have at most so many
+    for name in sorted(sums, key=lambda name: (-sums[name], words.natural(name))):
+        room -= len(bars[name])
+        if room < 0:
+            break
+        named.add(name)
+    return frozenset(named)
+
+
+def findings_chart(points: Sequence[FindingPoint], named: frozenset[str], at: Frame, colours: Palette) -> str:
+    """One strip per code: findings by time, coloured by consumer; each strip has its own scale, its top is written.
+
+    Consumers that are not ``named`` share a colour.
+    """
     codes = sorted({p.code for p in points})
-    bins = _binned(points, at)
+    bins = _binned(points, named, at)
     rows, labels = [], []
     for i, code in enumerate(codes):
         mine = {key: n for key, n in bins.items() if key[0] == code}
@@ -173,14 +196,18 @@ def findings_chart(points: Sequence[FindingPoint], at: Frame, colours: Palette) 
     return draw(figure(layers, height), "Findings over time by code")
 
 
-def _binned(points: Iterable[FindingPoint], at: Frame) -> dict[tuple[str, int, str], int]:
-    """Findings summed by code, column of the picture and consumer, in that order."""
+def _column(point: FindingPoint, at: Frame) -> int:
+    """The column of the picture that a window is drawn in."""
+    column = (words.parse_us(point.window_start) - at.start) * MOST_WINDOWS // (at.end - at.start)
+    return min(max(column, 0), MOST_WINDOWS - 1)
+
+
+def _binned(points: Iterable[FindingPoint], named: frozenset[str], at: Frame) -> dict[tuple[str, int, str], int]:
+    """Findings summed by code, column of the picture and consumer, in that order; those not ``named`` last, as ""."""
     sums: dict[tuple[str, int, str], int] = defaultdict(int)
     for p in points:
-        micros = words.parse_us(p.window_start)
-        column = (micros - at.start) * MOST_WINDOWS // (at.end - at.start)
-        sums[p.code, min(max(column, 0), MOST_WINDOWS - 1), p.consumer] += p.count
-    return dict(sorted(sums.items(), key=lambda item: (item[0][0], item[0][1], words.natural(item[0][2]))))
+        sums[p.code, _column(p, at), p.consumer if p.consumer in named else ""] += p.count
+    return dict(sorted(sums.items(), key=lambda bar: (*bar[0][:2], not bar[0][2], words.natural(bar[0][2]))))
 
 
 def _columns(
@@ -193,6 +220,7 @@ def _columns(
         low, high = tops[column], tops[column] + n
         tops[column] = high
         start, floor = round(at.start + column * width), (strip + 1) * STRIP
-        tip = f"{code}: {words.count(n)} at {consumer}, {stretch(start, round(start + width))}"
+        tip = f"{code}: {words.count(n)} at {consumer or REST}, {stretch(start, round(start + width))}"
         foot, head = floor - low / most * REACH, floor - high / most * REACH
-        yield cell(at, start, round(start + width * 0.82), foot, head, colours.token(consumer), tip)
+        colour = colours.token(consumer) if consumer else REST
+        yield cell(at, start, round(start + width * 0.82), foot, head, colour, tip)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-SCHEMA_VERSION = "1.0"
+from subreplay.reports.dispatch_data import DispatchView
+from subreplay.reports.finding_data import CodeSummary, FindingPoint
 
-CodeStatus = Literal["clean", "violated", "allowed", "counted", "not applicable", "unknown"]
+SCHEMA_VERSION = "1.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,41 +144,6 @@ class HotKey:
 
 
 @dataclass(frozen=True, slots=True)
-class FindingView:
-    """One finding in words, with its witness."""
-
-    at: str
-    sentence: str
-    scope: str
-    key: str
-    consumer: str
-    cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
-    witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
-
-
-@dataclass(frozen=True, slots=True)
-class CodeSummary:
-    """One rule and what it found. ``meaning`` is one sentence for somebody who never saw the tool."""
-
-    code: str
-    title: str
-    meaning: str
-    status: CodeStatus
-    verdict: str  # valid, unknown, invalid
-    count: int
-    worst: tuple[FindingView, ...]
-    note: str = ""  # why allowed / not applicable / unknown
-
-
-@dataclass(frozen=True, slots=True)
-class FindingPoint:
-    window_start: str
-    code: str
-    consumer: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
 class ScenarioConsumer:
     consumer: str
     messages: int
@@ -233,3 +199,4 @@ class ReportData:
     findings_over_time: tuple[FindingPoint, ...]
     scenarios: tuple[ScenarioView, ...]
     cannot_tell: tuple[str, ...]
+    dispatch: tuple[DispatchView, ...] = ()  # one a scenario; empty: nothing was replayed

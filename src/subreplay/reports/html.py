@@ -63,6 +63,7 @@ def _environment(shown: View, topic: str) -> Environment:
         "percent": words.percent,
         "times": words.times,
         "size": words.size,
+        "nanos": words.nanos,
         "plural": words.plural,
         "clock": lambda text: words.clock(text, shown.day),
         "cause": words.short_cause,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import types
 import typing
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from subreplay.errors import InputError
@@ -29,10 +29,14 @@ def from_json(text: str) -> ReportData:
 
 
 def _value(kind: Any, raw: Any) -> Any:
-    """``raw`` as a value of type ``kind``: dataclasses and tuples are rebuilt, everything else is as JSON has it."""
+    """``raw`` as a value of type ``kind``: dataclasses and tuples are rebuilt, everything else is as JSON has it.
+
+    A field that an earlier minor version did not have takes its default.
+    """
     if is_dataclass(kind) and isinstance(kind, type):
         hints = typing.get_type_hints(kind)
-        return kind(**{f.name: _value(hints[f.name], raw[f.name]) for f in fields(kind)})
+        there = [f for f in fields(kind) if f.name in raw or f.default is MISSING]
+        return kind(**{f.name: _value(hints[f.name], raw[f.name]) for f in there})
     arguments = typing.get_args(kind)
     origin = typing.get_origin(kind)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:

@@ -60,6 +60,11 @@ def _observed(data: ReportData) -> Iterator[str]:
 def _simulated(data: ReportData) -> Iterator[str]:
     for scenario in data.scenarios:
         yield from (row.consumer for row in scenario.per_consumer)
+    for view in data.dispatch:
+        for row in (*view.blocked_consumers, *view.blocked_hashes):
+            yield from (row.consumer, row.holder)
+        for code in view.codes:
+            yield from {finding.consumer for finding in code.worst}
 
 
 def colours(values: tuple[str, ...]) -> str:

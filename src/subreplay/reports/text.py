@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 from collections.abc import Iterable, Sequence
 
-from rich import box
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -13,17 +12,18 @@ from rich.text import Text
 
 from subreplay.reports import words
 from subreplay.reports.clean import cleaned
-from subreplay.reports.data import CodeSummary, ReportData, RunInfo, ScenarioView
+from subreplay.reports.data import ReportData, RunInfo, ScenarioView
+from subreplay.reports.dispatch_text import blockers, compared
+from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
 
 WIDTH = 100
-MOST_ROWS = 20  # of consumers and of scenarios; the page and the JSON have all
 BAR = 10
 STYLES = {
     "valid": "bold green", "unknown": "bold yellow", "invalid": "bold red",
     "clean": "green", "violated": "bold red", "allowed": "cyan", "counted": "cyan",
 }  # fmt: skip
 MARKS = {"valid": "✓", "unknown": "?", "invalid": "✗"}
-Cell = str | Text
 
 
 def to_text(data: ReportData) -> str:
@@ -50,6 +50,9 @@ def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     yield from _section("Rules", _codes(data.codes), bool(data.codes))
     yield from _section("Load per consumer", _load(data), bool(data.totals))
     yield from _section("Scenarios over the same traffic", _scenarios(data.scenarios), bool(data.scenarios))
+    yield from _section("Dispatch replay (predicted)", compared(data.dispatch), bool(data.dispatch))
+    for title, body in blockers(data.dispatch, words.one_day(data.run.window_start, data.run.window_end)):
+        yield from _section(title, body, True)
     yield from _section("What this data cannot tell", _cannot(data), bool(data.cannot_tell))
 
 
@@ -91,30 +94,15 @@ def _partitions(run: RunInfo) -> str:
     return f", {words.plural(run.partitions, 'partition')}" if run.partitions else ", not partitioned"
 
 
-def _table(columns: Sequence[tuple[str, bool]], rows: Iterable[Sequence[Cell]]) -> Table:
-    """A plain table; ``True`` marks a column of numbers."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="dim", padding=(0, 1))
-    for title, number in columns:
-        table.add_column(title, justify="right" if number else "left", no_wrap=number, overflow="fold")
-    for row in rows:
-        table.add_row(*[Text(cell) if isinstance(cell, str) else cell for cell in row])
-    return table
-
-
 def _inputs(data: ReportData) -> Table:
     columns = (("table", False), ("rows", True), ("valid", True), ("quarantined", True), ("note", False))
-    return _table(
+    return table(
         columns,
         [
-            (row.table, words.count(row.rows_in), words.count(row.valid), _alarm(row.quarantined), row.note)
+            (row.table, words.count(row.rows_in), words.count(row.valid), alarm(row.quarantined), row.note)
             for row in data.inputs
         ],
     )
-
-
-def _alarm(number: int) -> Text:
-    """A count that should be zero."""
-    return Text(words.count(number), style="yellow" if number else "")
 
 
 def _facts(data: ReportData) -> Table:
@@ -128,7 +116,7 @@ def _facts(data: ReportData) -> Table:
 
 def _codes(codes: Sequence[CodeSummary]) -> Table:
     columns = (("code", False), ("status", False), ("count", True), ("example, or why not", False))
-    return _table(
+    return table(
         columns,
         [
             (code.code, Text(code.status, style=STYLES.get(code.status, "yellow")), _code_count(code), _example(code))
@@ -167,7 +155,7 @@ def _load(data: ReportData) -> Table:
          words.count(t.keys), words.size(t.bytes), words.count(t.redelivered), words.count(t.unacked))
         for t in data.totals[:MOST_ROWS]
     ]  # fmt: skip
-    return _with_rest(_table(columns, rows), len(data.totals))
+    return with_rest(table(columns, rows), len(data.totals))
 
 
 def _scenarios(scenarios: Sequence[ScenarioView]) -> Table:
@@ -177,18 +165,10 @@ def _scenarios(scenarios: Sequence[ScenarioView]) -> Table:
     rows: list[Sequence[Cell]] = [
         (s.name, words.count(s.consumers), words.percent(s.max_share), words.percent(s.perfect_share),
          words.times(s.skew), words.times(s.worst_window_skew), words.percent(s.traffic_moved),
-         words.times(s.ceiling) if s.ceiling else words.MISSING, _alarm(s.unowned))
+         words.times(s.ceiling) if s.ceiling else words.MISSING, alarm(s.unowned))
         for s in scenarios[:MOST_ROWS]
     ]  # fmt: skip
-    return _with_rest(_table(columns, rows), len(scenarios))
-
-
-def _with_rest(table: Table, total: int) -> Table:
-    """The table, with what it leaves out counted below."""
-    if total > MOST_ROWS:
-        table.caption = Text(f"and {words.count(total - MOST_ROWS)} more in report.json")
-        table.caption_justify = "left"
-    return table
+    return with_rest(table(columns, rows), len(scenarios))
 
 
 def _cannot(data: ReportData) -> Table:

@@ -10,8 +10,11 @@ from subreplay.reports import words
 from subreplay.reports.canvas import Frame, frame
 from subreplay.reports.chart_map import MapDrawing, partition_map, slot_map
 from subreplay.reports.chart_share import Moved, by_epoch, moves_chart, scenario_chart
-from subreplay.reports.chart_time import Load, biggest, findings_chart, gathered, load_chart, skew_chart
-from subreplay.reports.data import CodeSummary, EpochView, RangeMap, ReportData
+from subreplay.reports.chart_time import Load, biggest, findings_chart, gathered, load_chart, most_found, skew_chart
+from subreplay.reports.data import EpochView, RangeMap, ReportData
+from subreplay.reports.dispatch_view import DispatchDrawing, dispatch_drawing
+from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.finding_filter import Findings, findings
 from subreplay.reports.palette import Palette, palette
 from subreplay.reports.rangemap import owned_share
 
@@ -22,7 +25,7 @@ STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not appli
 SECTIONS = (
     ("input", "Input"), ("facts", "Headline facts"), ("map", "Range map"), ("load", "Load"), ("skew", "Skew"),
     ("moves", "Moves"), ("rules", "Rules"), ("findings", "Findings over time"), ("scenarios", "What if"),
-    ("keys", "Hot keys"), ("limits", "What this cannot tell"),
+    ("dispatch", "Dispatch replay"), ("keys", "Hot keys"), ("limits", "What this cannot tell"),
 )  # fmt: skip
 
 
@@ -69,9 +72,11 @@ class View:
     moves_chart: str
     moved: tuple[Moved, ...]
     codes: tuple[CodeSummary, ...]
-    finding_consumers: tuple[str, ...]
+    findings: Findings
     findings_chart: str
+    findings_not_drawn: int  # consumers without a colour of their own in that chart
     scenario_chart: str
+    dispatch: DispatchDrawing | None
     worst_skew: float  # of all scenarios, at least 1
     ceiling: float | None  # how many times faster than one consumer the hottest key allows
     scale: float  # the share that fills a bar of the tables
@@ -81,13 +86,14 @@ def view(data: ReportData) -> View:
     """Everything drawn and summed, from the data alone."""
     at, colours = frame(data), palette(data)
     load = gathered(data.load)
+    found = most_found(data.findings_over_time, at)
     maps = _maps(data.range_maps, at, colours)
     rows = _epoch_rows(data.range_maps)
     moved = by_epoch(data.moves)
     skews = {total.consumer: total.skew for total in data.totals}
     return View(
         colours=colours,
-        legends=_legends(data, colours, load),
+        legends=_legends(data, colours, load, found),
         day=words.one_day(data.run.window_start, data.run.window_end),
         length=words.span(max(words.parse_us(data.run.window_end) - words.parse_us(data.run.window_start), 0)),
         sections=_sections(data),
@@ -103,16 +109,18 @@ def view(data: ReportData) -> View:
         moves_chart=moves_chart(moved, colours) if moved else "",
         moved=moved[:MOST_MOVES],
         codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
-        finding_consumers=_consumers_with_findings(data.codes),
-        findings_chart=findings_chart(data.findings_over_time, at, colours) if data.findings_over_time else "",
+        findings=findings(data, STATUS_ORDER),
+        findings_chart=findings_chart(data.findings_over_time, found, at, colours) if data.findings_over_time else "",
+        findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
         scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
+        dispatch=dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
         worst_skew=max([1.0, *[s.skew for s in data.scenarios if math.isfinite(s.skew)]]) * 1.02,
         ceiling=_ceiling(data),
         scale=_scale(data),
     )
 
 
-def _legends(data: ReportData, colours: Palette, load: Load) -> Legends:
+def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[str]) -> Legends:
     """Who appears where, in the palette's order."""
 
     def known(names: Iterable[str | None]) -> tuple[str, ...]:
@@ -124,7 +132,7 @@ def _legends(data: ReportData, colours: Palette, load: Load) -> Legends:
         map=known({band.consumer for epoch in epochs for band in epoch.bands}),
         load=known(biggest(load)),
         moves=known(move.after for move in data.moves),
-        findings=known(point.consumer for point in data.findings_over_time),
+        findings=known(found),
         scenarios=known(row.consumer for scenario in data.scenarios for row in scenario.per_consumer),
     )
 
@@ -138,9 +146,10 @@ def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "load": bool(data.load or data.totals) or not whatif,
         "skew": bool(data.load),
         "moves": bool(data.moves or data.moves_left_out) or not whatif,
-        "rules": bool(data.codes) or not whatif,
+        "rules": bool(data.codes) or not whatif or any(code.worst for v in data.dispatch for code in v.codes),
         "findings": bool(data.findings_over_time),
         "scenarios": bool(data.scenarios) or whatif,
+        "dispatch": bool(data.dispatch),
         "keys": bool(data.hot_keys),
     }
     return tuple([(name, title) for name, title in SECTIONS if shown.get(name, True)])
@@ -174,11 +183,6 @@ def _epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
 
 def _not_drawn(load: Load) -> int:
     return len({cell.consumer for cell in load.cells}) - len(biggest(load))
-
-
-def _consumers_with_findings(codes: Sequence[CodeSummary]) -> tuple[str, ...]:
-    names = {finding.consumer for code in codes for finding in code.worst if finding.consumer}
-    return tuple(sorted(names, key=words.natural))
 
 
 def _ceiling(data: ReportData) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime, timezone
+from functools import lru_cache
 
 MISSING = "–"
 
@@ -52,6 +53,7 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
+@lru_cache(maxsize=4096)
 def parse_us(text: str) -> int:
     """An ISO 8601 instant as microseconds since the epoch; without a zone it is UTC."""
     text = re.sub(r"\.(\d+)", lambda part: f".{part[1][:6]:0<6}", re.sub("[Zz]$", "+00:00", text.strip()))
@@ -99,6 +101,15 @@ def span(micros: int) -> str:
     (name, length), (small, part) = units[at], units[at + 1]
     rest = whole % length // part
     return f"{whole // length} {name} {rest} {small}" if rest else f"{whole // length} {name}"
+
+
+def nanos(duration: int | None) -> str:
+    """A duration given in ns; a dash where there is none.
+
+    >>> nanos(2_500_000_000), nanos(40_000), nanos(None)
+    ('2.5 s', '0.04 ms', '–')
+    """
+    return MISSING if duration is None else span(duration // 1_000)
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -11,12 +11,15 @@ import pyarrow as pa
 
 from subreplay.columns import NEVER
 from subreplay.model import Scope, Standing
-from subreplay.rules.facts import Ending
+from subreplay.rules.codes import Code, Excuse, excuse_of
+from subreplay.rules.happenings import event_words, last_leave
 from subreplay.rules.judge import Judge
-from subreplay.rules.registry import RULES, Code, Excuse, standings
+from subreplay.rules.redelivery import Ending
+from subreplay.rules.registry import RULES
 from subreplay.tables import VIOLATIONS
-from subreplay.timeline import Epoch, Timeline
 from subreplay.words import clock, position
+
+__all__ = ["Explainer", "event_words"]
 
 _SENTENCES: Final = {
     Code.WRONG_OWNER: "{message} of key {key} (slot {slot}) went to {consumer} at {at}; its owner was {expected}",
@@ -35,6 +38,18 @@ _SENTENCES: Final = {
     Code.UNSEEN: "{message} of key {key}, published at {published}, was not delivered by the end",
     Code.UNACKED: "{message} of key {key}, delivered to {consumer} at {at}, was not acknowledged by the end",
     Code.REDELIVERED: "{message} of key {key} was delivered again, to {consumer} at {at}, {previous}",
+    Code.BEFORE_PREDECESSOR_ACK: "key {key} went on to {consumer} with {message} at {at} while {owner} was open",
+    Code.REDELIVERY_ORDER: "{message} of key {key} came again, to {consumer} at {at}, after the newer {order}",
+    Code.SKIP: "{message} reached {consumer} at {at}, although {skipped}, before it in the log, was neither given to "
+    "it nor acknowledged by then",
+    Code.PRODUCER_ORDER: "{message} was stored after the later message {twin} of its producer",
+    Code.DUP_PUBLISH: "{message} has the producer and the sequence id of {twin}",
+    Code.TWO_ACTIVE: "{message} went to {consumer} at {at}, though its owner was being served: {owner}",
+    Code.CUM_ACK_MISUSE: "{message} of key {key} was acknowledged cumulatively by {consumer} at {acked}",
+    Code.ROUTING_MISMATCH: "{message} of key {key} is in partition {partition}, where its key does not belong",
+    Code.EARLY: "{message} of key {key} reached {consumer} at {at}, {early} s before its time {due}",
+    Code.OVER_PERMITS: "{message} reached {consumer} at {at}, when its receiver queue was already full",
+    Code.STUCK: "{message} of key {key} (slot {slot}) waited {wait} for {holder}{other_key}",
 }
 _ENDINGS: Final = {
     Ending.NONE: "after an earlier delivery",
@@ -44,7 +59,24 @@ _ENDINGS: Final = {
     Ending.OPEN: "while the earlier delivery was outstanding",
 }
 
-_OTHER: Final = {Code.KEY_ORDER: "order", Code.PARTITION_ORDER: "order", Code.KEY_TWO_OWNERS: "owner"}
+# The other side of a finding, among the words of its sentence
+_OTHER: Final = {
+    **dict.fromkeys((Code.KEY_ORDER, Code.PARTITION_ORDER, Code.REDELIVERY_ORDER), "order"),
+    **dict.fromkeys((Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK, Code.TWO_ACTIVE), "owner"),
+    **dict.fromkeys((Code.PRODUCER_ORDER, Code.DUP_PUBLISH), "twin"),
+    Code.SKIP: "skipped",
+    Code.STUCK: "holder",
+}
+_OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
+_OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
+# What the producer did
+_PUBLISHED: Final = {
+    Code.MIXED_BATCH: "the producer batched by time and size, not by key",
+    Code.PRODUCER_ORDER: "its producer sent it late or numbers its messages by itself",
+    Code.DUP_PUBLISH: "its producer sent it twice, and the topic did not deduplicate",
+    Code.ROUTING_MISMATCH: "its producer chooses partitions otherwise than declared, or their number changed",
+    Code.CUM_ACK_MISUSE: "its application acknowledges cumulatively",
+}
 
 
 @dataclass(frozen=True)
@@ -56,23 +88,24 @@ class Explainer:
 
     def violations(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``JUDGED`` rows, their key already in words -> ``VIOLATIONS`` rows."""
-        standing = standings(self.judge.policy)
         for batch in batches:
-            rows = [v for row in batch.to_pylist() for v in self._of(row, standing)]
+            rows = [v for row in batch.to_pylist() for v in self._of(row)]
             if rows:
                 yield from pa.Table.from_pylist(rows, schema=VIOLATIONS).to_batches()
 
-    def _of(self, row: Mapping[str, Any], standing: Mapping[Code, Standing]) -> Iterator[dict[str, Any]]:
+    def _of(self, row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         for code in Code:
-            excuse = Excuse(row["excuses"] >> 4 * code.value & 15)
-            fails = standing[code] is Standing.PROMISED and excuse is Excuse.NONE
-            if row["codes"] & code.bit and (fails or row["shown"] & code.bit):
-                yield self._violation(row, code, standing[code] if fails else Standing.ALLOWED, excuse)
+            if row["codes"] & code.bit:
+                excuse = excuse_of(code, row["excuses"])
+                fails = bool(self.judge.promised & code.bit) and excuse is Excuse.NONE
+                if fails or row["shown"] & code.bit:
+                    yield self._violation(row, code, Standing.PROMISED if fails else Standing.ALLOWED, excuse)
 
     def _violation(self, row: Mapping[str, Any], code: Code, standing: Standing, excuse: Excuse) -> dict[str, Any]:
         at = row["at"] if row["delivered"] else None
         words = self._words(row)
         moment = datetime.fromtimestamp((at if at is not None else row["published"]) // 1_000_000_000, timezone.utc)
+        witness = (_delivery(row) if row["delivered"] else "", words.get(_OTHER.get(code, ""), ""))
         return {
             "date": moment.date(),
             "subscription": self.subscription,
@@ -85,10 +118,8 @@ class Explainer:
             "excuse": excuse.sentence or None,
             "at": None if at is None else at // 1_000,
             "key": row["key"],
-            "cause": self._cause(row, code, excuse),
-            "witness": [
-                w for w in (_delivery(row) if row["delivered"] else "", words.get(_OTHER.get(code, ""), "")) if w
-            ],
+            "cause": self._cause(row, code),
+            "witness": [w for w in witness if w],
             "explanation": _SENTENCES[code].format(**words) + (f"; {excuse.sentence}" if excuse else ""),
         }
 
@@ -101,47 +132,71 @@ class Explainer:
         return {
             "message": position(row["ledger"], row["entry"], row["batch_index"]),
             "entry": position(row["ledger"], row["entry"], -1),
+            "partition": str(row["partition"]),
             "key": row["key"] or "(none)",
             "slot": str(row["slot"]),
             "consumer": row["consumer"] or "nobody",
             "expected": row["expected"] or "nobody",
             "at": clock(row["at"]) if row["delivered"] else "",
             "published": clock(row["published"]) if row["published"] > 0 else "an unknown time",
+            "due": clock(row["due"]) if row["due"] > 0 else "",
+            "early": _seconds(row["due"] - row["at"]),
             "acked": clock(row["acked"]) if 0 < row["acked"] < NEVER else "",
             "order": _delivery(row["order_witness"]),
             "owner": _delivery(row["owner_witness"]),
+            "holder": _delivery(row["holder_witness"]),
+            "wait": self._wait(row),
+            "other_key": _other_key(row["holder_witness"]),
+            "twin": _place(row["twin"]),
+            "skipped": _place(row["skipped"]),
             "previous": _ENDINGS[Ending(row["previous"])],
             "lost": lost,
         }
 
-    def _cause(self, row: Mapping[str, Any], code: Code, excuse: Excuse) -> str:
+    def _wait(self, row: Mapping[str, Any]) -> str:
+        """How long a message was held back, as far as the data go."""
+        holder = row["holder_witness"]
+        if not holder:
+            return ""
+        since = max(row["due"], holder["at"])
+        return f"{_seconds(holder['held_until'] - since)} s" if row["delivered"] else f"from {clock(since)} to the end,"
+
+    def _cause(self, row: Mapping[str, Any], code: Code) -> str:
+        """The epoch change, disconnect, nack or producer fact that explains a finding; else "unexplained"."""
         timeline = self.judge.dispatcher(Scope(row["topic"], row["partition"])).timeline
-        if code is Code.MIXED_BATCH:
-            return "the producer batched by time and size, not by key"
-        if code in (Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED) and row["previous"] == Ending.NACKED:
+        if code in _PUBLISHED:
+            return _PUBLISHED[code]
+        if code is Code.STUCK:
+            return self._holding(row)
+        if code in _OF_REDELIVERY and row["previous"] == Ending.NACKED:
             return "its redelivery was asked for (nack or ack timeout)"
         if not row["delivered"]:
             return "unexplained" if code is Code.LOST else "the data end"
-        if code in (Code.WRONG_OWNER, Code.NOT_CONNECTED):
+        if code in _OF_OWNERSHIP:
             return event_words(timeline.epochs[row["epoch"]])
         if row["previous"] == Ending.CLOSED:
-            return _last_leave(timeline, row["epoch"])
+            return last_leave(timeline, row["epoch"])
         if row["in_transition"]:
             return event_words(timeline.epochs[row["epoch"] + 1])
-        earlier = row["owner_witness"] if code is Code.KEY_TWO_OWNERS else row["order_witness"]
+        earlier = row[f"{_OTHER[code]}_witness"] if _OTHER.get(code) in ("order", "owner") else None
         epoch = timeline.epochs[row["epoch"]]
         if earlier and epoch.start.at > earlier["at"]:
             return event_words(epoch)
         return self._permission(code)
 
+    def _holding(self, row: Mapping[str, Any]) -> str:
+        """Who held a message back, and by what."""
+        holder = row["holder_witness"]
+        return f"{holder['consumer'] or 'nobody'} held {_place(holder)} without acknowledging it"
+
     def _permission(self, code: Code) -> str:
         """What explains an allowed finding that no event does."""
         policy = self.judge.policy
-        if standings(policy)[code] is Standing.PROMISED:
+        if self.judge.promised & code.bit:
             return "unexplained"
         if code is Code.DUP_OUTSTANDING and policy.routing != "partition":
             return f"{policy.profile} delivers an outstanding message again at times"
-        if code in (Code.KEY_ORDER, Code.KEY_TWO_OWNERS):
+        if code in (Code.KEY_ORDER, Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK):
             return (
                 f"{policy.name} as configured gives a key to any consumer"
                 if policy.routing == "any"
@@ -150,25 +205,23 @@ class Explainer:
         return "unexplained"
 
 
-def _last_leave(timeline: Timeline, epoch: int) -> str:
-    leaves = [e for e in timeline.epochs[: epoch + 1] if e.left]
-    return event_words(leaves[-1]) if leaves else "unexplained"
+def _seconds(nanos: int) -> str:
+    return f"{nanos / 1e9:.3f}"
 
 
-def event_words(epoch: Epoch) -> str:
-    """The event that opened an epoch, in words."""
-    if epoch.cause is None:
-        return "epoch 0: nobody had joined yet"
-    verb = {"join": "joined", "leave": "left", "crash": "disconnected"}[epoch.cause.event]
-    refused = " and was rejected" if epoch.rejected else ""
-    return f"epoch {epoch.index}: {epoch.cause.consumer} {verb}{refused} at {clock(epoch.start.at)}"
+def _other_key(holder: Mapping[str, Any] | None) -> str:
+    """Blocking works by slot: two keys of one slot share their fate."""
+    return "" if not holder or holder["same_key"] else ", of another key that is held back with it"
+
+
+def _place(place: Mapping[str, Any] | None) -> str:
+    return position(place["ledger"], place["entry"], place["batch_index"]) if place else ""
 
 
 def _delivery(witness: Mapping[str, Any] | None) -> str:
     """A delivery in words; empty for none."""
     if not witness:
         return ""
-    message = position(witness["ledger"], witness["entry"], witness["batch_index"])
     until = witness["held_until"]
     end = "never ended" if until == NEVER else f"ended {clock(until)}"
-    return f"{message} at {witness['consumer'] or 'nobody'} ({clock(witness['at'])}, {end})"
+    return f"{_place(witness)} at {witness['consumer'] or 'nobody'} ({clock(witness['at'])}, {end})"

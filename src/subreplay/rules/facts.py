@@ -1,313 +1,291 @@
 """Facts: each delivery beside its message, its slot, its epoch, who should have got it and what the position tells.
 
-Rules here: WRONG_OWNER, NOT_CONNECTED, MIXED_BATCH, DIVERGENT_ID, UNKNOWN_MESSAGE, and those of ``positions``.
+Rules here: WRONG_OWNER, NOT_CONNECTED, MIXED_BATCH, DIVERGENT_ID, UNKNOWN_MESSAGE, ROUTING_MISMATCH, EARLY,
+CUM_ACK_MISUSE, and those of ``positions``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.columns import NEVER, UNKNOWN, Ints, column, flags, ints
-from subreplay.entry_keys import outer_keys, outer_sticky_keys, own_keys
+from subreplay.columns import NEVER, UNKNOWN, Ints, column, flags
+from subreplay.entry_keys import own_keys
+from subreplay.hashing.compiled import compiled
 from subreplay.hashing.identity import key_identity
-from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.policies.base import Policy
-from subreplay.rules.positions import read_positions
-from subreplay.rules.registry import Code, Excuse
+from subreplay.rules import publication, redelivery
+from subreplay.rules.codes import Code, Excuse
+from subreplay.rules.deliveries import Flags
+from subreplay.rules.flow import early
+from subreplay.rules.keys import message_keys, numbers
+from subreplay.rules.owners import Owners, owners_at
+from subreplay.rules.partitions import keyed_routing
+from subreplay.rules.positions import (
+    BEGIN,
+    CODES,
+    END,
+    FIRST,
+    FIRST_ACK,
+    HEAD,
+    LAPSES,
+    POSITION,
+    SKIPPED,
+    TWIN,
+    PositionState,
+    read_positions,
+)  # fmt: skip
+from subreplay.rules.redelivery import Ending
 from subreplay.rules.sessions import STRANGER
 from subreplay.tables import FACTS
 
 if TYPE_CHECKING:
-    from subreplay.rules.judge import Dispatcher
+    from subreplay.rules.judge import Dispatcher, Judge
+
+_OF_MESSAGES = ("at", "judged", "content", "key", "ordering_key", "batch_key", "batch_ordering_key", "batch_index",
+                "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size", "chunk_id",
+                "chunk_count")  # fmt: skip
+_OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "redelivery_count",
+                  "received_at", "acked_at", "nacked_at", "cumulative")  # fmt: skip
 
 
-class Ending(IntEnum):
-    """How a delivery ended."""
-
-    NONE = 0  # there was none before
-    ACKED = 1
-    NACKED = 2  # its redelivery was asked for
-    CLOSED = 3  # its consumer left
-    OPEN = 4  # it had not ended
-
-
-@dataclass(frozen=True)
-class Keys:
-    """Per message row: the key shown, the identity within which order is promised, hash, slot, and whether its batch
-    mixes keys."""
-
-    shown: pa.Array
-    key_id: Ints
-    hashes: NDArray[np.uint32]
-    slots: Ints
-    mixed: NDArray[np.bool_]
+def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
+    """``FACTS`` of whole entries of one dispatcher's log."""
+    is_delivery = numbers(rows, "kind") == 1
+    messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
+    attempts = rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks()
+    numbered = _numbered(numbers(rows, "ledger"), numbers(rows, "entry"), numbers(rows, "batch_index"), is_delivery)
+    return _Batch(judge, dispatcher, state, messages, attempts, *numbered).facts()
 
 
-def message_keys(policy: Policy, rows: pa.Table) -> Keys:
-    """Sticky keys and what follows from them, for rows of messages.
+@compiled
+def _numbered(
+    ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags
+) -> tuple[Ints, Ints, Ints, Ints, Ints]:  # pragma: no cover - compiled
+    """Positions of sorted rows, counted from 0: that of each message and each delivery, the first message of each
+    position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery."""
+    n = len(ledger)
+    deliveries = 0
+    for i in range(n):
+        deliveries += is_delivery[i]
+    of_message, of_delivery = np.empty(n - deliveries, np.int64), np.empty(deliveries, np.int64)
+    entries = np.empty(deliveries, np.int64)
+    head, bounds = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    position, number, m, d = -1, -1, 0, 0
+    for i in range(n):
+        new_entry = i == 0 or ledger[i] != ledger[i - 1] or entry[i] != entry[i - 1]
+        number += new_entry
+        if new_entry or batch_index[i] != batch_index[i - 1]:
+            position += 1
+            head[position], bounds[position] = -1, d
+        if is_delivery[i]:
+            of_delivery[d], entries[d] = position, number
+            d += 1
+        else:
+            if head[position] < 0:
+                head[position] = m
+            of_message[m] = position
+            m += 1
+    bounds[position + 1] = d
+    return of_message, of_delivery, head[: position + 1].copy(), bounds[: position + 2].copy(), entries
 
-    A batched message follows the outer metadata of its entry; a batch is mixed where its own key is another (row
-    L-BATCH-3). Order is promised within the sticky key (Key_Shared), the partition (one active consumer), and nowhere
-    on Shared, where the key itself serves to count disorder.
-    """
-    own = own_keys(rows)
-    sticky = outer_sticky_keys(rows, policy.profile)
-    hashes = murmur3_32_array(sticky)
-    slots = policy.slots(hashes)
-    if policy.routing == "slot":
-        identity = key_identity(sticky)
-        outer = pc.coalesce(*outer_keys(rows))
-        same = pc.or_kleene(pc.fill_null(pc.equal(own, outer), False), pc.and_(pc.is_null(own), pc.is_null(outer)))
-        mixed = ~np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)
-    else:
-        slots = np.zeros(len(own), np.int64)  # one slot: the whole partition
-        identity = np.zeros(len(own), np.int64)
-        mixed = np.zeros(len(own), np.bool_)
-        if policy.routing == "any":
-            identity = np.where(np.asarray(own.is_null()), -1, key_identity(own))
-    return Keys(own, identity, hashes, slots, mixed)
 
+@dataclass
+class _Batch:
+    """Whole entries of a log: messages, deliveries, and the positions that bind them (see ``_numbered``)."""
 
-@dataclass(frozen=True)
-class Positions:
-    """What is known of each position of whole entries; arrays by position number, rows by ``group``."""
+    judge: Judge
+    dispatcher: Dispatcher
+    state: PositionState
+    messages: pa.Table
+    attempts: pa.Table
+    of_message: Ints
+    of_delivery: Ints
+    head: Ints
+    bounds: Ints
+    entries: Ints
 
-    group: Ints  # the position number of each row
-    known: NDArray[np.bool_]  # there is a message
-    shown: pa.Array
-    key_id: Ints
-    hashes: NDArray[np.uint32]
-    slots: Ints
-    published: Ints
-    due: Ints
-    size: Ints
-    mixed: NDArray[np.bool_]
-    divergent: NDArray[np.bool_]
-    judged: NDArray[np.bool_]
+    def facts(self) -> pa.Table:
+        first = self.state.ordinal
+        self.keys = message_keys(self.judge.policy, self.messages)
+        self.published = numbers(self.messages, "at")
+        self.due = np.maximum(self.published, numbers(self.messages, "deliver_at"))
+        self.judged = flags(self.messages, "judged")
+        self.chunk = numbers(self.messages, "chunk_id", -1)
+        # a chunk that is not the last of its message
+        self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < numbers(self.messages, "chunk_count", 0))
+        message = self.head[self.of_delivery]  # of each delivery; -1: unknown
+        at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
+        owners = owners_at(
+            self.judge.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
+            at, seq, column(self.attempts, "consumer"),
+        )  # fmt: skip
+        positions, attempts = self._read(message, at, owners)
+        self.ordinals = np.arange(first, self.state.ordinal)
+        served = self._served(message, seq, owners, positions, attempts)
+        waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
+        return pa.concat_tables([served, self._unserved(waiting, positions)]) if len(waiting) else served
 
-    @classmethod
-    def of(cls, policy: Policy, rows: pa.Table) -> Positions:
-        group = _number(rows)
-        count = int(group[-1]) + 1
-        messages = np.flatnonzero(ints(rows, "kind") == 0)
-        heads = messages[np.unique(group[messages], return_index=True)[1]]  # the first of several copies
-        head_rows = rows.take(pa.array(heads))
-        keys = message_keys(policy, head_rows)
-        where = np.full(count, len(heads), np.int64)
-        where[group[heads]] = np.arange(len(heads))
+    def _read(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
+        """The compiled pass, and the findings that need no more than one row."""
+        rows = self.attempts
+        attempts = np.empty((redelivery.ATTEMPT, len(at)), np.int64)
+        attempts[redelivery.AT], attempts[redelivery.ACKED] = at, numbers(rows, "acked_at")
+        attempts[redelivery.NACKED] = numbers(rows, "nacked_at")
+        attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
+        attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
+        attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
+        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != STRANGER)
+        attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
+        attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
+        attempts[redelivery.PREVIOUS] = Ending.NONE
+        attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
+        attempts[redelivery.EXCUSES] = np.where(owners.in_transition, Excuse.IN_TRANSITION.bit, 0)
+        attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
 
-        def spread(values: NDArray, missing: object) -> NDArray:  # type: ignore[type-arg]
-            return np.append(values, np.array([missing], values.dtype))[where]
+        positions = np.empty((POSITION, len(self.head)), np.int64)
+        positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
+        positions[LAPSES], positions[FIRST], positions[FIRST_ACK] = self._lapses(), self.bounds[:-1], NEVER
+        positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
+        active = self.judge.policy.routing == "partition"
+        read_positions(self.state, positions, self._published(), attempts, self.judge.receipts, active)
+        of_day = _of(self.judged, self.head, False)
+        found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]) & of_day)
+        attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
+        return positions, attempts
 
-        published = ints(head_rows, "at")
-        known = where < len(heads)
-        return cls(
-            group, known, keys.shown.take(pa.array(where, mask=~known)), spread(keys.key_id, -1), spread(keys.hashes,
-            0),
-            spread(keys.slots, -1), spread(published, UNKNOWN),
-            spread(np.maximum(published, ints(head_rows, "deliver_at")), UNKNOWN),
-            spread(ints(head_rows, "size", 0), 0), spread(keys.mixed, False),
-            _divergent(group[messages], ints(rows, "content")[messages], count),
-            spread(flags(head_rows, "judged"), False),
+    def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
+        """Findings about each delivery by itself."""
+        codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
+        codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
+        codes[owners.session == STRANGER] |= Code.NOT_CONNECTED.bit
+        codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
+        mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
+        codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
+        published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
+        return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
+
+    def _partly(self, at: Ints, acked: Ints) -> Flags:
+        """Batched deliveries that came before the last message of their batch was acknowledged."""
+        batched = numbers(self.attempts, "batch_index") >= 0
+        if not batched.any():
+            return batched
+        acks = np.where(acked == UNKNOWN, NEVER, acked)
+        some = self.bounds[:-1][self.bounds[:-1] < self.bounds[1:]]
+        first_acks, entries = np.minimum.reduceat(acks, some), self.entries[some]
+        complete = np.full(int(self.entries[-1]) + 1, UNKNOWN)
+        np.maximum.at(complete, entries, first_acks)
+        return batched & (at < complete[self.entries])
+
+    def _lapses(self) -> Ints:
+        """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
+        terms = self.judge.terms
+        lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
+        lapses[~self.judged | self.part_of_chunks | terms.compacted] = UNKNOWN
+        return _of(lapses, self.head, UNKNOWN)
+
+    def _message_codes(self) -> Ints:
+        """Findings about each position's message itself."""
+        codes = np.zeros(len(self.head), np.int64)
+        if len(self.of_message) > np.count_nonzero(self.head >= 0):
+            content = numbers(self.messages, "content")
+            differs = content != content[self.head[self.of_message]]
+            codes[self.of_message[differs]] |= Code.DIVERGENT_ID.bit
+        routing, partition = self.judge.terms.routing, self.dispatcher.timeline.scope.partition
+        if routing is not None and partition >= 0:
+            keys, producers = column(self.messages, "key"), column(self.messages, "producer")
+            wrong = keyed_routing(routing, keys, producers, partition).wrong
+            codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
+        return codes
+
+    def _published(self) -> Ints:
+        """The messages as producers put them there (see ``publication``)."""
+        rows = self.messages
+        m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
+        names = column(rows, "producer").dictionary_encode()
+        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices.fill_null(0))]
+        m[publication.STREAM] = m[publication.PRODUCER]
+        batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
+        m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
+        m[publication.SEQUENCE] = np.where(self.chunk > 0, -1, numbers(rows, "own_sequence_id", -1))
+        m[publication.PUBLISHED] = self.published
+        m[publication.LEDGER], m[publication.ENTRY] = numbers(rows, "ledger"), numbers(rows, "entry")
+        m[publication.BATCH_INDEX] = numbers(rows, "batch_index")
+        return m
+
+    def _served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
+        """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
+        at = a[redelivery.AT]
+        table = self._table(
+            self.attempts, self.of_delivery, message, positions, delivered=True,
+            consumer=column(self.attempts, "consumer"), session=owners.session, expected=owners.expected,
+            epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
+            held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
+            previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False),
+            in_transition=owners.in_transition, codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES],
+        )  # fmt: skip
+        return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
+
+    def _unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
+        """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them
+        lost."""
+        message = self.head[waiting]
+        acked = positions[FIRST_ACK, waiting]
+        excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
+        return self._table(
+            self.messages, waiting, message, positions, delivered=False,
+            consumer=pa.nulls(len(waiting), pa.string()), session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
+            seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
+            in_transition=False, codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
+            excuses=excuses,
         )  # fmt: skip
 
-
-def _number(rows: pa.Table) -> Ints:
-    """Numbers the positions of sorted rows from 0."""
-    new = np.zeros(rows.num_rows, np.bool_)
-    for name in ("ledger", "entry", "batch_index"):
-        values = ints(rows, name)
-        new[1:] |= values[1:] != values[:-1]
-    return np.cumsum(new)
-
-
-def _divergent(group: Ints, content: Ints, count: int) -> NDArray[np.bool_]:
-    """Positions whose message rows differ from one another."""
-    low, high = np.full(count, NEVER), np.full(count, UNKNOWN)
-    np.minimum.at(low, group, content)
-    np.maximum.at(high, group, content)
-    return low < high
-
-
-def position_facts(
-    policy: Policy, dispatcher: Dispatcher, receipts: bool, rows: pa.Table, first_ordinal: int
-) -> tuple[pa.Table, int]:
-    """``FACTS`` of whole entries of one dispatcher's log, and the ordinal of the next position."""
-    positions = Positions.of(policy, rows)
-    deliveries = np.flatnonzero(ints(rows, "kind") == 1)
-    served = _served(
-        policy, dispatcher, receipts, rows.take(pa.array(deliveries)), positions, positions.group[deliveries]
-    )
-    unserved = _unserved(positions, rows, deliveries)
-    facts = pa.concat_tables([served, unserved]) if unserved.num_rows else served
-    ordinal = pa.array(ints(facts, "ordinal") + first_ordinal)
-    place = facts.schema.get_field_index("ordinal")
-    return facts.set_column(place, FACTS.field("ordinal"), ordinal), first_ordinal + len(positions.known)
+    def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:
+        """A ``FACTS`` table: what is known of messages, the rest as given; a single value stands for all rows."""
+        scope, n = self.dispatcher.timeline.scope, len(message)
+        columns |= {
+            "topic": pa.array([scope.topic]).take(pa.array(np.zeros(n, np.int64))),
+            "partition": scope.partition,
+            "ordinal": self.ordinals[position],
+            "key": self.keys.shown.take(pa.array(message, mask=message < 0)),
+            "key_id": _of(self.keys.key_id, message, -1),
+            "slot": _of(self.keys.slots, message, -1),
+            "hash": _of(self.keys.hashes, message, 0).astype(np.int64),
+            "published": _of(self.published, message, UNKNOWN),
+            "due": _of(self.due, message, UNKNOWN),
+            "size": _of(numbers(self.messages, "size", 0), message, 0),
+            "twin": _places(positions[TWIN : TWIN + 3], position),
+            "skipped": _places(positions[SKIPPED : SKIPPED + 3], position),
+        }
+        for name in ("ledger", "entry", "batch_index"):
+            columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
+        return pa.table([_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
 
 
-def _served(
-    policy: Policy, dispatcher: Dispatcher, receipts: bool, rows: pa.Table, positions: Positions, group: Ints
-) -> pa.Table:
-    """Facts of the delivery rows; an acknowledgement without a delivery takes part and is then left out."""
-    at, seq, acked = ints(rows, "at"), ints(rows, "seq", 0), ints(rows, "acked_at")
-    known, slots = positions.known[group], positions.slots[group]
-    owners = owners_at(policy, dispatcher, slots, positions.hashes[group], at, seq, column(rows, "consumer"))
-    ends = [np.where(t >= at, t, NEVER) for t in (acked, ints(rows, "nacked_at"))]
-    held_until = np.minimum(np.minimum(*ends), owners.left)
-
-    codes = np.where(known, 0, Code.UNKNOWN_MESSAGE.bit)
-    codes[known & owners.wrong] |= Code.WRONG_OWNER.bit
-    codes[owners.session == STRANGER] |= Code.NOT_CONNECTED.bit
-    codes[positions.divergent[group]] |= Code.DIVERGENT_ID.bit
-    mixed = positions.mixed[group]
-    codes[_first_of_entry(rows, mixed)] |= Code.MIXED_BATCH.bit
-    excuses = np.zeros(len(codes), np.int64)
-    received, count = ints(rows, "received_at"), ints(rows, "redelivery_count", 0)
-    owned = known & ~owners.wrong & (owners.session != STRANGER)
-    partly = (ints(rows, "batch_index") >= 0) & (at < _entry_complete(rows, group, acked))
-    nth = read_positions(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses)
-    twice = owners.in_transition & (codes & Code.DUP_OUTSTANDING.bit != 0)
-    excuses[twice] |= int(Excuse.CLOSING) << 4 * Code.DUP_OUTSTANDING.value
-    previous = _previous(group, at, acked, ints(rows, "nacked_at"), owners.left)
-    table = _facts(
-        rows, positions, group, delivered=np.ones(len(at), np.bool_), previous=previous, mixed=mixed,
-        consumer=column(rows, "consumer"),
-        session=owners.session, expected=owners.expected, epoch=owners.epoch, at=at, seq=seq, received=received,
-        acked=acked,
-        held_until=held_until, closing=owners.closing, redelivery_count=count, nth=nth,
-        in_transition=owners.in_transition,
-        codes=codes, excuses=excuses,
-    )  # fmt: skip
-    return table.filter(pa.array(at != UNKNOWN))
+def _column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    return pa.array(values if isinstance(values, np.ndarray) else np.full(rows, values), kind)
 
 
-def _entry_complete(rows: pa.Table, group: Ints, acked: Ints) -> Ints:
-    """When the last message of each row's entry was first acknowledged; ``NEVER`` while one is not."""
-    if not len(group):
-        return acked
-    first = np.full(int(group.max()) + 1, NEVER)
-    np.minimum.at(first, group, np.where(acked == UNKNOWN, NEVER, acked))
-    place = np.stack([ints(rows, "ledger"), ints(rows, "entry")], axis=1)
-    _, entry = np.unique(place, axis=0, return_inverse=True)
-    complete = np.full(int(entry.max()) + 1, UNKNOWN)
-    np.maximum.at(complete, entry.ravel(), first[group])
-    return complete[entry.ravel()]
+def _of(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
+    """``values[rows]``, and ``missing`` for row -1."""
+    if not len(values):
+        return np.full(len(rows), missing, values.dtype)
+    taken = values[rows]
+    absent = rows < 0
+    if absent.any():
+        taken[absent] = missing
+    return taken
 
 
-def _first_of_entry(rows: pa.Table, flagged: NDArray[np.bool_]) -> Ints:
-    """The first flagged row of each entry: a finding about a batch is one finding."""
-    where = np.flatnonzero(flagged)
-    place = np.stack([ints(rows, "ledger")[where], ints(rows, "entry")[where]], axis=1)
-    return where[np.unique(place, axis=0, return_index=True)[1]]
-
-
-def _previous(group: Ints, at: Ints, acked: Ints, nacked: Ints, left: Ints) -> Ints:
-    """How the delivery before each one ended, as seen when this one began."""
-    endings = np.full(len(group), int(Ending.NONE))
-    if not len(group):
-        return endings
-    now, before = np.arange(1, len(group)), np.arange(len(group) - 1)
-    again = np.flatnonzero((group[now] == group[before]) & (at[before] != UNKNOWN))
-    now, before = now[again], before[again]
-    endings[now] = Ending.OPEN
-    for ending, ended in ((Ending.CLOSED, left), (Ending.NACKED, nacked), (Ending.ACKED, acked)):
-        endings[now[(ended[before] != UNKNOWN) & (ended[before] <= at[now])]] = ending
-    return endings
-
-
-def _unserved(positions: Positions, rows: pa.Table, deliveries: Ints) -> pa.Table:
-    """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them lost."""
-    group = positions.group[deliveries]
-    at, acked_at = ints(rows, "at")[deliveries], ints(rows, "acked_at", NEVER)[deliveries]
-    served = np.zeros(len(positions.known), np.bool_)
-    served[group[at != UNKNOWN]] = True
-    acked = np.full(len(served), NEVER)
-    np.minimum.at(acked, group[at == UNKNOWN], acked_at[at == UNKNOWN])
-    waiting = np.flatnonzero(positions.known & positions.judged & ~served)
-    first_row = np.searchsorted(positions.group, waiting)
-    n = len(waiting)
-    codes = np.where(acked[waiting] == NEVER, 0, Code.LOST.bit)
-    codes[positions.divergent[waiting]] |= Code.DIVERGENT_ID.bit
-    nowhere = np.full(n, STRANGER, np.int64)
-    return _facts(
-        rows.take(pa.array(first_row)), positions, waiting, delivered=np.zeros(n, np.bool_), previous=np.zeros(n,
-        np.int64),
-        mixed=np.zeros(n, np.bool_), consumer=pa.nulls(n, pa.string()),
-        session=nowhere, expected=pa.nulls(n, pa.string()), epoch=nowhere, at=np.full(n, NEVER), seq=np.zeros(n,
-        np.int64),
-        received=np.full(n, UNKNOWN), acked=acked[waiting], held_until=np.full(n, NEVER), closing=np.full(n, NEVER),
-        redelivery_count=np.zeros(n, np.int64), nth=np.zeros(n, np.int64), in_transition=np.zeros(n, np.bool_),
-        codes=codes, excuses=np.zeros(n, np.int64),
-    )  # fmt: skip
-
-
-def _facts(rows: pa.Table, positions: Positions, group: Ints, **columns: object) -> pa.Table:
-    """A ``FACTS`` table: positions from ``rows``, what is known of them from ``positions[group]``, the rest as
-    given."""
-    columns |= {
-        "ordinal": group,
-        "key": positions.shown.take(pa.array(group)),
-        "key_id": positions.key_id[group],
-        "slot": positions.slots[group],
-        "hash": positions.hashes[group].astype(np.int64),
-        "published": positions.published[group],
-        "due": positions.due[group],
-        "size": positions.size[group],
-    }
-    return pa.table([columns[f.name] if f.name in columns else column(rows, f.name) for f in FACTS], schema=FACTS)
-
-
-@dataclass(frozen=True)
-class Owners:
-    """For each delivery: the epoch, who should have got it, and the session of who did."""
-
-    epoch: Ints
-    expected: pa.Array  # names, null for nobody
-    session: Ints
-    left: Ints
-    closing: Ints
-    wrong: NDArray[np.bool_]
-    in_transition: NDArray[np.bool_]
-
-
-def owners_at(
-    policy: Policy,
-    dispatcher: Dispatcher,
-    slots: Ints,
-    hashes: NDArray[np.uint32],
-    at: Ints,
-    seq: Ints,
-    names: pa.Array,
-) -> Owners:
-    """Expected owner against observed consumer.
-
-    While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both
-    right; outside such instants there is exactly one.
-    """
-    timeline, sessions = dispatcher.timeline, dispatcher.sessions
-    session = sessions.find(names, at, seq)
-    epoch = np.asarray(timeline.epoch_at(at, seq), np.int64)
-    last = np.asarray(timeline.last_candidate(at, seq), np.int64)
-    labels = np.array([*(c.name for c in timeline.consumers), None], dtype=object)
-    observed = np.asarray(names.to_numpy(zero_copy_only=False), dtype=object)
-    expected = labels[timeline.owner_at(slots, hashes, epoch.astype(np.int32))]
-    right = (expected == observed) if policy.routing != "any" else np.ones(len(at), np.bool_)
-    for step in range(1, int((last - epoch).max(initial=0)) + 1):
-        again = np.flatnonzero(~right & (epoch + step <= last))
-        right[again] = (
-            labels[timeline.owner_at(slots[again], hashes[again], (epoch[again] + step).astype(np.int32))]
-            == observed[again]
-        )
-    return Owners(
-        epoch, pa.array(expected, pa.string()), session,
-        np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session], np.append(sessions.closing,
-        NEVER)[session],
-        ~right.astype(np.bool_) & (session != STRANGER), last > epoch,
-    )  # fmt: skip
+def _places(places: Ints, rows: Ints) -> pa.Array:
+    """Of three columns, the positions in ``rows`` as a struct column, null where there is none."""
+    kind = FACTS.field("twin").type
+    if not (places[0] != UNKNOWN).any():
+        return pa.nulls(len(rows), kind)
+    fields = [pa.array(values[rows], f.type) for values, f in zip(places, kind, strict=True)]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=pa.array(places[0, rows] == UNKNOWN))

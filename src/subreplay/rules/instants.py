@@ -1,198 +1,137 @@
-"""A dispatcher's deliveries in order of time: who held a key, and how far each key was read.
+"""One pass over a dispatcher's deliveries, in order of time, with a bounded state per key, slot and consumer.
 
-The compiled half of KEY_ORDER, PARTITION_ORDER and KEY_TWO_OWNERS, in one pass with a bounded state per key: the
-highest position delivered for the first time, and the two longest-lasting holders at different sessions (two suffice:
-whoever is served next, the other one is the longest-lasting holder elsewhere).
+Rules: those of ``order``, ``holding`` and ``flow`` that look at several messages, TWO_ACTIVE of ``ownership``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.typed import Dict
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.hashing.compiled import compiled
-from subreplay.rules.registry import Code, Excuse
-from subreplay.rules.sessions import STRANGER
+from subreplay.rules.codes import Code
+from subreplay.rules.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
+from subreplay.rules.flow import Queues, within_permits
+from subreplay.rules.holding import (
+    BEFORE_JOIN,
+    CLOSING,
+    HELD,
+    JOINED,
+    KEY_STATE,
+    READ_AT_JOIN,
+    SESSION_STATE,
+    SLOT_STATE,
+    TAKEN,
+    TAKEN_AT,
+    held_back,
+    hold,
+    one_holder,
+    serve,
+)  # fmt: skip
+from subreplay.rules.order import in_order
+from subreplay.rules.ownership import active_state, one_active
+from subreplay.rules.sessions import Sessions
+from subreplay.rules.states import States
+from subreplay.rules.steps import step
 
-# A witness is a delivery: ledger, entry, batch index, session, delivered at, held until, closing since
-WITNESS = 7
-_AT, _UNTIL, _CLOSING, _SESSION = 4, 5, 6, 3
-# The state of a key: highest ordinal, its witness, two holders, latest receipt and its session
-_HIGHEST, _FIRST, _HOLD_1, _HOLD_2, _RECEIVED, _RECEIVER = (
-    0,
-    1,
-    1 + WITNESS,
-    1 + 2 * WITNESS,
-    1 + 3 * WITNESS,
-    2 + 3 * WITNESS,
-)
-KEY_STATE = 3 + 3 * WITNESS
 
-_TWO = Code.KEY_TWO_OWNERS.bit
-_CLOSING_EXCUSE = int(Excuse.CLOSING) << 4 * int(Code.KEY_TWO_OWNERS)
-_JOIN_EXCUSE = int(Excuse.READ_BEFORE_JOIN) << 4 * int(Code.KEY_TWO_OWNERS)
+class Conditions(NamedTuple):
+    """What the policy and the run say: ``order_code`` is the bit of the order rule."""
 
-_SLOT_STATE = numba.types.Tuple((numba.int64, numba.int64, numba.int64))  # type: ignore[no-untyped-call]
+    order_code: int
+    active: bool  # one consumer alone is active
+    join_waits_for_all: bool
+    receipts: bool
+    stuck_after: int
 
 
-@dataclass
 class DispatcherState:
     """What is carried from batch to batch while one dispatcher's deliveries stream by.
 
-    ``slots``: per slot, the last instant it was held, the highest ordinal delivered of it, and when that was.
+    ``everything`` holds the deliveries that last longest, of any key; ``scalars``: the highest ordinal, the next
+    session to join, the last instant, the lowest ordinal.
     """
 
-    joined: Ints  # when each session's join was complete, ns, rising
-    keys: Any = field(default_factory=lambda: Dict.empty(numba.int64, numba.int64))
-    table: Ints = field(default_factory=lambda: np.empty((0, KEY_STATE), np.int64))
-    slots: Any = field(default_factory=lambda: Dict.empty(numba.int64, _SLOT_STATE))
+    def __init__(self, sessions: Sessions, queue_sizes: Ints) -> None:
+        n = len(sessions.joined)
+        self.keys = States(KEY_STATE)
+        self.slots = States(SLOT_STATE)
+        self.everything = np.full((1, SLOT_STATE), UNKNOWN)
+        self.members = np.full((n, SESSION_STATE), UNKNOWN)
+        self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
+        self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
+        self.queues = Queues.of(queue_sizes)
+        self.active, self.strayed = active_state(), np.full(n, -1)
+        self.scalars = np.array([-1, 0, UNKNOWN, NEVER], np.int64)
 
-    def __post_init__(self) -> None:
-        sessions = len(self.joined)
-        self.read_at_join = np.full(sessions, NEVER, np.int64)  # highest ordinal delivered when the session joined
-        self.reached = np.full(sessions, -1, np.int64)  # highest ordinal a session got as a first delivery
-        self.reached_at = np.full(sessions, UNKNOWN, np.int64)
-        # highest ordinal, next join, membership broken, last instant, lowest ordinal
-        self.scalars = np.array([-1, 0, 0, UNKNOWN, NEVER], np.int64)
+    @property
+    def last(self) -> int:
+        """The instant of the last delivery; ``UNKNOWN`` if there was none."""
+        return int(self.scalars[2])
 
-    def room(self, rows: int) -> None:
-        """Make sure that every row of the next batch could be a new key."""
-        missing = len(self.keys) + rows - len(self.table)
-        if missing > 0:
-            grown = np.full((max(missing, len(self.table)), KEY_STATE), UNKNOWN, np.int64)
-            grown[:, [_HIGHEST, _FIRST + _SESSION, _HOLD_1 + _SESSION, _HOLD_2 + _SESSION, _RECEIVER]] = STRANGER
-            self.table = np.concatenate([self.table, grown])
+    @property
+    def lowest(self) -> int:
+        """The lowest ordinal delivered."""
+        return int(self.scalars[3])
 
 
-def read_instants(
-    state: DispatcherState, key: Ints, slot: Ints, ordinal: Ints, nth: Ints, held_until: Ints, closing: Ints,
-    witness: Ints,
-    received: Ints, order_code: int, join_protects: bool, codes: Ints, excuses: Ints,
-) -> tuple[Ints, Ints]:  # fmt: skip
-    """Read one batch of one dispatcher's deliveries, in order of time.
-
-    ``key`` is the identity within which order is promised (-1: none); ``witness`` the rows as witnesses;
-    ``order_code`` the bit of the order rule; ``join_protects`` whether messages read before a join are not held back
-    for the newcomer (3.x). Findings are added to ``codes`` and ``excuses``. Returns the other delivery of an order
-    finding and of an ownership finding, as witnesses; their session is ``STRANGER`` where there is none.
-    """
-    state.room(len(key))
-    order = np.full((len(key), WITNESS), STRANGER, np.int64)
-    owner = np.full((len(key), WITNESS), STRANGER, np.int64)
+def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
+    """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
+    c, key_at, slot_at = conditions, state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
     _read(
-        state.keys, state.table, state.slots, state.joined, state.read_at_join, state.reached, state.reached_at,
-        state.scalars, key, slot, ordinal, nth, held_until, closing, witness, received, order_code, join_protects,
-        codes,
-        excuses, order, owner,
+        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.members, *state.queues,
+        state.active, state.strayed, state.scalars, deliveries, c.order_code, c.active, c.join_waits_for_all,
+        c.receipts, c.stuck_after, found.codes, found.excuses, found.proof, found.proven,
     )  # fmt: skip
-    return order, owner
-
-
-@compiled
-def _read(
-    keys: Any, table: Ints, slots: Any, joined: Ints, read_at_join: Ints, reached: Ints, reached_at: Ints,
-    scalars: Ints, key: Ints, slot: Ints, ordinal: Ints, nth: Ints, held_until: Ints, closing: Ints, witness: Ints,
-    received: Ints, order_code: int, join_protects: bool, codes: Ints, excuses: Ints, order: Ints, owner: Ints,
-) -> Any:  # fmt: skip  # pragma: no cover - compiled
-    for i in range(len(key)):
-        at, session = witness[i, _AT], witness[i, _SESSION]
-        while scalars[1] < len(joined) and joined[scalars[1]] <= at:
-            read_at_join[scalars[1]] = scalars[0]
-            scalars[1] += 1
-        scalars[3] = at
-        _trust(scalars, codes, excuses, i)
-        owned = session >= 0 and codes[i] & _MISPLACED == 0
-        if owned and nth[i] == 0 and ordinal[i] > reached[session]:
-            reached[session], reached_at[session] = ordinal[i], at
-        if owned and codes[i] & _AGAIN == 0:
-            until = NEVER if codes[i] & _WAITS else held_until[i]
-            _serve(slots, slot[i], ordinal[i], nth[i], at, until)
-        if key[i] >= 0:
-            if key[i] not in keys:
-                keys[key[i]] = np.int64(len(keys))
-            k = keys[key[i]]
-            _order(table[k], ordinal[i], nth[i], session, witness[i], received[i], order_code, codes, order, i)
-            if owned and codes[i] & _AGAIN == 0:
-                _hold(table[k], ordinal[i], at, session, held_until[i], closing[i], witness[i], read_at_join,
-                      join_protects,                       codes, excuses, owner, i)  # fmt: skip
-        if nth[i] == 0 and ordinal[i] > scalars[0]:
-            scalars[0] = ordinal[i]
-        scalars[4] = min(scalars[4], ordinal[i])
-    return 0
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
 _WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
-_WRONG, _STRANGE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit
-_MEMBERSHIP_EXCUSE = int(Excuse.MEMBERSHIP_INCOMPLETE) << 4 * int(Code.WRONG_OWNER)
 
 
 @compiled
-def _trust(scalars: Ints, codes: Ints, excuses: Ints, i: int) -> None:  # pragma: no cover - compiled
-    """Once a consumer that the membership does not know was served, the expected owners prove nothing."""
-    if codes[i] & _STRANGE:
-        scalars[2] = 1
-    if scalars[2] and codes[i] & _WRONG:
-        excuses[i] |= _MEMBERSHIP_EXCUSE
+def _read(
+    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, members: Ints, rings: Ints, untaken: Ints,
+    active_state: Ints, strayed: Ints, scalars: Ints, d: Ints, order_code: int, active: bool, join_waits_for_all: bool,
+    receipts: bool, stuck_after: int, codes: Ints, excuses: Ints, proof: Ints, proven: Flags,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    for i in range(d.shape[1]):
+        at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
+        while scalars[1] < len(members) and (members[scalars[1], JOINED] <= at or members[scalars[1], JOINED] == NEVER):
+            _join(members, scalars[1], everything, scalars[0])
+            scalars[1] += 1
+        scalars[2] = at
+        one_active(active_state, strayed, d, i, active, codes, excuses, proof, proven)
+        owned = session >= 0 and codes[i] & _MISPLACED == 0
+        holds = owned and codes[i] & _AGAIN == 0
+        if owned and first and ordinal > members[session, TAKEN]:
+            members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
+        if receipts and session >= 0:
+            within_permits(rings, untaken, d, i, codes, excuses)
+        k, s = key_at[i], slot_at[i]
+        if k >= 0:
+            if holds:
+                one_holder(keys, k, members, d, i, join_waits_for_all, codes, excuses, proof, proven)
+            in_order(keys, k, d, i, order_code, codes, proof, proven)
+        if holds and s >= 0:
+            if first:
+                held_back(slots, s, members, d, i, join_waits_for_all, stuck_after, codes, proof, proven)
+            until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
+            serve(slots, s, d, i, until)
+            if join_waits_for_all:
+                hold(everything, 0, HELD, d, i, until)
+        if first and ordinal > scalars[0]:
+            scalars[0] = ordinal
+        scalars[3] = min(scalars[3], ordinal)
+    return 0
 
 
-@compiled
-def _serve(slots: Any, slot: int, ordinal: int, nth: int, at: int, until: int) -> None:  # pragma: no cover - compiled
-    """What a slot has been given: it is free once its last holder is done."""
-    free, reached, reached_at = UNKNOWN, -1, UNKNOWN
-    if slot in slots:
-        free, reached, reached_at = slots[slot]
-    if nth == 0 and ordinal > reached:
-        reached, reached_at = ordinal, at
-    slots[slot] = (max(free, until), reached, reached_at)
-
-
-@compiled
-def _order(
-    state: Ints, ordinal: int, nth: int, session: int, witness: Ints, received: int, order_code: int, codes: Ints,
-    order: Ints, i: int,
-) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """First deliveries of a key rise, at the broker and, within one consumer, at the application."""
-    if nth == 0 and ordinal < state[_HIGHEST]:
-        codes[i] |= order_code
-        order[i, :] = state[_FIRST : _FIRST + WITNESS]
-    elif nth == 0:
-        if received != UNKNOWN and state[_RECEIVER] == session and received < state[_RECEIVED]:
-            codes[i] |= order_code
-            order[i, :] = state[_FIRST : _FIRST + WITNESS]
-        state[_HIGHEST] = ordinal
-        state[_FIRST : _FIRST + WITNESS] = witness
-    if nth == 0 and received != UNKNOWN:
-        if state[_RECEIVER] != session or received > state[_RECEIVED]:
-            state[_RECEIVED] = received
-        state[_RECEIVER] = session
-
-
-@compiled
-def _hold(
-    state: Ints, ordinal: int, at: int, session: int, until: int, closing: int, witness: Ints, read_at_join: Ints,
-    join_protects: bool, codes: Ints, excuses: Ints, owner: Ints, i: int,
-) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """The holder elsewhere that lasts longest must have ended; then this delivery becomes a holder itself."""
-    other = _HOLD_1 if state[_HOLD_1 + _SESSION] != session else _HOLD_2
-    if state[other + _SESSION] >= 0 and state[other + _UNTIL] > at:
-        codes[i] |= _TWO
-        owner[i, :] = state[other : other + WITNESS]
-        if state[other + _CLOSING] <= at:
-            excuses[i] |= _CLOSING_EXCUSE
-        elif join_protects and ordinal <= read_at_join[session] and read_at_join[session] != NEVER:
-            excuses[i] |= _JOIN_EXCUSE
-    mine = _HOLD_1 if state[_HOLD_1 + _SESSION] == session else _HOLD_2
-    if mine == _HOLD_2 and state[_HOLD_2 + _SESSION] != session and state[_HOLD_2 + _UNTIL] > until:
-        return  # both remembered holders outlast this one
-    if state[mine + _SESSION] != session or until > state[mine + _UNTIL]:
-        state[mine : mine + WITNESS] = witness
-    if state[_HOLD_2 + _UNTIL] > state[_HOLD_1 + _UNTIL]:
-        for w in range(WITNESS):
-            state[_HOLD_1 + w], state[_HOLD_2 + w] = state[_HOLD_2 + w], state[_HOLD_1 + w]
+@step
+def _join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
+    """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
+    if members[session, JOINED] != NEVER:
+        members[session, READ_AT_JOIN] = highest
+        members[session, BEFORE_JOIN:] = everything[0, HELD : HELD + len(members[session, BEFORE_JOIN:])]

@@ -9,23 +9,30 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
+from subreplay.columns import NEVER, Ints
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
+from subreplay.rules.codes import Code, mask, unexcused
+from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
+from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState
-from subreplay.rules.lost import judge_undelivered
+from subreplay.rules.positions import PositionState
 from subreplay.rules.registry import standings
 from subreplay.rules.sessions import Sessions
-from subreplay.rules.timed import judge_deliveries
-from subreplay.tables import JUDGED
+from subreplay.rules.terms import Terms
+from subreplay.rules.timed import judge_deliveries, judged
+from subreplay.rules.undelivered import judge_undelivered
 from subreplay.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
+ROWS = 1 << 16  # rows judged at a time: what is done once a batch then costs little
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,15 @@ class Dispatcher:
     def of(cls, timeline: Timeline) -> Dispatcher:
         return cls(timeline, Sessions.of(timeline))
 
+    @property
+    def queue_sizes(self) -> Ints:
+        """The receiver queue of each consumer, in messages."""
+        sizes = np.ones(len(self.timeline.consumers), np.int64)
+        for epoch in self.timeline.epochs:
+            if epoch.joined is not None and epoch.cause is not None:
+                sizes[epoch.joined.index] = epoch.cause.receiver_queue_size
+        return sizes
+
 
 @dataclass(frozen=True)
 class Judge:
@@ -50,32 +66,57 @@ class Judge:
     policy: Policy
     dispatchers: Mapping[Scope, Dispatcher]
     receipts: bool
+    terms: Terms = field(default_factory=Terms)
+
+    @cached_property
+    def standings(self) -> Mapping[Code, Standing]:
+        """Every rule's standing in this audit."""
+        return standings(self.policy, self.terms, self.receipts)
+
+    @cached_property
+    def looked_for(self) -> int:
+        """The bits of the rules that apply."""
+        return mask(frozenset(c for c, standing in self.standings.items() if standing is not Standing.NOT_APPLICABLE))
+
+    @cached_property
+    def promised(self) -> int:
+        """The bits of the rules whose findings fail unless they are excused."""
+        return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+
+    @property
+    def waits_by_slot(self) -> bool:
+        """Whether a slot waits for its own messages only, not for all that was read before a join."""
+        return self.policy.profile not in JOIN_WAITS_FOR_ALL
+
+    @property
+    def stuck_after(self) -> int:
+        """How long a consumer may hold others back, ns."""
+        return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
 
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
-        ordinals: dict[Scope, int] = {}
+        current: Scope | None = None
+        state = PositionState(0)
         for scope, rows in whole_entries(batches):
-            if scope not in ordinals:
-                ordinals = {scope: 0}
-            facts, ordinals[scope] = position_facts(
-                self.policy, self.dispatcher(scope), self.receipts, rows, ordinals[scope]
-            )
-            yield from facts.to_batches()
+            dispatcher = self.dispatcher(scope)
+            if scope != current:
+                current, state = scope, PositionState(len(dispatcher.timeline.consumers))
+            yield from position_facts(self, dispatcher, state, rows).to_batches()
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""
         current: Scope | None = None
-        state = DispatcherState(np.zeros(0, np.int64))
-        shown = Examples(self.policy)
         for scope, rows in by_scope(batches):
             dispatcher = self.dispatcher(scope)
             if scope != current:
-                current, state, shown = scope, DispatcherState(dispatcher.sessions.joined), Examples(self.policy)
-            delivered = rows.column("delivered").to_numpy()
-            split = int(delivered.sum())  # deliveries come first
+                current, examples = scope, Examples(self)
+                state = DispatcherState(dispatcher.sessions, dispatcher.queue_sizes)
+            split = int(rows.column("delivered").to_numpy().sum())  # deliveries come first
             for part, rule in ((rows.slice(0, split), judge_deliveries), (rows.slice(split), judge_undelivered)):
                 if part.num_rows:
-                    yield from shown.choose(rule(self.policy, dispatcher, state, part)).to_batches()
+                    found = rule(self, dispatcher, state, part)
+                    np.bitwise_and(found.codes, self.looked_for, out=found.codes)
+                    yield from judged(part, found, examples.choose(found), dispatcher.sessions.names).to_batches()
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""
@@ -87,54 +128,63 @@ class Examples:
     """Chooses, of findings that do not fail, the first few of each rule to be kept as rows; the others are only
     counted."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._left = {
-            code: EXAMPLES for code, standing in standings(policy).items() if standing is not Standing.NOT_APPLICABLE
-        }
-        self._failing = {code for code, standing in standings(policy).items() if standing is Standing.PROMISED}
+    def __init__(self, judge: Judge) -> None:
+        self._left = {code: EXAMPLES for code in Code if judge.looked_for & code.bit}
+        self._promised = judge.promised
 
-    def choose(self, rows: pa.Table) -> pa.Table:
-        codes = rows.column("codes").to_numpy()
-        excuses = rows.column("excuses").to_numpy()
-        shown = np.zeros(len(codes), np.int64)
+    def choose(self, found: Found) -> Ints:
+        """The bits to be shown in each row."""
+        shown = np.zeros(len(found.codes), np.int64)
+        mild = found.codes & ~(unexcused(found.codes, found.excuses) & self._promised)
+        some = int(np.bitwise_or.reduce(mild))
         for code, left in self._left.items():
-            found = np.flatnonzero(codes & code.bit)
-            if code in self._failing:
-                found = found[(excuses[found] >> 4 * code.value) & 15 != 0]
-            shown[found[:left]] |= code.bit
-            self._left[code] = max(0, left - len(found))
-        return rows.append_column(JUDGED.field("shown"), pa.array(shown)).cast(JUDGED)
+            if some & code.bit and left:
+                rows = np.flatnonzero(mild & code.bit)
+                shown[rows[:left]] |= code.bit
+                self._left[code] = max(0, left - len(rows))
+        return shown
 
 
 def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Cut sorted batches where the topic partition changes."""
+    """Sorted batches in larger ones, cut where the topic partition changes."""
+    held: list[pa.RecordBatch] = []
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        topics = batch.column("topic").dictionary_encode()
-        partitions = batch.column("partition").to_numpy()
-        change = (np.diff(np.asarray(topics.indices)) != 0) | (np.diff(partitions) != 0)
-        cuts = [0, *(np.flatnonzero(change) + 1), batch.num_rows]
-        for begin, end in itertools.pairwise(cuts):
-            scope = Scope(batch.column("topic")[begin].as_py(), int(partitions[begin]))
-            yield scope, pa.Table.from_batches([batch.slice(begin, end - begin)])
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= ROWS:
+            yield from _cut(held)
+            held = []
+    yield from _cut(held)
 
 
 def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Cut sorted batches so that the rows of one entry stay together: an entry is held back until the next one is
-    seen."""
-    held: tuple[Scope, pa.Table] | None = None
-    for scope, rows in by_scope(batches):
-        if held is not None and held[0] == scope:
-            rows = pa.concat_tables([held[1], rows]).combine_chunks()
-        elif held is not None:
-            yield held
-        last = _last_entry(rows)
-        if last:
-            yield scope, rows.slice(0, last)
-        held = scope, rows.slice(last)
-    if held is not None:
-        yield held
+    """As ``by_scope``, and the rows of one entry stay together: an entry is held back until the next one is seen."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= ROWS:
+            *cuts, (scope, rows) = _cut(held)
+            yield from cuts
+            last = _last_entry(rows)
+            if last:
+                yield scope, rows.slice(0, last)
+            held = rows.slice(last).to_batches()
+    yield from _cut(held)
+
+
+def _cut(batches: list[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
+    """Batches as one table, cut where the topic partition changes."""
+    batches = [batch for batch in batches if batch.num_rows]
+    if not batches:
+        return
+    rows = pa.Table.from_batches(batches)
+    rows = rows.combine_chunks() if len(batches) > 1 else rows
+    topics, partitions = rows.column("topic"), rows.column("partition").to_numpy()
+    cuts = [0, rows.num_rows]
+    if topics[0] != topics[-1] or partitions[0] != partitions[-1]:
+        encoded = np.asarray(topics.combine_chunks().dictionary_encode().indices)
+        cuts[1:1] = np.flatnonzero((np.diff(encoded) != 0) | (np.diff(partitions) != 0)) + 1
+    for begin, end in itertools.pairwise(cuts):
+        yield Scope(topics[begin].as_py(), int(partitions[begin])), rows.slice(begin, end - begin)
 
 
 def _last_entry(rows: pa.Table) -> int:

@@ -1,81 +1,141 @@
-"""One message at a time: what its deliveries say when they are read in order of time.
+"""One pass over the log of a dispatcher, in order of position: each message with its deliveries, once.
 
-The compiled half of the rules that look at a single position of the log: redelivery, delivery after an
-acknowledgement, delivery while outstanding, acknowledgement without delivery. Rows come sorted by position, and within
-one position by time.
+Rules: those of ``redelivery``, PRODUCER_ORDER and DUP_PUBLISH of ``publication``, SKIP of ``order``.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from subreplay.columns import NEVER, UNKNOWN, Ints
+from subreplay.columns import UNKNOWN, Ints
 from subreplay.hashing.compiled import compiled
-from subreplay.rules.registry import Code, Excuse
+from subreplay.rules.codes import Code
+from subreplay.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
+from subreplay.rules.redelivery import AT, OWNED, SESSION, read_message
+from subreplay.rules.redelivery import CODES as ATTEMPT_CODES
+from subreplay.rules.states import States
+from subreplay.rules.steps import step
 
-_DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
-_EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_BATCH_AGAIN = int(Excuse.BATCH_AGAIN) << 4 * int(Code.DUP_DELIVERY)
+# The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
+# from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing). The rest are results:
+# its first delivery and acknowledgement, findings about its message, the position such a finding collides with (three
+# rows), and the message that was skipped before it (three rows).
+HEAD, BEGIN, END, LAPSES, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1, 2, 3, 4, 5, 6, 7, 10
+POSITION: Final = 13
+
+_ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
+
+
+class PositionState:
+    """What is carried from batch to batch while one dispatcher's log streams by.
+
+    ``open_``: the messages that may have been skipped, the one done last in front. ``scalars``: the next ordinal, how
+    many are open.
+    """
+
+    def __init__(self, sessions: int) -> None:
+        self.streams = States(STREAM_STATE)
+        self.recent = recent_messages()
+        self.reached = np.full(sessions, -1, np.int64)  # latest ordinal of each session's stream
+        self.open_ = np.empty((0, 5), np.int64)
+        self.scalars = np.zeros(2, np.int64)
+
+    @property
+    def ordinal(self) -> int:
+        """The ordinal of the next position."""
+        return int(self.scalars[0])
+
+    def room(self, positions: int) -> None:
+        """Make sure that every one of the next positions could stay open."""
+        missing = int(self.scalars[1]) + positions - len(self.open_)
+        if missing > 0:
+            self.open_ = np.concatenate([self.open_, np.empty((max(missing, len(self.open_)), 5), np.int64)])
 
 
 def read_positions(
-    group: Ints, at: Ints, acked: Ints, received: Ints, held_until: Ints, count: Ints, owned: NDArray[np.bool_],
-    partly: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints,
-) -> Ints:  # fmt: skip
-    """Each delivery's ordinal among the deliveries of its message; findings are added to ``codes`` and ``excuses``.
+    state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool
+) -> None:
+    """Fill in the results of ``positions`` and ``attempts``; ``messages`` get places for their identities.
 
-    ``group`` numbers positions; ``at`` is the delivery's time (``UNKNOWN``: acknowledged without one); ``held_until``
-    the end of its interval, cut to nothing for a delivery that came after its acknowledgement; ``owned`` is false for
-    deliveries that an ownership rule found, which then explain what follows; ``partly`` is true while other messages
-    of the same batch are not acknowledged; ``receipts`` says whether applications recorded what they took.
+    ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active.
     """
-    nth = np.zeros(len(group), np.int64)
-    _read(group, at, acked, received, held_until, count, owned, partly, receipts, codes, excuses, nth)
-    return nth
+    state.room(positions.shape[1])
+    messages[PRODUCER] = state.streams.places(messages[PRODUCER])
+    messages[STREAM] = state.streams.places(messages[STREAM])
+    _read(
+        state.streams.rows, state.recent, state.reached, state.open_, state.scalars, positions,
+        messages, attempts, receipts, active,
+    )  # fmt: skip
 
 
 @compiled
 def _read(
-    group: Ints, at: Ints, acked: Ints, received: Ints, held_until: Ints, count: Ints, owned: NDArray[np.bool_],
-    partly: NDArray[np.bool_], receipts: bool, codes: Ints, excuses: Ints, nth: Ints,
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, scalars: Ints, p: Ints, m: Ints,
+    a: Ints, receipts: bool, active: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
-    n = len(group)
-    i = 0
-    while i < n:
-        first_ack, open_until, highest, seen, taken = NEVER, UNKNOWN, UNKNOWN, 0, False
-        j = i
-        while j < n and group[j] == group[i]:
-            if at[j] == UNKNOWN:
-                first_ack = min(first_ack, acked[j])
-                j += 1
-                continue
-            nth[j] = seen
-            taken = taken or received[j] != UNKNOWN
-            if seen > 0:
-                codes[j] |= _REDELIVERED
-            if seen > 0 and first_ack <= at[j]:
-                codes[j] |= _DUP
-                if partly[j]:
-                    excuses[j] |= _BATCH_AGAIN
-                held_until[j] = at[j]
-            elif owned[j] and open_until > at[j] and count[j] <= highest:
-                codes[j] |= _OUTSTANDING
-            if acked[j] != UNKNOWN:
-                if acked[j] < at[j]:
-                    codes[j] |= _EARLY
-                    held_until[j] = at[j]
-                first_ack = min(first_ack, max(acked[j], at[j]))
-            if owned[j]:
-                open_until = max(open_until, held_until[j])
-                highest = max(highest, count[j])
-            seen += 1
-            j += 1
-        if seen > 0 and first_ack == NEVER:
-            codes[j - 1] |= _UNACKED
-        if receipts and seen > 0 and first_ack != NEVER and not taken:
-            codes[j - 1] |= _LOST
-        i = j
+    for i in range(p.shape[1]):
+        if p[BEGIN, i] < p[END, i]:
+            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts)
+        if p[HEAD, i] >= 0:
+            p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
+        if active:
+            _stream(reached, open_, scalars, p, i, a)
+            if p[HEAD, i] >= 0:
+                _open(open_, scalars, m, p[HEAD, i], _done(p, i, a))
+        scalars[0] += 1
     return 0
+
+
+_SKIP = Code.SKIP.bit
+
+
+@step
+def _stream(reached: Ints, open_: Ints, scalars: Ints, p: Ints, i: int, a: Ints) -> None:  # pragma: no cover - compiled
+    """SKIP: no open message between this and the one before it of the same consumer, when this was delivered."""
+    for j in range(p[FIRST, i], p[END, i]):
+        session = a[SESSION, j]
+        if session >= 0 and a[OWNED, j] and reached[session] < scalars[0]:
+            if reached[session] >= 0:
+                between = _after(open_, scalars[1], reached[session])
+                if between < scalars[1] and open_[between, _DONE] > a[AT, j]:
+                    a[ATTEMPT_CODES, j] |= _SKIP
+                    for w in range(3):
+                        p[SKIPPED + w, i] = open_[between, _PLACE + w]
+            reached[session] = scalars[0]
+
+
+@step
+def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover - compiled
+    """The first open message behind an ordinal: of those, the one that was done last."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if open_[middle, _ORDINAL] > ordinal:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@step
+def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
+    """When a message no longer had to come: acknowledged, or misplaced, which explains its absence elsewhere."""
+    for j in range(p[FIRST, i], p[END, i]):
+        if not a[OWNED, j]:
+            return UNKNOWN
+    return min(p[FIRST_ACK, i], p[LAPSES, i])
+
+
+@step
+def _open(open_: Ints, scalars: Ints, m: Ints, head: int, done: int) -> None:  # pragma: no cover - compiled
+    """Remember a message until one behind it is done later."""
+    while scalars[1] and open_[scalars[1] - 1, _DONE] <= done:
+        scalars[1] -= 1
+    if done > UNKNOWN:
+        last = scalars[1]
+        open_[last, _ORDINAL], open_[last, _DONE] = scalars[0], done
+        for w in range(3):
+            open_[last, _PLACE + w] = m[LEDGER + w, head]
+        scalars[1] += 1

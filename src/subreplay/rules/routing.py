@@ -7,6 +7,7 @@ reading counts as right; a wrong partition is so overlooked about once in as man
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -25,6 +26,8 @@ from subreplay.hashing.producer_routing import (
 
 RoutingMode = Literal["RoundRobinPartition", "SinglePartition", "CustomPartition"]
 Mask = NDArray[np.bool_]
+SCHEMES = (JAVA_STRING_HASH, MURMUR3_32_HASH)
+READINGS = ("text", "bytes")
 
 
 @dataclass(frozen=True)
@@ -95,40 +98,81 @@ class MixedHashing:
         return f"equal keys go to different partitions, since producers hash them differently: {'; '.join(told)}"
 
 
-def mixed_hashing(
-    keys: pa.Array, producers: pa.Array, partitions: NDArray[np.int64], count: int
-) -> MixedHashing | None:
-    """Whether the producers of a topic of ``count`` partitions hash keys by different schemes; None if not.
+HASHED = pa.schema(
+    [
+        pa.field("producer", pa.string()),
+        pa.field("keyed", pa.int64()),  # messages with a key
+        pa.field("strange", pa.int64()),  # with a key that is not ASCII
+        *(pa.field(f"{scheme}_{reading}", pa.int64()) for scheme in SCHEMES for reading in READINGS),
+    ]
+)
+"""By producer, how many keyed messages each scheme does not explain, in either reading of a key. Counts add up."""
 
-    Nor where no scheme explains anybody: that is custom routing, or another hash (as the C++ client's of Boost).
-    """
+
+def hashed(keys: pa.Array, producers: pa.Array, partitions: NDArray[np.int64], count: int) -> pa.Table:
+    """``HASHED`` rows of messages on a topic of ``count`` partitions."""
     keyed = keys.is_valid()
     keys, producers, partitions = keys.filter(keyed), producers.filter(keyed), partitions[keyed.to_numpy(False)]
     names = producers.dictionary_encode()
     codes = np.asarray(names.indices, np.int64)
+    strange = pc.invert(pc.string_is_ascii(keys.cast(pa.large_string(), safe=False))).to_numpy(False)
+
+    def by_producer(which: Mask | None) -> pa.Array:
+        return pa.array(np.bincount(codes, which, len(names.dictionary)).astype(np.int64))
+
+    misses = [
+        by_producer(partitions != reading) for scheme in SCHEMES for reading in _both_readings(keys, count, scheme)
+    ]
+    return pa.table([names.dictionary, by_producer(None), by_producer(strange), *misses], schema=HASHED)
+
+
+def mixed_hashing(rows: pa.Table) -> MixedHashing | None:
+    """Whether the producers of a topic hash keys differently, by ``HASHED`` rows (one a producer); None if not.
+
+    Nor where no scheme explains anybody: that is custom routing, or another hash (as the C++ client's of Boost).
+    """
     java, murmur = (
-        _explained(codes, len(names.dictionary), partitions, _both_readings(keys, count, scheme))
-        for scheme in (JAVA_STRING_HASH, MURMUR3_32_HASH)
+        np.logical_or.reduce([rows[f"{scheme}_{reading}"].to_numpy() == 0 for reading in READINGS])
+        for scheme in SCHEMES
     )
     if java.all() or murmur.all() or not (java | murmur).any():
         return None
     groups = (java & ~murmur, murmur & ~java, ~java & ~murmur)
-    return MixedHashing(*(tuple(sorted(names.dictionary.filter(pa.array(group)).to_pylist())) for group in groups))
+    return MixedHashing(*(tuple(sorted(rows["producer"].filter(pa.array(group)).to_pylist())) for group in groups))
 
 
-def java_string_hazard(keys: pa.Array, producers: pa.Array) -> str | None:
+def java_string_hazard(rows: pa.Table) -> str | None:
     """The hazard of ``JavaStringHash`` where clients may be of several languages, in words; None where there is none.
 
     Java hashes UTF-16 units, clients in other languages often bytes: of keys that are not ASCII the results differ.
     """
-    strange = pc.sum(pc.invert(pc.string_is_ascii(keys.cast(pa.large_string(), safe=False)))).as_py() or 0
-    senders = len(producers.filter(keys.is_valid()).unique())
+    strange, senders = int(pc.sum(rows["strange"]).as_py() or 0), rows.num_rows
     if not strange or senders < 2:
         return None
     return (
         f"{strange} keyed messages have keys that are not ASCII, from {senders} producers: under {JAVA_STRING_HASH} "
         f"clients in different languages send such a key to different partitions; {MURMUR3_32_HASH} is safe"
     )
+
+
+def warnings(rows: pa.Table, scheme: str) -> tuple[str, ...]:
+    """What ``HASHED`` rows (one a producer) warn of, where producers are declared to use ``scheme``."""
+    mixed = mixed_hashing(rows)
+    hazard = java_string_hazard(rows) if scheme == JAVA_STRING_HASH else None
+    return (*([mixed.words()] if mixed else []), *([hazard] if hazard else []))
+
+
+@dataclass(frozen=True)
+class Hashing:
+    """Counts ``HASHED`` rows of a topic of ``partitions`` partitions, batch by batch; picklable."""
+
+    partitions: int
+
+    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Messages (columns key, producer, partition) in any order -> ``HASHED`` rows, summed within a batch."""
+        for batch in batches:
+            places = np.array(batch["partition"], np.int64)
+            yield from hashed(batch["key"], batch["producer"], places, self.partitions).to_batches()
 
 
 def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:
@@ -164,13 +208,3 @@ def _first_of(producers: pa.Array, partitions: NDArray[np.int64], among: Mask) -
     places = np.full(len(names.dictionary), NO_PARTITION)
     places[known] = partitions[rows[first]]
     return places[codes]
-
-
-def _explained(
-    codes: NDArray[np.int64], producers: int, partitions: NDArray[np.int64], readings: tuple[NDArray[np.int64], ...]
-) -> Mask:
-    """Which producers have all their messages where one of the readings puts them."""
-    explained = np.zeros(producers, bool)
-    for reading in readings:
-        explained |= np.bincount(codes, partitions != reading, producers) == 0
-    return explained

@@ -8,12 +8,12 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from subreplay.columns import Ints
+from subreplay.hashing.compiled import compiled
 from subreplay.model import Instant
 from subreplay.timeline import Timeline
 
-Ints = NDArray[np.int64]
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
 STRANGER = -1
 
@@ -45,17 +45,13 @@ class Sessions:
                 closing[consumer.index], left[consumer.index] = epoch.since.at, epoch.start
         return cls(names, tuple(since), joined, closing, tuple(left))
 
-    def find(self, names: pa.StringArray, at: Ints, seq: Ints) -> Ints:
+    def find(self, names: pa.DictionaryArray, at: Ints, seq: Ints) -> Ints:
         """The session of each consumer name at each instant; ``STRANGER`` where it had none."""
-        found = np.full(len(at), STRANGER, np.int64)
-        encoded = names.dictionary_encode()
-        codes = np.asarray(encoded.indices.fill_null(-1))
-        for code, name in enumerate(encoded.dictionary.to_pylist()):
-            mine = np.flatnonzero(codes == code)
-            for index in self._of_name.get(name, ()):
-                inside = ~before(at[mine], seq[mine], self.since[index]) & ~after(at[mine], seq[mine], self.left[index])
-                found[mine[inside & (found[mine] == STRANGER)]] = index
-        return found
+        mine = [self._of_name.get(name, []) for name in names.dictionary.to_pylist()]
+        starts = np.cumsum([0, *map(len, mine)])
+        indexes = np.array([index for of_name in mine for index in of_name], np.int64)
+        codes = np.asarray(names.indices.fill_null(-1), np.int64)
+        return _find(codes, at, seq, starts, indexes, *self._bounds)
 
     @cached_property
     def _of_name(self) -> dict[str, list[int]]:
@@ -64,10 +60,26 @@ class Sessions:
             by_name[name].append(index)
         return by_name
 
+    @cached_property
+    def _bounds(self) -> tuple[Ints, Ints]:
+        since, left = (np.array([*instants], np.int64).reshape(-1, 2) for instants in (self.since, self.left))
+        return since, left
 
-def before(at: Ints, seq: Ints, instant: Instant) -> NDArray[np.bool_]:
-    return np.asarray((at < instant.at) | ((at == instant.at) & (seq < instant.seq) & (seq > 0)))
 
-
-def after(at: Ints, seq: Ints, instant: Instant) -> NDArray[np.bool_]:
-    return np.asarray((at > instant.at) | ((at == instant.at) & (seq > instant.seq) & (seq > 0)))
+@compiled
+def _find(
+    codes: Ints, at: Ints, seq: Ints, starts: Ints, indexes: Ints, since: Ints, left: Ints
+) -> Ints:  # pragma: no cover - compiled
+    """Bounds are times and orders; a delivery without an order (0) is inside at the very instant of either."""
+    found = np.full(len(at), STRANGER, np.int64)
+    for i in range(len(at)):
+        if codes[i] < 0:
+            continue
+        for k in range(starts[codes[i]], starts[codes[i] + 1]):
+            s = indexes[k]
+            before = at[i] < since[s, 0] or (at[i] == since[s, 0] and 0 < seq[i] < since[s, 1])
+            after = at[i] > left[s, 0] or (at[i] == left[s, 0] and seq[i] > left[s, 1] and seq[i] > 0)
+            if not before and not after:
+                found[i] = s
+                break
+    return found

@@ -1,5 +1,4 @@
-"""Deliveries of one dispatcher in order of time: facts in, judged rows out. Rules: KEY_ORDER, PARTITION_ORDER,
-KEY_TWO_OWNERS."""
+"""Deliveries of one dispatcher in order of time: facts in, judged rows out."""
 
 from __future__ import annotations
 
@@ -9,62 +8,90 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.columns import Ints, flags, ints
-from subreplay.model import Standing
-from subreplay.policies.base import Policy
-from subreplay.rules.instants import WITNESS, DispatcherState, read_instants
-from subreplay.rules.registry import Code, Excuse, standing
-from subreplay.rules.sessions import STRANGER
+from subreplay.rules.codes import Code, Excuse
+from subreplay.rules.deliveries import (
+    AT,
+    BATCH_INDEX,
+    CHANGING,
+    DELIVERY,
+    DUE,
+    ENTRY,
+    EPOCH,
+    HOLDER,
+    KEY,
+    LEDGER,
+    NTH,
+    ORDER,
+    ORDINAL,
+    OWNER,
+    RECEIVED,
+    SESSION,
+    SLOT,
+    UNTIL,
+    WITNESS,
+    Found,
+)  # fmt: skip
+from subreplay.rules.instants import Conditions, DispatcherState, read_instants
 from subreplay.tables import JUDGED
 
 if TYPE_CHECKING:
-    from subreplay.rules.judge import Dispatcher
+    from subreplay.rules.judge import Dispatcher, Judge
 
-# Profiles under which a newcomer may get at once what was read before it joined (`PersistentStickyKeyDispatcher…`,
-# recentlyJoinedConsumers): the wait is for later messages only.
-JOIN_PROTECTS_LATER_ONLY = frozenset({"documented", "pulsar-3.2"})
+_COLUMNS = {
+    LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
+    KEY: "key_id", SLOT: "slot", ORDINAL: "ordinal", DUE: "due", RECEIVED: "received", EPOCH: "epoch",
+}  # fmt: skip
+# one cause, one finding: a mixed batch scatters its keys
+_SCATTERED = Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit | Code.BEFORE_PREDECESSOR_ACK.bit
 
 
-def judge_deliveries(policy: Policy, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> pa.Table:
-    """``JUDGED`` columns (all but ``shown``) of one batch of delivery facts."""
-    columns = {name: ints(rows, name) for name in _READ}
-    codes, excuses = columns["codes"], columns["excuses"]
+def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+    """Findings about one batch of deliveries."""
+    active = judge.policy.routing == "partition"
+    order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
+    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    d = np.empty((DELIVERY, rows.num_rows), np.int64)
+    for place, name in _COLUMNS.items():
+        d[place] = rows.column(name)
     # a counted redelivery is no first delivery, even where the first one lies outside the data
-    nth = np.maximum(columns["nth"], columns["redelivery_count"] > 0)
-    witness = np.stack([columns[name] for name in _WITNESSED], axis=1)
-    order_code = Code.PARTITION_ORDER if policy.routing == "partition" else Code.KEY_ORDER
-    order, owner = read_instants(
-        state, columns["key_id"], columns["slot"], columns["ordinal"], nth, columns["held_until"],
-        columns["closing"], witness, columns["received"], order_code.bit, policy.profile in JOIN_PROTECTS_LATER_ONLY,
-        codes, excuses,
-    )  # fmt: skip
-    if policy.routing != "partition":  # one active consumer ignores delays (row L-DELAY-1)
-        delayed = (columns["due"] > columns["published"]) & (codes & order_code.bit != 0)
-        excuses[delayed] |= int(Excuse.DELAYED) << 4 * order_code.value
-    if standing(Code.KEY_TWO_OWNERS, policy) is Standing.NOT_APPLICABLE:
-        codes &= ~Code.KEY_TWO_OWNERS.bit
-    explained = flags(rows, "mixed")  # a mixed batch scatters its keys: one cause, one finding
-    codes[explained] &= ~(Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit)
-    names = np.array([*dispatcher.sessions.names, None], dtype=object)
-    return with_witnesses(rows, codes, excuses, witness_column(order, names), witness_column(owner, names))
+    np.maximum(rows.column("nth"), ints(rows, "redelivery_count") > 0, out=d[NTH])
+    d[CHANGING] = flags(rows, "in_transition")
+    conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
+    read_instants(state, d, conditions, found)
+    if not active:  # one active consumer ignores delays (row L-DELAY-1)
+        found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    mixed = flags(rows, "mixed")
+    found.codes[mixed] &= ~_SCATTERED
+    return found
 
 
-_WITNESSED = ("ledger", "entry", "batch_index", "session", "at", "held_until", "closing")
-_READ = (*_WITNESSED, "key_id", "slot", "ordinal", "nth", "received", "codes", "excuses", "due", "published",
-         "redelivery_count")  # fmt: skip
-assert len(_WITNESSED) == WITNESS
+def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
+    """``JUDGED`` columns of facts and what was found; ``names`` are those of the sessions."""
+    named = np.array([*names, None], dtype=object)
+    columns = {
+        "expected": pa.array(named, pa.string()).take(pa.array(ints(rows, "expected") % len(named))),
+        "codes": pa.array(found.codes),
+        "excuses": pa.array(found.excuses),
+        "order_witness": _witnesses(found, ORDER, named),
+        "owner_witness": _witnesses(found, OWNER, named),
+        "holder_witness": _witnesses(found, HOLDER, named),
+        "shown": pa.array(shown),
+    }
+    return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def witness_column(witness: Ints, names: np.ndarray) -> pa.Array:
-    """Witnesses as a struct column; null where there is none."""
-    kind = JUDGED.field("order_witness").type
-    none = witness[:, 3] == STRANGER
-    fields = [witness[:, 0], witness[:, 1], witness[:, 2], names[witness[:, 3]], witness[:, 4], witness[:, 5]]
-    arrays = [pa.array(values, field.type) for values, field in zip(fields, kind, strict=True)]
-    return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(none))
-
-
-def with_witnesses(rows: pa.Table, codes: Ints, excuses: Ints, order: pa.Array, owner: pa.Array) -> pa.Table:
-    """``rows`` with the findings replaced and the witnesses added."""
-    for name, values in (("codes", codes), ("excuses", excuses)):
-        rows = rows.set_column(rows.schema.get_field_index(name), JUDGED.field(name), pa.array(values))
-    return rows.append_column(JUDGED.field("order_witness"), order).append_column(JUDGED.field("owner_witness"), owner)
+def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
+    """One kind of witness as a struct column; null where there is none."""
+    shape = JUDGED.field("order_witness").type
+    there = found.proven[kind]
+    where = np.flatnonzero(there)
+    if not len(where):
+        return pa.nulls(len(there), shape)
+    of = found.proof[kind, where].T
+    values = [of[LEDGER], of[ENTRY], of[BATCH_INDEX], names[of[SESSION]], of[AT], of[UNTIL], of[WITNESS] == 1]
+    few = pa.StructArray.from_arrays(
+        [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
+    )
+    place = np.zeros(len(there), np.int64)
+    place[where] = np.arange(len(where))
+    return few.take(pa.array(place, mask=~there))

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from subreplay.config import Keys
-from subreplay.model import Standing
 from subreplay.replay.balance import Connected
+from subreplay.rules.codes import Code, Excuse, mask
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Judge
-from subreplay.rules.registry import Code, standings
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import FACTS, JUDGED, VIOLATIONS
 from subreplay.words import DIGEST
 
+NOT_OF_DELIVERIES = (Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP)
 _BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer")
 _BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
 
@@ -69,12 +70,13 @@ def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
 
 def _failing(judge: Judge) -> Column:
     """The bits of findings that fail: promised by the policy and not excused."""
-    bits = F.lit(0).cast("long")
-    for code, standing in standings(judge.policy).items():
-        if standing is Standing.PROMISED:
-            excused = F.shiftright(F.col("excuses"), 4 * code.value).bitwiseAND(15) != 0
-            bits = bits.bitwiseOR(F.when(excused, 0).otherwise(F.col("codes").bitwiseAND(code.bit)))
-    return bits
+    excused = [
+        F.when(F.col("excuses").bitwiseAND(excuse.bit) != 0, mask(excuse.codes)).otherwise(0)
+        for excuse in Excuse
+        if mask(excuse.codes) & judge.promised
+    ]
+    failing = F.col("codes").bitwiseAND(judge.promised)
+    return failing.bitwiseAND(F.bitwise_not(reduce(Column.bitwiseOR, excused, F.lit(0).cast("long"))))
 
 
 def timestamp(at: Column) -> Column:
@@ -118,13 +120,10 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
             *[
                 F.when(
                     F.col("codes").bitwiseAND(code.bit) != 0,
-                    F.struct(
-                        F.lit(code.name).alias("code"),
-                        F.shiftright(F.col("excuses"), 4 * code.value).bitwiseAND(15).cast("int").alias("excuse"),
-                    ),
+                    F.struct(F.lit(code.name).alias("code"), _excuse(code).alias("excuse")),
                 )
-                for code, standing in standings(judge.policy).items()
-                if standing is not Standing.NOT_APPLICABLE
+                for code in Code
+                if judge.looked_for & code.bit
             ]
         )
     )
@@ -136,6 +135,22 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
         .count()
         .orderBy("window", "code", "excuse", "consumer")
     )
+
+
+def counts_of_others(found: DataFrame, width: int) -> DataFrame:
+    """Findings of table ``violations`` that are not about one delivery, counted as ``finding_counts`` counts."""
+    mine = found.where(F.col("code").isin([code.name for code in NOT_OF_DELIVERIES]))
+    window = window_start(F.unix_micros("at") * 1_000, width).alias("window")
+    none = F.lit(Excuse.NONE.value).alias("excuse")
+    return mine.groupBy(window, "consumer", "code", none).count()
+
+
+def _excuse(code: Code) -> Column:
+    """``codes.excuse_of`` as a column."""
+    found = [
+        F.when(F.col("excuses").bitwiseAND(excuse.bit) != 0, excuse.value) for excuse in Excuse if code in excuse.codes
+    ]
+    return F.coalesce(*found, F.lit(Excuse.NONE.value))
 
 
 def coarser(counts: DataFrame, width: int) -> DataFrame:

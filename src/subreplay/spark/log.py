@@ -98,8 +98,9 @@ def as_log(inputs: Inputs, day: Date | None) -> DataFrame:
         F.xxhash64(*content).alias("content"),
         *[F.col(c) for c in ("key", "ordering_key", "batch_key", "batch_ordering_key", "producer")],
         F.coalesce("batch_sequence_id", "sequence_id").alias("sequence_id"),
+        F.col("sequence_id").alias("own_sequence_id"),
         nanos("deliver_at").alias("deliver_at"),
-        F.col("size"),
+        *[F.col(c) for c in ("size", "chunk_id", "chunk_count")],
     )
     deliveries = inputs.deliveries.select(
         *_position(),
@@ -111,6 +112,7 @@ def as_log(inputs: Inputs, day: Date | None) -> DataFrame:
         nanos("received_at").alias("received_at"),
         nanos("acked_at", "acked_nanos").alias("acked_at"),
         nanos("nacked_at", "nacked_nanos").alias("nacked_at"),
+        (F.col("ack_type") == "Cumulative").alias("cumulative"),
     )
     return messages.unionByName(deliveries, allowMissingColumns=True).select(*LOG.names)
 

@@ -24,7 +24,8 @@ from subreplay.replay.scenario import PlannedMember, plan, planned_events, recor
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
-from subreplay.spark import audit, collect, lake, whatif
+from subreplay.rules.routing import HASHED, Hashing, warnings
+from subreplay.spark import audit, collect, lake, topic_findings, whatif
 from subreplay.spark.log import Inputs, as_log, read_inputs
 from subreplay.words import KeyWords
 
@@ -94,7 +95,7 @@ def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    return Judge(folded.policy, dispatchers, collect.has_receipts(source.inputs))
+    return Judge(folded.policy, dispatchers, collect.has_receipts(source.inputs), source.config.topic.terms)
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
@@ -104,8 +105,11 @@ def judge(source: Source, judge: Judge) -> DataFrame:
 
 
 def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
-    """Findings in words; writes table ``violations``."""
-    return source.write(audit.violations(judged, Explainer(judge, source.config.subscription.name)), "violations")
+    """Findings in words, also those that are not about one delivery; writes table ``violations``."""
+    subscription = source.config.subscription.name
+    words = audit.violations(judged, Explainer(judge, subscription))
+    others = topic_findings.found(source.log, judge, subscription, source.config.keys)
+    return source.write(words.unionByName(lake.of_arrow(source.spark, others)), "violations")
 
 
 def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
@@ -115,7 +119,8 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
     totals = audit.totals(judged)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
     fine = audit.assignments(audit.load(judged, own), source.spark, intervals, own)
-    counted = audit.labelled(audit.finding_counts(judged, judge, own), source.where)
+    counts_of_deliveries = audit.finding_counts(judged, judge, own)
+    counted = audit.labelled(counts_of_deliveries.unionByName(audit.counts_of_others(found, own)), source.where)
     with collect.together() as start:
         assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
         counts = start(source.write, counted, "finding_counts")
@@ -137,8 +142,20 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
         consumers=consumers.result(),
         findings=findings,
         worst=worst.result(),
+        terms=judge.terms,
+        warnings=routing_warnings(source),
+        receipts=judge.receipts,
         scattered=audit.scattered_keys(judged) if mixed else None,
     )
+
+
+def routing_warnings(source: Source) -> tuple[str, ...]:
+    """What is dangerous about how producers choose partitions, where the run says how they do."""
+    routing = source.config.topic.terms.routing
+    if routing is None or routing.mode == "CustomPartition":
+        return ()
+    rows = collect.rows(whatif.hashing(source.log, Hashing(routing.partitions)))
+    return warnings(pa.Table.from_pylist(rows, HASHED), routing.scheme)
 
 
 def sum_traffic(source: Source) -> Figures:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from subreplay.replay.assign import TRAFFIC, Assigner
 from subreplay.replay.recent_load import LOAD, RecentLoad
+from subreplay.rules.routing import HASHED, Hashing
 from subreplay.spark.schemas import spark_schema
 
 
@@ -29,6 +30,14 @@ def recent_load(log: DataFrame, load: RecentLoad) -> DataFrame:
     rows = log.where("kind = 0").select(*columns).mapInArrow(load.count, spark_schema(LOAD))
     dimensions = [f.name for f in LOAD if f.name != "messages"]
     return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"))
+
+
+def hashing(log: DataFrame, hashing: Hashing) -> DataFrame:
+    """``HASHED`` rows, one a producer: which hashing schemes explain where its keys went."""
+    rows = log.where("kind = 0").select("key", "producer", "partition")
+    counts = [f.name for f in HASHED if f.name != "producer"]
+    counted = rows.mapInArrow(hashing.count, spark_schema(HASHED)).groupBy("producer")
+    return counted.agg(*[F.sum(name).alias(name) for name in counts]).orderBy("producer")
 
 
 def summary(rows: DataFrame) -> DataFrame:

@@ -47,7 +47,9 @@ def blocks(b: Broker, consumer: int, hash_: int) -> bool:
     if b.facts[at].drainer == consumer:
         _stop(b, at)
         return False
-    b.facts[at].blocked = True
+    if not b.facts[at].blocked:
+        b.facts[at].blocked = True
+        b.facts[at].blocked_at = b.state[0].now
     return True
 
 

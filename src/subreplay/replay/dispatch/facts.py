@@ -61,3 +61,4 @@ def _move(b: Broker, source: int, target: int) -> None:
     new.drainer = old.drainer
     new.draining = old.draining
     new.blocked = old.blocked
+    new.blocked_at = old.blocked_at

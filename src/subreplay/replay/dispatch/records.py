@@ -67,6 +67,7 @@ FACT = np.dtype(
         ("drainer", "i4"),  # the former consumer it drains from
         ("draining", "i4"),  # unacknowledged entries of the drainer
         ("blocked", "?"),  # the draining kept an entry from its new consumer
+        ("blocked_at", "i8"),  # for the first time
     ],
     align=True,
 )

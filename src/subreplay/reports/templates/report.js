@@ -2,26 +2,55 @@
   "use strict";
   var form = document.getElementById("filter");
   if (form) {
-    var findings = Array.prototype.slice.call(document.querySelectorAll(".finding"));
-    var codes = Array.prototype.slice.call(document.querySelectorAll(".code"));
+    var list = function (nodes) { return Array.prototype.slice.call(nodes); };
+    var names = ["source", "code", "consumer", "window"];
+    var rows = list(document.querySelectorAll(".finding")).map(function (item) {
+      return { item: item, at: item.dataset.in.split(" "), text: null };
+    });
+    var cards = list(document.querySelectorAll(".code"));
+    var tallies = form.dataset.found ? form.dataset.found.split(" ") : [];
+    var told = document.getElementById("told");
     var shown = document.getElementById("filter-count");
+    var number = function (n) { return String(n).replace(/\B(?=(\d{3})+$)/g, ","); };
+    var wanted = function () {
+      return names.map(function (name) { return form.elements[name] ? form.elements[name].value : ""; });
+    };
+    var fits = function (want, at, from) {
+      return want.every(function (value, i) { return value === "" || value === at[from + i]; });
+    };
+    var found = function (want) {
+      var sum = 0, i;
+      if (want[2] === "" && want[3] === "") {
+        cards.forEach(function (card) {
+          sum += fits(want.slice(0, 2), [card.dataset.source, card.dataset.code], 0) ? Number(card.dataset.count) : 0;
+        });
+        return sum;
+      }
+      for (i = 0; i < tallies.length; i += 5) { sum += fits(want, tallies, i) ? Number(tallies[i + 4]) : 0; }
+      return tallies.length ? sum : null;
+    };
     var apply = function () {
-      var code = form.elements.code.value, consumer = form.elements.consumer.value;
-      var words = form.elements.words.value.toLowerCase().trim(), narrowed = consumer || words, visible = 0;
-      findings.forEach(function (item) {
-        var fits = (!code || item.dataset.code === code) && (!consumer || item.dataset.consumer === consumer) &&
-          (!words || item.textContent.toLowerCase().indexOf(words) >= 0);
-        item.hidden = !fits;
-        visible += fits ? 1 : 0;
+      var want = wanted(), words = form.elements.words.value.toLowerCase().trim(), visible = 0, filled = new Set(), all;
+      rows.forEach(function (row) {
+        var fit = fits(want, row.at, 0);
+        if (fit && words) {
+          row.text = row.text || row.item.textContent.toLowerCase();
+          fit = row.text.indexOf(words) >= 0;
+        }
+        row.item.hidden = !fit;
+        if (fit) { visible += 1; filled.add(row.at[0] + " " + row.at[1]); }
       });
-      codes.forEach(function (card) {
-        var any = card.querySelector(".finding:not([hidden])") !== null;
-        card.hidden = (code && card.dataset.code !== code) || (narrowed && !any);
+      var narrowed = words || want.join("");
+      cards.forEach(function (card) {
+        var any = filled.has(card.dataset.source + " " + card.dataset.code);
+        card.hidden = !any;
         if (narrowed && any) { card.open = true; }
       });
-      shown.textContent = visible + " of " + findings.length + " findings shown";
+      all = words ? null : found(want);
+      shown.textContent = number(visible) + " of " + number(rows.length) + " rows shown" +
+        (all === null ? "" : "; " + number(all) + " such findings in all");
     };
-    form.hidden = false;
+    told.style.minHeight = Math.min(told.offsetHeight, window.innerHeight) + "px";
     form.addEventListener("input", apply);
     form.addEventListener("reset", function () { window.setTimeout(apply, 0); });
     form.addEventListener("submit", function (event) { event.preventDefault(); });

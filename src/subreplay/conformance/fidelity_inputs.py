@@ -1,0 +1,225 @@
+"""What a re-enactment takes, from a recording: the log, the consumers' deeds; and what the broker did, to compare."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.adapters.recorded_rows import Ack, Dispatch, Produced, Redeliver
+from subreplay.columns import ints
+from subreplay.conformance.fidelity_recording import QUEUE_SIZE, RecordedDispatcher
+from subreplay.entry_keys import outer_sticky_keys
+from subreplay.errors import InputError
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.range_table import NOBODY
+from subreplay.replay.dispatch.records import DISPATCHED, NEVER, NO_CHUNK, Records
+from subreplay.replay.dispatch.reenact import DEEDS, ENTRIES, Deed
+from subreplay.replay.dispatch.rules import MILLISECOND, Dispatcher
+
+READ_LAG = 10 * MILLISECOND
+"""A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""
+
+Ints = NDArray[np.int64]
+_Row = tuple[int, int, Deed, int, int]  # as in DEEDS
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One dispatcher's streams: ``entries`` (``ENTRIES``), ``deeds`` (``DEEDS``), and what it ``dispatched``
+    (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as in the timeline, entries as in the log.
+    """
+
+    entries: Records
+    deeds: Records
+    dispatched: Records
+    read_by: Ints  # of each entry, ns: a later one was dispatched then at the latest, and reads follow the log
+    until: int
+    ordinals: dict[tuple[int, int], int]  # by (ledger, entry)
+
+
+def inputs(recorded: RecordedDispatcher) -> Inputs:
+    """The streams of a dispatcher; what a recording does not tell is modelled.
+
+    * Entries are there when the broker says they are produced. It may have read one later than a change of consumers
+      that came less than ``READ_LAG`` after: then the entry, and all after it, are not dispatched until the change is
+      complete, and it is taken to be there only then.
+    * Permits: a client asks for a queue full of messages when its consumer is created, and for half of the queue
+      whenever the application took as many (row D-FLOW-1).
+    """
+    log = _Log(recorded)
+    dispatched = _dispatched(recorded, log)
+    entries = _entries(recorded, log)
+    read_by = _read_by(len(entries), dispatched)
+    entries.at = _there(recorded, log.produced, read_by)
+    rows = [*_flows(recorded, log), *_requests(recorded, log)]
+    deeds = np.array(sorted(rows, key=lambda row: row[0]), DEEDS).view(np.recarray)
+    until = recorded.events[-1].t_ns + 1
+    return Inputs(entries, deeds, dispatched, read_by, until, log.ordinals)
+
+
+class _Log:
+    """The entries after the subscription's start, by position."""
+
+    def __init__(self, recorded: RecordedDispatcher) -> None:
+        ledgers, entries = ints(recorded.rows, "ledger"), ints(recorded.rows, "entry")
+        heads = np.flatnonzero(np.diff(ledgers, prepend=-1).astype(bool) | np.diff(entries, prepend=-1).astype(bool))
+        published = ints(recorded.rows, "publish_time")[heads] * 1_000
+        places = list(zip(ledgers[heads].tolist(), entries[heads].tolist(), strict=True))
+        times = dict(zip(places, published.tolist(), strict=True))
+        for event in reversed(recorded.events):  # the first that shows the entry to be there
+            if isinstance(event, Produced | Dispatch) and (event.ledger, event.entry) in times:
+                times[event.ledger, event.entry] = event.t_ns
+        start = _start(recorded, places, times)
+        sizes = np.diff(np.append(heads, len(ledgers)))
+        self.heads, self.sizes = heads[start:], sizes[start:]
+        self.produced = np.maximum.accumulate(np.array([times[place] for place in places[start:]], np.int64))
+        self.ordinals = {place: ordinal for ordinal, place in enumerate(places[start:])}
+
+
+def _start(recorded: RecordedDispatcher, places: list[tuple[int, int]], times: dict[tuple[int, int], int]) -> int:
+    """How many entries are before the subscription's first: older than its consumers, and never touched."""
+    touched = min(
+        ((i[0], i[1]) for e in recorded.events for i in getattr(e, "ids", ())),
+        default=(NEVER, NEVER),
+    )
+    touched = min([touched, *((e.ledger, e.entry) for e in recorded.events if isinstance(e, Dispatch))])
+    joined = recorded.timeline.epochs[1].since.at
+    return next((n for n, place in enumerate(places) if place >= touched or times[place] >= joined), len(places))
+
+
+def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
+    rows = recorded.rows.take(log.heads)
+    keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
+    hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
+    entries = np.zeros(len(keys), ENTRIES).view(np.recarray)
+    entries.slot = recorded.policy.slots(hashes)
+    whole = recorded.broker.dispatcher != Dispatcher.KEY_SHARED_DRAINING
+    entries.hash = hashes & np.uint32(MASK_31) if whole else entries.slot
+    entries.messages = log.sizes
+    entries.deliver_at = ints(rows, "deliver_at", missing=0) * 1_000
+    entries.chunked = NO_CHUNK
+    return entries
+
+
+def _read_by(count: int, dispatched: Records) -> Ints:
+    first = np.full(count, NEVER)
+    np.minimum.at(first, dispatched.ordinal, dispatched.at)
+    return np.minimum.accumulate(first[::-1])[::-1]
+
+
+def _there(recorded: RecordedDispatcher, produced: Ints, read_by: Ints) -> Ints:
+    there = produced.copy()
+    for epoch in recorded.timeline.epochs[1:]:
+        change = epoch.start.at
+        there[(there > epoch.since.at - READ_LAG) & (there < change) & (read_by >= change)] = change
+    return np.maximum.accumulate(there)
+
+
+def _dispatched(recorded: RecordedDispatcher, log: _Log) -> Records:
+    sessions = _Sessions(recorded)
+    rows = [
+        (log.ordinals[event.ledger, event.entry], event.t_ns, sessions.at(event), event.redelivery_count, 0)
+        for event in recorded.events
+        if isinstance(event, Dispatch) and (event.ledger, event.entry) in log.ordinals
+    ]
+    if unknown := {e.consumer for e in recorded.events if isinstance(e, Dispatch) and sessions.at(e) == NOBODY}:
+        where = f"{recorded.subscription} on {recorded.scope.full_name}"
+        raise InputError(f"{where}: entries go to {min(unknown)}, which never joined; record from the first join on")
+    return np.array(rows, DISPATCHED).view(np.recarray)
+
+
+class _Sessions:
+    """Which consumer of the timeline bore a name at a time."""
+
+    def __init__(self, recorded: RecordedDispatcher) -> None:
+        self.joins: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # asked, joined, index
+        self.left: dict[int, int] = {}
+        for epoch in recorded.timeline.epochs[1:]:
+            if epoch.joined:
+                self.joins[epoch.joined.name].append((epoch.since.at, epoch.start.at, epoch.joined.index))
+            self.left |= {consumer.index: epoch.start.at for consumer in epoch.left}
+
+    def at(self, event: Any) -> int:
+        return self.of(event.consumer, event.t_ns)
+
+    def of(self, name: str, at: int) -> int:
+        """The last one that asked to join by then, or the first; ``NOBODY`` if there is none."""
+        known = self.joins.get(name, [])
+        earliest = known[0][2] if known else NOBODY
+        return next((index for since, _, index in reversed(known) if since <= at), earliest)
+
+
+def _flows(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
+    sessions = _Sessions(recorded)
+    queues: dict[int, int] = {}
+    for name, joins in sessions.joins.items():
+        for _, joined, index in joins:
+            queues[index] = max(recorded.queue_sizes.get(name, QUEUE_SIZE), 1)
+            yield joined, 0, Deed.FLOW, index, queues[index]
+    taken: dict[int, int] = defaultdict(int)
+    for at, consumer in _taken(recorded, log, sessions):
+        half = max(queues.get(consumer, QUEUE_SIZE) // 2, 1)
+        taken[consumer] += 1
+        if taken[consumer] % half == 0 and consumer in queues and at < sessions.left.get(consumer, NEVER):
+            yield at, 0, Deed.FLOW, consumer, half
+
+
+def _taken(recorded: RecordedDispatcher, log: _Log, sessions: _Sessions) -> list[tuple[int, int]]:
+    """When the applications took messages, and whose; at once where the recording has no receipts."""
+    if recorded.receipts:
+        return sorted((r.recv_ns, sessions.of(r.consumer, r.recv_ns)) for r in recorded.receipts)
+    dispatched = _dispatched(recorded, log)
+    sizes = log.sizes[dispatched.ordinal]
+    return list(
+        zip(np.repeat(dispatched.at, sizes).tolist(), np.repeat(dispatched.consumer, sizes).tolist(), strict=True)
+    )
+
+
+def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
+    """Acknowledgements and redelivery requests, as the broker got them."""
+    sessions = _Sessions(recorded)
+    pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
+    for event in recorded.events:
+        if isinstance(event, Ack):
+            acks = _acks_up_to(event, log) if event.ack_type == "Cumulative" else _acks(event, log, pending)
+            yield from ((event.t_ns, ordinal, deed, sessions.at(event), n) for ordinal, deed, n in acks)
+        elif isinstance(event, Redeliver):
+            consumer = sessions.at(event)
+            if consumer == NOBODY:
+                continue
+            named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
+            if not event.ids or recorded.broker.dispatcher == Dispatcher.SINGLE_ACTIVE:
+                yield event.t_ns, 0, Deed.REDELIVER_ALL, consumer, 0
+            else:
+                yield from ((event.t_ns, ordinal, Deed.NACK, consumer, 0) for ordinal in named)
+
+
+def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, Deed, int]]:
+    """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
+    for ledger, entry, words in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
+        ordinal = log.ordinals.get((ledger, entry))
+        if ordinal is None:
+            continue
+        if not words:
+            yield ordinal, Deed.ACK, 0
+            continue
+        whole = (1 << int(log.sizes[ordinal])) - 1
+        before = pending.get(ordinal, whole)
+        left = sum((word & (1 << 64) - 1) << 64 * n for n, word in enumerate(words))
+        pending[ordinal] = before & left
+        if newly := bin(before & ~left).count("1"):
+            yield ordinal, Deed.ACK_SOME, newly
+
+
+def _acks_up_to(event: Ack, log: _Log) -> Iterator[tuple[int, Deed, int]]:
+    """Up to the entry it names, or the one before where messages of the batch are left."""
+    for identity in event.ids:
+        ordinal = log.ordinals.get((identity[0], identity[1]))
+        if ordinal is not None:
+            left = len(identity) > 2 and bool(identity[2])
+            yield ordinal - left, Deed.ACK_UP_TO, 0

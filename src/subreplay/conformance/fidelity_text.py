@@ -1,0 +1,58 @@
+"""The figures of a re-enactment in words: a line for the recording, one for each dispatcher where it has several."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from subreplay.conformance.fidelity import ENOUGH, Fidelity, percent
+from subreplay.conformance.fidelity_figures import Comparison, DeadLetters, Switch
+from subreplay.conformance.fidelity_held import Held
+
+
+def lines(result: Fidelity) -> Iterator[str]:
+    """What the command line prints of a recording."""
+    yield f"{result.name} ({result.profile}, {', '.join(result.types)}): " + ", ".join(_figures(result))
+    if len(result.dispatchers) > 1:
+        yield from map(_dispatcher, result.dispatchers)
+
+
+def _figures(result: Fidelity) -> Iterator[str]:
+    yield f"{result.compared:,} dispatches compared"
+    standing = "" if result.promised else " (not promised)"
+    yield f"same consumer {result.same_consumer:.2f} %{standing if result.passed else f' (below {ENOUGH} %)'}"
+    yield f"same order {result.same_order:.2f} %"
+    yield f"same redelivery count {result.same_count:.2f} %"
+    yield _blocked(result.held)
+    yield f"delivery time off by {result.error(0.5):.1f} ms (p50), {result.error(0.99):.1f} ms (p99)"
+    if result.switches:
+        yield _switched(result.switches)
+    if result.dead:
+        yield _given_up(result.dead)
+
+
+def _blocked(held: Iterable[Held]) -> str:
+    sides = [(len(h.intervals), h.intervals_found, len(h.recorded), len(h.found), len(h.more)) for h in held]
+    intervals, found, messages, messages_found, more = (sum(numbers) for numbers in zip(*sides, strict=True))
+    waiting = f"{messages_found:,} of {messages:,} messages" + (f", {more:,} more only replayed" if more else "")
+    return f"blocked intervals {found} found of {intervals} recorded ({waiting})"
+
+
+def _switched(switches: Iterable[Switch]) -> str:
+    recorded, replayed = zip(*switches, strict=True)
+    return f"failover switches {len(recorded)}: {_seconds(recorded)} recorded, {_seconds(replayed)} replayed"
+
+
+def _seconds(times: Iterable[int]) -> str:
+    first, last = (f"{time / 1e9:.3f}" for time in (min(times), max(times)))
+    return f"{first} s" if first == last else f"{first} to {last} s"
+
+
+def _given_up(dead: Iterable[DeadLetters]) -> str:
+    rows, recorded, replayed, both = (sum(numbers) for numbers in zip(*dead, strict=True))
+    alone = f", {replayed - both:,} more only replayed" if replayed > both else ""
+    return f"dead letters {both:,} found of {recorded:,} recorded ({rows:,} rows{alone})"
+
+
+def _dispatcher(d: Comparison) -> str:
+    same = percent(d.same_consumer, d.compared)
+    return f"  {d.subscription} on {d.scope.full_name}: {d.compared:,} dispatches, same consumer {same:.2f} %"

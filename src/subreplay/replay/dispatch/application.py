@@ -1,0 +1,128 @@
+"""Applications: each takes one message at a time from its receiver queue, works on it, acknowledges it or fails."""
+
+from __future__ import annotations
+
+from subreplay.replay.dispatch.acknowledging import acknowledge_message
+from subreplay.replay.dispatch.broker import Broker
+from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
+from subreplay.replay.dispatch.heap import ranked
+from subreplay.replay.dispatch.intake import send_retry_letter
+from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.packages import let_go, set_timer
+from subreplay.replay.dispatch.permits import follow_permits, give_back
+from subreplay.replay.dispatch.prediction import OnFailure
+from subreplay.replay.dispatch.redelivering import Event, ask_again_later, watch
+from subreplay.replay.dispatch.service import drawn, service_ns, uniform
+
+SERVICE_DRAW = 0
+FAILURE_DRAW = 1
+
+
+@inlined
+def enqueue(c: Clients, consumer: int, at: int) -> None:
+    """Put a message at the end of the receiver queue."""
+    it = c.clients[consumer]
+    if it.first == NONE:
+        it.first = at
+    else:
+        c.messages[it.last].next = at
+    it.last = at
+
+
+@inlined
+def take(b: Broker, c: Clients, consumer: int) -> int:
+    """Begin with the next message, of which there is one; returns the time at which the work on it ends."""
+    it, now = c.clients[consumer], b.state[0].now
+    at = it.first
+    m = c.messages[at]
+    it.first = m.next
+    it.current = at
+    m.received_at = now
+    head = c.messages[m.head]
+    head.busy += 1
+    if head.chunked:
+        _take_chunks(b, c, at)
+    draw = _draw(c, at, SERVICE_DRAW)
+    end = now + service_ns(c.services, consumer, c.quantiles, m.size, draw)
+    it.busy += end - now
+    watch(b, c, m.head, end)
+    give_back(b, c, consumer, 1)
+    return end
+
+
+@inlined
+def finish(b: Broker, c: Clients, consumer: int) -> None:
+    """End the work on the current message."""
+    it, now = c.clients[consumer], b.state[0].now
+    at = it.current
+    head = c.messages[at].head
+    it.current = NONE
+    c.messages[head].busy -= 1
+    if it.failure_rate > 0 and uniform(_draw(c, at, FAILURE_DRAW)) < it.failure_rate:
+        _fail(b, c, at)
+    elif it.stuck_from <= now < it.stuck_until:
+        _hold(c, consumer, at)
+    else:
+        acknowledge_message(b, c, at)
+        if it.exhausted_since != NONE:
+            follow_permits(b, c, consumer)
+    let_go(b, c, head)
+
+
+@step
+def release(b: Broker, c: Clients, consumer: int) -> None:
+    """The application is not stuck any more: it acknowledges what it held, in order."""
+    it = c.clients[consumer]
+    while it.held_first != NONE:
+        at = it.held_first
+        head = c.messages[at].head
+        it.held_first = c.messages[at].next
+        c.messages[head].busy -= 1
+        acknowledge_message(b, c, at)
+        let_go(b, c, head)
+    follow_permits(b, c, consumer)
+
+
+@step
+def _hold(c: Clients, consumer: int, at: int) -> None:
+    it, m = c.clients[consumer], c.messages[at]
+    m.next = NONE
+    c.messages[m.head].busy += 1
+    if it.held_first == NONE:
+        it.held_first = at
+        set_timer(c, it.stuck_until, ranked(Event.RELEASE, consumer), m.head)
+    else:
+        c.messages[it.held_last].next = at
+    it.held_last = at
+
+
+@step
+def _fail(b: Broker, c: Clients, at: int) -> None:
+    m = c.messages[at]
+    it, head = c.clients[m.consumer], c.messages[m.head]
+    m.nacked_at = b.state[0].now
+    if not head.open:  # it comes again anyway
+        return
+    if it.on_failure == OnFailure.NACK:
+        m.outcome = Outcome.NACKED
+        ask_again_later(b, c, m.head)
+    elif it.on_failure == OnFailure.RETRY:
+        m.outcome = Outcome.DEAD_LETTERED
+        if m.retries < it.max_redeliver:
+            m.outcome = Outcome.RETRIED
+            send_retry_letter(b, c, at, b.state[0].now + it.retry_delay)
+        acknowledge_message(b, c, at)
+
+
+@step
+def _take_chunks(b: Broker, c: Clients, at: int) -> None:
+    while at != NONE:
+        c.messages[at].received_at = b.state[0].now
+        at = c.messages[at].sibling
+
+
+@inlined
+def _draw(c: Clients, at: int, purpose: int) -> int:
+    """The random number of this attempt at a message; whoever makes it, and when, it is the same."""
+    m = c.messages[at]
+    return drawn(c.totals[0].seed, m.ordinal, m.index << 1 | purpose, m.attempt)

@@ -1,0 +1,238 @@
+"""The event loop of a prediction: the dispatcher, the clients and their timers under one clock.
+
+What happens at the same instant happens in this order: the dispatcher's timers; members join
+and leave; time to live; the clients' timers and the ends of work (by ``Event``, then by consumer, then as they were
+set); entries are published. Whatever follows from an event, dispatches and receipts, comes before the next one.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.replay.dispatch.application import finish, release, take
+from subreplay.replay.dispatch.blocking import follow_joined
+from subreplay.replay.dispatch.broker import Broker
+from subreplay.replay.dispatch.chunk_assembly import expire_chunks
+from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
+from subreplay.replay.dispatch.cursor import is_acked
+from subreplay.replay.dispatch.heap import consumer_of, kind_of, pop, ranked, replace_first
+from subreplay.replay.dispatch.intake import has_room_for_entry, is_duplicate, publish_next
+from subreplay.replay.dispatch.kernel import inlined, operation, small_operation, step
+from subreplay.replay.dispatch.loop import fire_timer, next_timer, work
+from subreplay.replay.dispatch.non_persistent import pass_on
+from subreplay.replay.dispatch.operations import published, rejected, room
+from subreplay.replay.dispatch.packages import count_settled, end_of_entry, end_of_message, has_room, let_go
+from subreplay.replay.dispatch.permits import ask, give_back
+from subreplay.replay.dispatch.receiving import receive
+from subreplay.replay.dispatch.records import NEVER, Records
+from subreplay.replay.dispatch.redelivering import Event, redeliver
+from subreplay.replay.dispatch.sweeping import next_sweep, sweep
+
+IN_VAIN = 16
+"""A dispatcher that tried so often in vain while nothing else can happen will try in vain for ever."""
+
+
+class Need(IntEnum):
+    """Why the kernel came back."""
+
+    NOTHING = 0
+    ROOM = 1
+    ENTRIES = 2
+
+
+@operation
+def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], until: int) -> Need:
+    """Let everything happen that does before ``until``; tells what is needed to go on."""
+    t, state = c.totals[0], b.state[0]
+    while True:
+        need = _settle(b, c, entries, cursor, until)
+        if need != Need.NOTHING:
+            return need
+        if not has_room(b, c) or room(b) == 0:
+            return Need.ROOM
+        if t.ttl > 0 and t.sweep_at == NEVER:
+            t.sweep_at = next_sweep(b, c, entries, cursor, state.now)
+        timer = next_timer(b) if t.persistent else NEVER
+        client = c.timers[0].at if t.timers > 0 else NEVER
+        end = c.works[0].at if t.works > 0 else NEVER
+        wanted = (state.waits or not t.persistent) and cursor[0] < len(entries)
+        entry = entries[cursor[0]].at if wanted else NEVER
+        first = min(timer, t.sweep_at, client, end, entry)
+        if first >= until and (timer > until or timer == NEVER):
+            return Need.NOTHING
+        if until == NEVER and min(t.sweep_at, client, end, entry) == NEVER and _is_in_vain(b, c):
+            return Need.NOTHING
+        state.now = max(state.now, first)
+        if not keep_time(b, c):
+            return Need.ROOM
+        if timer == first:
+            fire_timer(b)
+        elif t.sweep_at == first:
+            if not sweep(b, c, entries, cursor):
+                return Need.ENTRIES if cursor[0] == len(entries) and cursor[2] == 0 else Need.ROOM
+        elif client <= min(end, entry):
+            _fire(b, c)
+        elif end <= entry:
+            _end_work(b, c)
+        elif not t.persistent:
+            t.wanted = entries[cursor[0]].messages
+            if t.used + t.wanted > len(c.messages) or not has_room_for_entry(b, c, t.wanted):
+                return Need.ROOM
+            pass_on(b, c, entries, cursor)
+            t.wanted = 0
+
+
+@inlined
+def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], until: int) -> Need:
+    """Work until there is nothing to do at this instant, with entries as they are asked for."""
+    state, t = b.state[0], c.totals[0]
+    latest = min(state.now, until - 1)
+    while True:
+        if state.dispatched > 0:
+            t.vain = 0
+            if not receive(b, c):
+                return Need.ROOM
+        if cursor[0] == len(entries) and cursor[2] == 0:
+            return Need.ENTRIES
+        if not t.persistent:
+            return Need.NOTHING
+        state.more = cursor[0] < len(entries) and entries[cursor[0]].at <= latest
+        if state.more and (state.waits or state.starved):
+            if not _feed(b, c, entries, cursor, latest):
+                return Need.ROOM
+        elif state.starved:
+            published(b, False)
+        elif state.tasks == 0:
+            break
+        work(b)
+    if state.joined > 0 or t.joined > 0:
+        follow_joined(b, c)
+    return Need.NOTHING
+
+
+@step
+def _feed(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], latest: int) -> bool:
+    """Publish what a read may take of the entries that are published by now; False if there has to be more room."""
+    stop = min(cursor[0] + b.rule[0].max_read, len(entries))
+    while cursor[0] < stop and entries[cursor[0]].at <= latest:
+        if not has_room_for_entry(b, c, entries[cursor[0]].messages):
+            return False
+        publish_next(b, c, entries, cursor)
+    if cursor[0] < len(entries):
+        published(b, entries[cursor[0]].at <= latest)
+    else:  # nobody knows before the next rows are there
+        published(b, cursor[2] == 0)
+    return True
+
+
+@inlined
+def _end_work(b: Broker, c: Clients) -> None:
+    """An application is ready with a message and takes the next one, if there is one."""
+    t = c.totals[0]
+    consumer = consumer_of(c.works[0].rank)
+    it = c.clients[consumer]
+    if it.current != NONE:  # else it left
+        finish(b, c, consumer)
+    if it.first != NONE:
+        end = take(b, c, consumer)
+        t.number += 1
+        replace_first(c.works, t.works, end, ranked(Event.WORK, consumer), t.number, NONE, NONE)
+        return
+    pop(c.works, t.works)
+    t.works -= 1
+    if it.queue_size == 0 and b.consumers[consumer].connected:
+        ask(b, c, consumer, 1)
+
+
+@step
+def _fire(b: Broker, c: Clients) -> None:
+    """Let the first timer of the clients go off, and with it all of its kind, consumer and instant."""
+    t = c.totals[0]
+    at, rank = c.timers[0].at, c.timers[0].rank
+    kind, consumer, tell = kind_of(rank), consumer_of(rank), False
+    while t.timers > 0 and c.timers[0].at == at and c.timers[0].rank == rank:
+        head, serial = c.timers[0].message, c.timers[0].serial
+        pop(c.timers, t.timers)
+        t.timers -= 1
+        m = c.messages[head]
+        valid = m.used and m.head == head and m.serial == serial
+        if kind == Event.RELEASE:
+            release(b, c, consumer)
+        elif kind == Event.NACK:
+            c.clients[consumer].nacks -= 1
+            if valid and m.open:
+                tell = redeliver(b, c, head, Outcome.RETURNED) or tell
+        elif valid and m.open and kind == Event.CHUNKS:
+            expire_chunks(b, c, head)
+        elif valid and m.open and kind == Event.TIMEOUT and not m.returning:
+            tell = redeliver(b, c, head, Outcome.TIMED_OUT) or tell
+    if tell:
+        rejected(b, consumer)
+    give_back(b, c, consumer, 0)
+
+
+@inlined
+def _is_in_vain(b: Broker, c: Clients) -> bool:
+    state, t = b.state[0], c.totals[0]
+    if state.tick_at != NEVER or state.switch_at != NEVER:
+        return False
+    t.vain += 1
+    return t.vain > IN_VAIN
+
+
+@small_operation
+def keep_time(b: Broker, c: Clients) -> bool:
+    """Count what is settled from now on in the interval of now; False if there are too few of them."""
+    t, now = c.totals[0], b.state[0].now
+    if now >= t.interval_end:
+        if t.interval_at == NONE:
+            t.interval_start = now // t.interval * t.interval
+        t.interval_at = (now - t.interval_start) // t.interval
+        t.interval_end = t.interval_start + (t.interval_at + 1) * t.interval
+    return t.interval_at < c.counts.shape[1]
+
+
+@operation
+def tell_pending(
+    b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], until: int, done: NDArray[np.int64]
+) -> bool:
+    """Rows for what is pending, but for what clients hold; False if there has to be more room first."""
+    done[0] = max(done[0], b.state[0].mark_delete + 1)
+    while done[0] < b.state[0].end:
+        if not has_room_for_entry(b, c, c.totals[0].largest):
+            return False
+        if not is_acked(b, done[0]) and c.origins[done[0] & (len(c.origins) - 1)].out == 0:
+            end_of_entry(b, c, done[0], Outcome.PENDING, False)
+        done[0] += 1
+    while cursor[0] < len(entries) and entries[cursor[0]].at < until:
+        if not has_room_for_entry(b, c, entries[cursor[0]].messages):
+            return False
+        e, number = entries[cursor[0]], cursor[1]
+        duplicate = is_duplicate(c, e)
+        for index in range(e.messages):
+            end_of_message(c, number, index, 0, Outcome.DEDUPLICATED if duplicate else Outcome.PENDING, duplicate)
+        count_settled(c, e.messages if duplicate else 0)
+        cursor[0] += 1
+        cursor[1] += 1
+    return True
+
+
+@operation
+def give_up_held(b: Broker, c: Clients) -> None:
+    """Rows for what clients hold in the end."""
+    for head in range(len(c.messages)):
+        package = c.messages[head]
+        if not package.used or package.head != head:
+            continue
+        package.busy = 0
+        if package.open:
+            at = head
+            while at != NONE:
+                if not c.messages[at].settled and c.messages[at].outcome != Outcome.RETRIED:
+                    c.messages[at].outcome = Outcome.PENDING
+                at = c.messages[at].sibling
+        package.open = False
+        let_go(b, c, head)

@@ -1,0 +1,40 @@
+"""Permits as a client gives them: its receiver queue's at the start, half of it when half was used (row D-FLOW-1)."""
+
+from __future__ import annotations
+
+from subreplay.replay.dispatch.broker import Broker
+from subreplay.replay.dispatch.client_state import NONE, Clients
+from subreplay.replay.dispatch.kernel import inlined, operation
+from subreplay.replay.dispatch.operations import flow
+
+
+@inlined
+def give_back(b: Broker, c: Clients, consumer: int, messages: int) -> None:
+    """Messages left the receiver queue."""
+    it = c.clients[consumer]
+    it.taken += messages
+    if it.taken >= it.refill and it.queue_size > 0:
+        ask(b, c, consumer, it.taken)
+        it.taken = 0
+
+
+@operation
+def ask(b: Broker, c: Clients, consumer: int, permits: int) -> None:
+    """Ask for so many messages more."""
+    if c.totals[0].persistent:
+        flow(b, consumer, permits)
+    else:
+        b.consumers[consumer].permits += permits
+    follow_permits(b, c, consumer)
+
+
+@inlined
+def follow_permits(b: Broker, c: Clients, consumer: int) -> None:
+    """Count how long the consumer can be sent nothing."""
+    it, of, now = c.clients[consumer], b.consumers[consumer], b.state[0].now
+    exhausted = of.permits <= 0 or of.blocked
+    if exhausted and it.exhausted_since == NONE:
+        it.exhausted_since = now
+    elif not exhausted and it.exhausted_since != NONE:
+        it.exhausted += now - it.exhausted_since
+        it.exhausted_since = NONE

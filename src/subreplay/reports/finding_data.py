@@ -1,0 +1,46 @@
+"""Findings in a report: counted by rule, by window and by consumer, and the worst of them in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+CodeStatus = Literal["clean", "violated", "allowed", "counted", "not applicable", "unknown"]
+Source = Literal["observed", "predicted"]  # recorded deliveries, or those of a replay
+
+
+@dataclass(frozen=True, slots=True)
+class FindingView:
+    """One finding in words, with its witness."""
+
+    at: str
+    sentence: str
+    scope: str
+    key: str
+    consumer: str
+    cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
+    witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
+    window: str = ""  # start of the report's window it is counted in; empty: not known
+
+
+@dataclass(frozen=True, slots=True)
+class CodeSummary:
+    """One rule and what it found. ``meaning`` is one sentence for somebody who never saw the tool."""
+
+    code: str
+    title: str
+    meaning: str
+    status: CodeStatus
+    verdict: str  # valid, unknown, invalid
+    count: int
+    worst: tuple[FindingView, ...]  # failing ones first, then in order of time; chosen by `findings.spread`
+    note: str = ""  # why allowed / not applicable / unknown
+    source: Source = "observed"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingPoint:
+    window_start: str
+    code: str
+    consumer: str
+    count: int

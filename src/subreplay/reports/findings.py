@@ -1,0 +1,125 @@
+"""From findings to report data: all of them counted, the worst of each rule in words.
+
+What stands in words is a sample of fixed size. ``spread`` defines it; whoever selects the rows where they are many does
+the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from subreplay.figures import Figures, Row
+from subreplay.model import Standing, Verdict
+from subreplay.policies.base import Policy
+from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
+from subreplay.reports.sample import Place, in_turn
+from subreplay.rules.registry import RULES, Code, Excuse, standings
+from subreplay.words import instant
+
+MOST = 2_000  # findings in words, of all rules together
+
+
+def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
+    """One line a rule: what it found in those deliveries and what the policy says of it."""
+    standing = standings(policy, figures.terms, figures.receipts)
+    counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in figures.findings:
+        counts[row["code"]][row["excuse"]] += row["count"]
+    worst = spread(figures.worst, figures.width)
+    told = {code: tuple(_finding(row, figures.width) for row in rows) for code, rows in worst.items()}
+    summaries = [
+        _summary(code, standing[code], counts[code.name], told.get(code.name, ()), figures, source) for code in Code
+    ]
+    order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
+    return tuple(sorted(summaries, key=lambda s: order[s.status]))
+
+
+def over_time(figures: Figures) -> tuple[FindingPoint, ...]:
+    """All findings, counted by window, rule and consumer."""
+    return tuple(
+        FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"]) for r in figures.findings
+    )
+
+
+def spread(rows: Iterable[Row], width: int, most: int = MOST) -> dict[str, list[Row]]:
+    """At most ``most`` rows of table ``violations`` by code: failing ones first, then in order of time.
+
+    They are those that ``sample.in_turn`` takes first, by consumer and window of ``width`` ns.
+    """
+    by_code: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=_by_weight):
+        by_code[row["code"]].append(row)
+    codes = sorted(by_code)
+    turns = in_turn(
+        [by_code[code] for code in codes],
+        lambda row: Place(row["verdict"] != "valid", row["consumer"], _window(row, width)),
+    )
+    kept: dict[str, list[Row]] = defaultdict(list)
+    for code, position in sorted(islice(turns, most)):
+        kept[codes[code]].append(by_code[codes[code]][position])
+    return kept
+
+
+def _by_weight(row: Row) -> tuple[Any, ...]:
+    """Failing rows first, then by time (those never delivered first of all), then by place in the log."""
+    at = row["at"]
+    place = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
+    return (row["verdict"] == "valid", at is not None, at or 0, *place)
+
+
+def _window(row: Row, width: int) -> int | None:
+    """The start of the window that a finding is counted in: as told, else that of its delivery."""
+    told: int | None = row.get("window")
+    if told is not None or row["at"] is None:
+        return told
+    at: int = row["at"]
+    return at - at % width
+
+
+def _summary(
+    code: Code,
+    standing: Standing,
+    counts: Mapping[int, int],
+    worst: tuple[FindingView, ...],
+    figures: Figures,
+    source: Source,
+) -> CodeSummary:
+    rule = RULES[code]
+    failing = counts.get(Excuse.NONE, 0) if standing is Standing.PROMISED else 0
+    total = sum(counts.values())
+    status: CodeStatus = "clean"
+    if standing is Standing.NOT_APPLICABLE:
+        status = "not applicable"
+    elif failing:
+        status = "unknown" if rule.uncertain else "violated"
+    elif total:
+        status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
+    excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
+    note = "; ".join(excuses)
+    if standing is Standing.NOT_APPLICABLE:
+        note = f"{figures.plan.policy.name} makes no such promise"
+    elif status == "allowed" and not excuses:
+        note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
+    if code is Code.MIXED_BATCH and total and figures.scattered is not None:
+        several, keys = figures.scattered
+        batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
+        note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
+    verdict = str(rule.verdict(standing)) if failing else str(Verdict.VALID)
+    return CodeSummary(code.name, rule.title, rule.meaning, status, verdict, total, worst, note, source)
+
+
+def _finding(row: Row, width: int) -> FindingView:
+    at, window = row["at"], _window(row, width)
+    return FindingView(
+        at=instant(at) if at is not None else "",
+        sentence=row["explanation"],
+        scope=f"{row['topic']}" if row["partition"] < 0 else f"{row['topic']}, partition {row['partition']}",
+        key=row["key"] or "",
+        consumer=row["consumer"] or "nobody",
+        cause=row["cause"],
+        witness=tuple(row["witness"]),
+        window=instant(window) if window is not None else "",
+    )

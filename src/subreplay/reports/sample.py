@@ -1,0 +1,48 @@
+"""Few of many findings, so chosen that whoever narrows them to a rule, a consumer or a window still finds some."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Place(NamedTuple):
+    """What a finding is narrowed by; those that fail are taken before those that do not."""
+
+    fails: bool
+    consumer: Hashable
+    window: Hashable
+
+
+def in_turn(rules: Sequence[Sequence[T]], place: Callable[[T], Place]) -> Iterator[tuple[int, int]]:
+    """Rule and position of every finding, in the order in which a sample takes them; each rule's are in order of time.
+
+    The rules take turns. Within a rule: failing ones; of these the first of every consumer in every window, then the
+    second, and so on; and where these are many, those first that are among the first of their consumer or window.
+
+    >>> two = [Place(True, "c1", 0), Place(True, "c1", 0), Place(True, "c2", 0)], [Place(False, "c1", 0)]
+    >>> list(in_turn(two, lambda finding: finding))
+    [(0, 0), (1, 0), (0, 2), (0, 1)]
+    """
+    orders = [_order([place(finding) for finding in findings]) for findings in rules]
+    for rank in range(max(map(len, orders), default=0)):
+        yield from ((rule, order[rank]) for rule, order in enumerate(orders) if rank < len(order))
+
+
+def _order(places: Sequence[Place]) -> list[int]:
+    """Positions of one rule's findings in the order in which they are taken."""
+    seen: dict[tuple[Hashable, ...], int] = defaultdict(int)
+
+    def nth(*group: Hashable) -> int:
+        seen[group] += 1
+        return seen[group]
+
+    ranks = []
+    for position, (fails, consumer, window) in enumerate(places):
+        turn = nth("both", fails, consumer, window)
+        early = min(nth("consumer", fails, turn, consumer), nth("window", fails, turn, window))
+        ranks.append((not fails, turn, early, position))
+    return [position for *_, position in sorted(ranks)]

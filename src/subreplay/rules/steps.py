@@ -1,0 +1,16 @@
+"""Steps of a compiled loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def step(function: F) -> F:
+    """A compiled function that is put into each loop that calls it: handing over a dozen arrays for every row would
+    cost more than most steps do."""
+    return cast(F, numba.njit(nogil=True, inline="always")(function))

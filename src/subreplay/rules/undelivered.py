@@ -1,0 +1,112 @@
+"""Messages that were never delivered: skipped (LOST), without an owner (UNROUTABLE), or still waiting (UNSEEN)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.columns import NEVER, UNKNOWN, Ints, ints
+from subreplay.rules.codes import BY_SLOT, EVERY, Code, Excuse, Rule
+from subreplay.rules.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
+from subreplay.rules.holding import BEFORE_JOIN, HELD, JOINED, REACHED, REACHED_AT, READ_AT_JOIN, TAKEN, TAKEN_AT
+from subreplay.rules.order import HIGHEST
+
+if TYPE_CHECKING:
+    from subreplay.rules.instants import DispatcherState
+    from subreplay.rules.judge import Dispatcher, Judge
+
+RULES = (
+    Rule(
+        Code.LOST,
+        "Never delivered although later ones were",
+        "Every message is delivered; none is skipped or acknowledged unseen. A subscription that was not drained, or "
+        "waits for a stuck consumer, is late and not lost.",
+        "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
+        promised=EVERY,
+    ),
+    Rule(
+        Code.UNROUTABLE,
+        "No consumer owns its slot",
+        "Every slot belongs to some consumer, else its messages wait for ever.",
+        "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
+        allowed=BY_SLOT,
+    ),
+    Rule(
+        Code.UNSEEN,
+        "Not delivered by the end",
+        "Messages that were still waiting when the data end.",
+        "row L-SUB-1",
+        allowed=EVERY,
+    ),
+)
+
+_LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
+
+
+def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+    """Findings about messages without a delivery, once all deliveries of their dispatcher are known.
+
+    A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
+    its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
+    its own slot was held. (One active consumer and Shared have one slot: everybody's.)
+    """
+    policy, timeline = judge.policy, dispatcher.timeline
+    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    ordinal, slots, published, due = (ints(rows, name) for name in ("ordinal", "slot", "published", "due"))
+    hashes = ints(rows, "hash").astype(np.uint32)
+    last = state.last
+    epoch = timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
+    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    slot = state.slots.rows_of(slots)
+    free = slot[:, HELD + UNTIL]
+    member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
+    ripe = due + np.where(due > published, judge.terms.tick, 0)
+    # a subscription that starts at the latest message never sees what was published before its first consumer
+    before = published < min(dispatcher.sessions.joined, default=UNKNOWN)
+    seen = ~(before & (ordinal < state.lowest))
+    past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
+    past_owner = (
+        seen
+        & (policy.routing == "slot")
+        & (member[:, TAKEN] > ordinal)
+        & (member[:, TAKEN_AT] > np.maximum(ripe, free))
+    )
+    unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
+    proven = np.minimum(unseen_ack, np.where(past_slot, slot[:, REACHED_AT], NEVER))
+    proven = np.minimum(proven, np.where(past_owner, member[:, TAKEN_AT], NEVER))
+
+    found.codes[proven < NEVER] |= _LOST
+    homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
+    found.codes[(proven == NEVER) & homeless] |= _HOMELESS
+    found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
+    _excuse(judge, state, rows, proven, published, found)
+    if judge.waits_by_slot:
+        _held(judge, slot[:, HELD:], np.maximum(due, slot[:, HELD + AT]), last, ints(rows, "key_id"), found)
+    else:
+        due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
+        _held(judge, member[:, BEFORE_JOIN:], due, last, ints(rows, "key_id"), found)
+    return found
+
+
+def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
+    """What explains a message that never came."""
+    terms = judge.terms
+    if terms.ttl is not None:
+        found.excuses[proven >= published + terms.ttl] |= Excuse.EXPIRED.bit
+    if terms.compacted:
+        newer = state.keys.rows_of(ints(rows, "key_id"))[:, HIGHEST] > ints(rows, "ordinal")
+        found.excuses[newer] |= Excuse.COMPACTED.bit
+    if terms.deduplication:
+        found.excuses[found.codes & Code.DUP_PUBLISH.bit != 0] |= Excuse.DEDUPLICATED.bit
+
+
+def _held(judge: Judge, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
+    """STUCK: still held back when the data end, by a delivery that has not ended."""
+    waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
+    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= judge.stuck_after))
+    found.codes[stuck] |= Code.STUCK.bit
+    found.proof[HOLDER, stuck, :WITNESS] = holder[stuck, :WITNESS]
+    found.proof[HOLDER, stuck, WITNESS] = holder[stuck, WITNESS] == key[stuck]
+    found.proven[HOLDER, stuck] = True

@@ -1,0 +1,174 @@
+"""The dispatch replay on Spark: each topic partition of each scenario is one sorted stream through the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, Window
+
+from subreplay.replay.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
+from subreplay.spark.log import nanos
+from subreplay.spark.schemas import spark_schema
+from subreplay.tables import DELIVERIES
+
+_BY_POSITION = ("scenario", "topic", "partition", "ledger", "entry", "batch_index")
+LAST_SEQ = 2**62  # membership of the same instant comes first
+STEPS = 64  # buckets of a histogram for every doubling: quantiles are within 1.1 %
+
+
+def predicted(messages: DataFrame, predictor: Predictor, partitions: int) -> DataFrame:
+    """``PREDICTED`` rows of all scenarios; they, and the topic partitions, are replayed side by side."""
+    names = F.array(*[F.lit(name) for name in predictor.scenarios])
+    rows = messages.select(
+        F.explode(names).alias("scenario"),
+        *_BY_POSITION[1:],
+        nanos("publish_time").alias("at"),
+        *("key", "ordering_key", "batch_key", "batch_ordering_key", "producer"),
+        F.coalesce("batch_sequence_id", "sequence_id").alias("sequence_id"),
+        F.col("sequence_id").alias("last_sequence_id"),
+        nanos("deliver_at").alias("deliver_at"),
+        *("size", "chunk_uuid", "chunk_id", "chunk_count"),
+    )
+    return (
+        rows.repartition(max(partitions, len(predictor.scenarios)), "scenario", "topic", "partition")
+        .sortWithinPartitions(*_BY_POSITION)
+        .mapInArrow(predictor.predict, spark_schema(PREDICTED))
+    )
+
+
+def as_deliveries(rows: DataFrame, subscription: str) -> DataFrame:
+    """Predicted deliveries in the shape of the ``deliveries`` table, ``source`` predicted."""
+    outcome = (
+        F.when(F.col("outcome").isin("nacked", "timed_out"), "redelivered")
+        .when(F.col("outcome") == "returned", "closed")
+        .when(F.col("acked_at").isNotNull(), "acked")
+        .otherwise("pending")
+    )
+    given = {
+        "date": F.date_from_unix_date(F.call_function("div", "delivered_at", F.lit(86_400_000_000_000)).cast("int")),
+        "subscription": F.lit(subscription),
+        "delivered_at": _micros("delivered_at"),
+        "delivered_nanos": _beyond("delivered_at"),
+        "seq": F.lit(LAST_SEQ).cast("long"),
+        "received_at": _micros("received_at"),
+        "acked_at": _micros("acked_at"),
+        "acked_nanos": _beyond("acked_at"),
+        "ack_type": F.when(F.col("acked_at").isNotNull(), F.lit("Individual")),
+        "nacked_at": _micros("nacked_at"),
+        "nacked_nanos": _beyond("nacked_at"),
+        "outcome": outcome,
+        "source": F.lit("predicted"),
+    }
+    mine = rows.where((F.col("kind") == DELIVERY) & F.col("delivered_at").isNotNull())
+    return mine.select(*[given.get(f.name, F.col(f.name)).alias(f.name) for f in DELIVERIES])
+
+
+def outcomes(rows: DataFrame) -> DataFrame:
+    """Rows by scenario, outcome and whether the message was done with, with what consumers saw of them."""
+    return (
+        rows.where(F.col("kind") == DELIVERY)
+        .groupBy("scenario", "outcome", "settled")
+        .agg(
+            F.count("*").alias("rows"),
+            F.count("delivered_at").alias("delivered"),
+            F.sum(F.when(F.col("retries") > 0, 1).otherwise(0)).alias("retried"),
+            F.max(F.greatest("acked_at", "nacked_at", "delivered_at")).alias("last"),
+        )
+        .orderBy("scenario", "outcome", "settled")
+    )
+
+
+def latencies(rows: DataFrame) -> DataFrame:
+    """Histograms of latency by scenario and event: bucket b holds ``[2**(b/STEPS), 2**((b+1)/STEPS))`` ns."""
+    mine = rows.where(F.col("kind") == DELIVERY)
+    first = mine.where("redelivery_count = 0 AND delivered_at IS NOT NULL")
+    parts = [
+        _histogram(first, "delivered", F.col("delivered_at") - F.col("at")),
+        _histogram(mine.where("settled AND acked_at IS NOT NULL"), "acked", F.col("acked_at") - F.col("at")),
+    ]
+    return parts[0].unionAll(parts[1]).orderBy("scenario", "event", "bucket")
+
+
+def _histogram(rows: DataFrame, event: str, latency: Column) -> DataFrame:
+    bucket = F.floor(F.log2(F.greatest(latency, F.lit(1))) * STEPS).cast("int")
+    return (
+        rows.groupBy("scenario", F.lit(event).alias("event"), bucket.alias("bucket"))
+        .agg(F.count("*").alias("messages"), F.max(latency).alias("most"))
+    )  # fmt: skip
+
+
+def backlog(rows: DataFrame, width: int) -> DataFrame:
+    """Messages published and settled by scenario and window of ``width`` ns."""
+    window = F.col("at") - F.col("at") % width
+    return (
+        rows.where(F.col("kind") == INTERVAL)
+        .groupBy("scenario", window.alias("window"))
+        .agg(F.sum("messages_published").alias("published"), F.sum("messages_settled").alias("settled"))
+        .orderBy("scenario", "window")
+    )
+
+
+def held(rows: DataFrame, width: int) -> DataFrame:
+    """Messages that came to a consumer, and that left one, by scenario and window: the running sum is at consumers."""
+    mine = rows.where((F.col("kind") == DELIVERY) & F.col("delivered_at").isNotNull())
+    end = F.coalesce("acked_at", "nacked_at")
+    steps = mine.select(
+        "scenario", F.explode(F.array(F.struct(F.col("delivered_at").alias("at"), F.lit(1).alias("step")),
+                                      F.struct(end.alias("at"), F.lit(-1).alias("step")))).alias("e"))  # fmt: skip
+    known = steps.where("e.at IS NOT NULL").select("scenario", "e.*")
+    window = F.col("at") - F.col("at") % width
+    return (
+        known.groupBy("scenario", window.alias("window")).agg(F.sum("step").alias("held")).orderBy("scenario", "window")
+    )
+
+
+def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
+    """The longest waits of each scenario by consumer and holder, and by hash where ``by`` says so; and of how many."""
+    named = F.lit(True) if "hash" not in by else F.col("hash").isNotNull()
+    grouped = (
+        rows.where((F.col("kind") == WAITED) & named)
+        .groupBy("scenario", "topic", "partition", *by)
+        .agg(
+            F.min("at").alias("since"),
+            F.max("until").alias("until"),
+            F.sum(F.col("until") - F.col("at")).alias("blocked"),
+            F.count("*").alias("stretches"),
+            F.sum("entries").alias("messages"),
+            F.max(F.col("hash").isNotNull()).alias("by_hash"),
+        )
+    )
+    order = Window.partitionBy("scenario").orderBy(F.desc("blocked"), "topic", "partition", *by)
+    everything = Window.partitionBy("scenario")
+    ranked = grouped.withColumns(
+        {
+            "rank": F.row_number().over(order),
+            "of": F.count("*").over(everything),
+            "total": F.sum("blocked").over(everything),
+        }
+    )
+    return ranked.where(F.col("rank") <= few).orderBy("scenario", "rank")
+
+
+def drains(rows: DataFrame, last_published: int) -> DataFrame:
+    """What was served after the last message was published, by scenario and consumer, and by scenario and slot."""
+    late = rows.where(
+        (F.col("kind") == DELIVERY) & (F.col("acked_at") > last_published) & F.col("received_at").isNotNull()
+    )
+    work = F.sum(F.col("acked_at") - F.col("received_at"))
+    hottest = late.groupingSets(
+        [[F.col("scenario"), F.col("consumer")], [F.col("scenario"), F.col("slot")]],
+        F.col("scenario"), F.col("consumer"), F.col("slot"),
+    ).agg(F.count("*").alias("messages"), work.alias("busy"))  # fmt: skip
+    kind = F.when(F.col("consumer").isNull(), "hash").otherwise("consumer")
+    order = Window.partitionBy("scenario", "kind").orderBy(F.desc("busy"), "consumer", "slot")
+    ranked = hottest.withColumn("kind", kind).withColumn("rank", F.row_number().over(order))
+    return ranked.where("rank = 1").orderBy("scenario", "kind")
+
+
+def _micros(name: str) -> Column:
+    return F.timestamp_micros(F.call_function("div", F.col(name), F.lit(1_000)))
+
+
+def _beyond(name: str) -> Column:
+    return F.pmod(F.col(name), F.lit(1_000)).cast("short")

@@ -1,0 +1,118 @@
+"""The dispatch replay as a stage of a run: predict, count, judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame
+
+from subreplay.errors import ConfigError
+from subreplay.figures import DispatchFigures, Figures
+from subreplay.replay.assign import Plan
+from subreplay.replay.dispatch.service import Empirical, Fixed
+from subreplay.replay.predicted import Predictor, Supposition
+from subreplay.rules.explain import Explainer
+from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.rules.terms import Terms
+from subreplay.spark import audit, collect, dispatch
+from subreplay.spark.log import as_log
+from subreplay.spark.stages import Source
+
+MOST_BLOCKED = 12
+
+
+def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
+    """Replay the dispatch of the scenarios that ask for it; writes table ``predicted``.
+
+    The rules judge predicted deliveries as they judge observed ones.
+    """
+    asked = [(s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
+    if not asked:
+        return ()
+    start, width = source.extent["first"], source.width
+    recorded_times = _recorded_times(source) if any(d.needs_recorded_times for _, d, _ in asked) else Fixed()
+    predictor = Predictor(
+        {s.name: Supposition(p, d.prediction(recorded_times, start, width), d.settings) for s, d, p in asked}
+    )
+    shuffles = source.config.spark.shuffle_partitions
+    rows = dispatch.predicted(source.inputs.messages, predictor, shuffles)
+    rows = source.write(audit.labelled(rows, source.where), "predicted")
+    last = source.extent["last"]
+    with collect.together() as begin:
+        jobs = {
+            "outcomes": begin(collect.rows, dispatch.outcomes(rows)),
+            "latencies": begin(collect.rows, dispatch.latencies(rows)),
+            "backlog": begin(collect.rows, dispatch.backlog(rows, width)),
+            "held": begin(collect.rows, dispatch.held(rows, width)),
+            "waits": begin(collect.rows, dispatch.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
+            "hash_waits": begin(collect.rows, dispatch.waits(rows, ("consumer", "holder", "hash"), MOST_BLOCKED)),
+            "drains": begin(collect.rows, dispatch.drains(rows, last)),
+        }
+    found = {name: job.result() for name, job in jobs.items()}
+    judged = _judge(source, {s.name: p for s, _, p in asked}, rows)
+    return tuple(
+        DispatchFigures(
+            plan=p,
+            service=d.consumers.service.words,
+            seed=d.seed if d.draws else None,
+            settings=d.words,
+            last_published=last,
+            steps=dispatch.STEPS,
+            judged=judged[s.name],
+            **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
+        )
+        for s, d, p in asked
+    )
+
+
+def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> dict[str, Figures]:
+    """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
+    config = source.config
+    judges = {name: _judge_of(folded, config.topic.terms) for name, folded in scenarios.items()}
+    parts = []
+    for name, judge in judges.items():
+        deliveries = dispatch.as_deliveries(rows.where(F.col("scenario") == name), config.subscription.name)
+        log = as_log(replace(source.inputs, deliveries=deliveries), config.date)
+        judged = audit.published(
+            audit.judged(log, judge, config.spark.shuffle_partitions), config.subscription.name, config.keys
+        )
+        parts.append(judged.withColumn("scenario", F.lit(name)))
+    written = source.write(reduce(DataFrame.unionByName, parts), "predicted_audited")
+    found = {}
+    for name, judge in judges.items():
+        mine = written.where(F.col("scenario") == name).drop("scenario")
+        told = audit.violations(mine, Explainer(judge, config.subscription.name))
+        counted = audit.finding_counts(mine, judge, config.windows.width * 1_000)
+        found[name] = Figures(
+            source.inputs.topic,
+            source.counts,
+            source.extent,
+            source.width,
+            scenarios[name],
+            (),
+            findings=collect.rows(audit.coarser(counted, source.width)),
+            worst=collect.rows(audit.worst(told, config.report.worst)),
+            terms=judge.terms,
+        )
+    return found
+
+
+def _judge_of(folded: Plan, terms: Terms) -> Judge:
+    dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
+    return Judge(folded.policy, dispatchers, receipts=True, terms=terms)
+
+
+def _recorded_times(source: Source) -> Empirical:
+    """Service times as recorded: from receipt, or else delivery, to acknowledgement."""
+    received = F.coalesce("received_at", "delivered_at")
+    times = source.inputs.deliveries.select((F.unix_micros("acked_at") - F.unix_micros(received)).alias("us"))
+    known = times.where("us >= 0")
+    steps = [i / 100 for i in range(101)]
+    row = known.agg(F.percentile("us", F.array(*[F.lit(p) for p in steps])).alias("quantiles")).first()
+    found = row["quantiles"] if row is not None else None
+    if not found:
+        raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
+    return Empirical(tuple(us * 1_000.0 for us in found))

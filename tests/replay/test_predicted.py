@@ -1,0 +1,116 @@
+"""The dispatch replay of a real log: every message ends once, however the log is cut into batches."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from subreplay.adapters import ADAPTERS
+from subreplay.config_dispatch import Dispatch
+from subreplay.membership import dispatcher_events
+from subreplay.policies import make
+from subreplay.replay.dispatch.service import Fixed
+from subreplay.replay.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Supposition
+from subreplay.replay.scenario import plan, recorded
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
+SECOND = 1_000_000_000
+
+
+def messages_of(recording, scenario):
+    """The messages as Spark hands them to a predictor."""
+    tables = ADAPTERS["pulsar-recording"](RECORDINGS / recording).tables
+    rows, members = tables["messages"], tables["membership"]
+    n = rows.num_rows
+    columns = {name: rows[name] for name in rows.column_names if name not in ("publish_time", "deliver_at")}
+    columns |= {
+        "scenario": pa.array([scenario] * n),
+        "at": pc.multiply(rows["publish_time"].cast(pa.int64()), 1000),
+        "deliver_at": pc.multiply(rows["deliver_at"].cast(pa.int64()), 1000),
+        "last_sequence_id": rows["sequence_id"],
+        "sequence_id": pc.coalesce(rows["batch_sequence_id"], rows["sequence_id"]),
+    }
+    order = [(name, "ascending") for name in ("topic", "partition", "ledger", "entry", "batch_index")]
+    return pa.table(columns).sort_by(order), members
+
+
+def predict(recording, policy, batch=1000, options=None, **supposed):
+    """All rows of the replay of a recording's traffic, whose members are those recorded."""
+    rows, members = messages_of(recording, "x")
+    scopes = {(r["topic"], r["partition"]) for r in rows.select(["topic", "partition"]).to_pylist()}
+    events = dispatcher_events(_in_ns(members), sorted(scopes))
+    folded = plan("x", make(policy, "pulsar-4.0", **(options or {})), {s: recorded(e) for s, e in events.items()})
+    start = pc.min(rows["at"]).as_py()
+    dispatch = Dispatch.model_validate(supposed)
+    predictor = Predictor({"x": Supposition(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
+    batches = list(predictor.predict(rows.to_batches(max_chunksize=batch)))
+    return rows, pa.Table.from_batches(batches, PREDICTED)
+
+
+def _in_ns(members):
+    for row in members.to_pylist():
+        for name in ("at", "since"):
+            if row[name] is not None:
+                row[name] = round(row[name].timestamp() * 1e6) * 1000
+        yield row
+
+
+def of_kind(table, kind):
+    return table.filter(pc.equal(table["kind"], kind))
+
+
+@pytest.mark.parametrize(
+    ("recording", "policy"),
+    [
+        ("4.0.8/s1b_key_shared_stuck", "pulsar.key_shared.consistent_hash"),
+        ("4.0.8/s5_failover_partitioned", "pulsar.failover"),
+        ("4.0.8/s1e_key_shared_key_based_batching", "pulsar.shared"),
+        ("4.0.8/s8_exclusive_cumulative", "pulsar.exclusive"),
+    ],
+)
+def test_every_message_of_a_real_log_ends_exactly_once(recording, policy):
+    log, found = predict(recording, policy, consumers={"service": {"time": "2ms"}, "failure_rate": 0.05,
+                                                       "nack_delay": "1s", "max_redeliver": 2})  # fmt: skip
+    deliveries = of_kind(found, DELIVERY)
+    done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
+    place = ("partition", "ledger", "entry", "batch_index")
+    ended = Counter(zip(*(done[name].to_pylist() for name in place), strict=True))
+
+    assert set(ended.values()) == {1}
+    assert set(ended) == set(zip(*(log[name].to_pylist() for name in place), strict=True))
+    assert pc.sum(of_kind(found, INTERVAL)["messages_published"]).as_py() == log.num_rows
+
+
+def test_the_rows_do_not_depend_on_how_the_log_is_cut():
+    stuck = {"others": {"c2": {"stuck": {"start": "1s", "end": "4s"}}}, "consumers": {"service": {"time": "1ms"}}}
+    recording, policy = "4.0.8/s1e_key_shared_key_based_batching", "pulsar.key_shared.consistent_hash"
+
+    (_, whole), (_, cut) = (predict(recording, policy, batch, **stuck) for batch in (10_000, 7))
+
+    assert whole.sort_by(
+        [(n, "ascending") for n in ("kind", "at", "ledger", "entry", "batch_index", "delivered_at")]
+    ) == (cut.sort_by([(n, "ascending") for n in ("kind", "at", "ledger", "entry", "batch_index", "delivered_at")]))
+
+
+def test_a_stuck_consumer_is_named_as_the_one_that_is_waited_for():
+    _, found = predict(
+        "4.0.8/s1b_key_shared_stuck",
+        "pulsar.key_shared.consistent_hash",
+        consumers={"service": {"time": "1ms"}},
+        others={"c2": {"stuck": {"start": "0s", "end": "6s"}}},
+    )
+    waits = of_kind(found, WAITED)
+
+    assert set(waits["holder"].to_pylist()) == {"c2"}
+    assert np.all(pc.subtract(waits["until"], waits["at"]).to_numpy() > 0)
+
+
+def test_a_message_is_never_delivered_before_it_was_published():
+    _, found = predict("4.0.8/s5_failover_partitioned", "pulsar.failover", consumers={"service": {"time": "1ms"}})
+    deliveries = of_kind(found, DELIVERY)
+    late = pc.subtract(deliveries["delivered_at"], deliveries["at"])
+
+    assert pc.min(late).as_py() >= 0

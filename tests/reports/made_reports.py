@@ -1,0 +1,345 @@
+"""Reports made up for the tests of their renderers: the same in every run."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+from subreplay.reports.data import (
+    SCHEMA_VERSION,
+    Band,
+    ConsumerTotal,
+    EpochView,
+    Fact,
+    HotKey,
+    InputCount,
+    LoadPoint,
+    MoveView,
+    RangeMap,
+    ReportData,
+    RunInfo,
+    ScenarioConsumer,
+    ScenarioView,
+)
+from subreplay.reports.dispatch_data import (
+    BacklogPoint,
+    Blocked,
+    Bound,
+    DispatchView,
+    DuplicateCause,
+    Latency,
+    Outcomes,
+)
+from subreplay.reports.drain import drain, longest
+from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
+
+START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
+SLOTS = 65_536
+EVIL = "<script>alert(1)</script>"
+
+
+def at(seconds: float) -> str:
+    """The instant that many seconds into the data."""
+    return (START + timedelta(seconds=seconds)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def us(seconds: float) -> int:
+    return int((START + timedelta(seconds=seconds)).timestamp()) * 1_000_000 + round(seconds % 1 * 1e6)
+
+
+def ring(rng: random.Random, points: dict[str, list[int]], members: tuple[str, ...]) -> tuple[Band, ...]:
+    """Bands of a consistent hash ring: each point owns the slots up to it, the first also those past the last."""
+    marks = sorted((slot, name) for name in members for slot in points[name])
+    bands, low = [], 0
+    for slot, name in marks:
+        if slot >= low:
+            bands.append(Band(low, slot, name))
+            low = slot + 1
+    if low < SLOTS:
+        bands.append(Band(low, SLOTS - 1, marks[0][1]))
+    return tuple(bands)
+
+
+def run_info(seconds: float, **changes: object) -> RunInfo:
+    run = RunInfo(
+        run_id="2026-05-01-orders", kind="audit", title="Nightly audit of orders", subscription="billing",
+        topic="persistent://shop/prod/orders", partitions=0, date="2026-05-01", window_start=at(0),
+        window_end=at(seconds), policy="pulsar.key_shared.consistent_hash", profile="pulsar-4.0",
+        options=(("points", "100"), ("allow_out_of_order", "false")), config_digest="sha256:9f1c0d52a7",
+        versions=(("subreplay", "0.1.0"), ("pyspark", "4.1.0")), keys_shown=False, seed=7,
+    )  # fmt: skip
+    return replace(run, **changes)  # type: ignore[arg-type]
+
+
+def range_map(rng: random.Random, consumers: int, epochs: int, points: int, seconds: float, scope: str) -> RangeMap:
+    """Consumers join one after the other; then one leaves and comes back, again and again."""
+    names = [f"c{i + 1}" for i in range(consumers)]
+    spots = {name: sorted(rng.randrange(SLOTS) for _ in range(points)) for name in names}
+    members: list[str] = []
+    views, clock = [], -2.0
+    for index in range(epochs):
+        if len(members) < consumers and index < consumers:
+            cause = f"{names[index]} joined" if index else "first consumer c1 joined"
+            members.append(names[index])
+        elif len(members) == consumers:
+            gone = rng.choice(names)
+            members.remove(gone)
+            cause = f"{gone} crashed" if rng.random() < 0.3 else f"{gone} left"
+        else:
+            back = next(name for name in names if name not in members)
+            members.append(back)
+            cause = f"{back} joined"
+        step = 0.6 if index < consumers - 1 else (seconds - consumers * 0.6) / (epochs - consumers + 1)
+        end = seconds if index == epochs - 1 else min(clock + step * rng.uniform(0.6, 1.4), seconds - (epochs - index))
+        bands = ring(rng, spots, tuple(members))
+        views.append(EpochView(index, at(clock), at(end), us(clock), us(end), cause, tuple(members), bands, 0))
+        clock = end
+    return RangeMap(scope, "slot", 0, SLOTS - 1, tuple(views))
+
+
+def loads(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[LoadPoint, ...]:
+    weight = {name: rng.uniform(0.5, 1.9) for name in names}
+    points = []
+    for index in range(windows):
+        here = [n for n in names if rng.random() > 0.04] or names
+        counts = {n: int(400 * weight[n] * rng.uniform(0.8, 1.2) * (1 + 0.6 * (index > windows * 0.6))) for n in here}
+        total = sum(counts.values())
+        points += [
+            LoadPoint(at(index * step), at((index + 1) * step), n, c, c * 310, c // 7, c / total, c / total * len(here))
+            for n, c in counts.items()
+        ]
+    return tuple(points)
+
+
+def totals(points: tuple[LoadPoint, ...], names: list[str]) -> tuple[ConsumerTotal, ...]:
+    sums = {name: sum(p.messages for p in points if p.consumer == name) for name in names}
+    whole = sum(sums.values())
+    return tuple(
+        ConsumerTotal(name, n, n * 310, n // 9, n / whole, n / whole * len(names), i * 3, i % 3)
+        for i, (name, n) in enumerate(sums.items())
+    )
+
+
+def moves(rng: random.Random, mapped: RangeMap) -> tuple[MoveView, ...]:
+    out = []
+    for view in mapped.epochs[1:]:
+        who = view.cause.split()[0]
+        others = [name for name in view.members if name != who][:8]
+        for other in others:
+            pair = (other, who) if "joined" in view.cause else (who, other)
+            slots, messages = rng.randrange(50, 2500), rng.randrange(0, 4000)
+            out.append(MoveView(mapped.scope, view.index, view.start, view.cause, *pair, slots, slots / SLOTS,
+                                slots // 20, messages, messages / 90_000))  # fmt: skip
+    return tuple(out)
+
+
+def scenario(name: str, policy: str, profile: str, shares: list[float], note: str = "") -> ScenarioView:
+    whole, messages = sum(shares), 120_000
+    rows = tuple(
+        ScenarioConsumer(f"c{i + 1}", int(messages * s / whole), int(messages * s / whole) * 310, 900,
+                         s / whole, s / whole * len(shares))
+        for i, s in enumerate(shares)
+    )  # fmt: skip
+    top, perfect = max(shares) / whole, 1 / len(shares)
+    return ScenarioView(
+        name, policy, profile, len(shares), messages, top, perfect, top / perfect, top / perfect * 1.31, 8_200, 0.061,
+        1 / 0.061, 4, 0.35 + perfect, 0.21 + perfect / 3, 2_100, 0 if len(shares) > 1 else 12, rows, note,
+    )  # fmt: skip
+
+
+def scenarios(rng: random.Random) -> tuple[ScenarioView, ...]:
+    def draw(count: int, spread: float) -> list[float]:
+        return [rng.uniform(1 - spread, 1 + spread) for _ in range(count)]
+
+    return (
+        scenario("as recorded", "pulsar.key_shared.consistent_hash", "pulsar-4.0", draw(5, 0.4)),
+        scenario("1,000 points", "pulsar.key_shared.consistent_hash", "pulsar-4.0", draw(5, 0.1)),
+        scenario("auto split", "pulsar.key_shared.auto_split", "pulsar-4.0", [1, 1, 2, 2, 2]),
+        scenario("10 consumers", "pulsar.key_shared.consistent_hash", "pulsar-4.0", draw(10, 0.5)),
+        scenario("one consumer", "pulsar.exclusive", "pulsar-4.0", [1], "baseline: a single owner"),
+    )
+
+
+def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
+    def found(i: int) -> FindingView:
+        one, other = f"c{i % 3 + 1}", f"c{(i + 1) % 3 + 1}"
+        moment = seconds * (i + 1) / (many + 2)
+        first, later, key = at(moment - 1)[11:23], at(moment)[11:23], f"3fa9{i:02x}"
+        return FindingView(
+            at(moment),
+            f"5:{120 + i} of key {key} reached {other} at {later} while 5:{117 + i} was unacked at {one}",
+            scope="orders",
+            key=key,
+            consumer=other,
+            cause=f"epoch {i + 1}: {one} left at {first}",
+            witness=(f"5:{117 + i} → {one} at {first}, never acked", f"5:{120 + i} → {other} at {later}"),
+            window=at(moment // 5 * 5),
+        )
+
+    return (
+        CodeSummary("key-at-two-consumers", "A key was at two consumers at once",
+                    "While a consumer still held a message of the key, another got the next one.", "violated",
+                    "invalid", 1_204, tuple(found(i) for i in range(many))),
+        CodeSummary("key-order", "A key was delivered out of order",
+                    "A later message of a key reached a consumer before an earlier one.", "allowed", "valid", 37,
+                    tuple(found(i) for i in range(min(many, 3))), "disorder after a nack is legal on this profile"),
+        CodeSummary("wrong-owner", "A message was not at its owner",
+                    "A message went to another consumer than the one that owns its slot.", "clean", "valid", 0, ()),
+        CodeSummary("redelivery-count", "Redeliveries", "How often messages were delivered again.", "counted", "valid",
+                    512, (found(1),)),
+        CodeSummary("cumulative-ack", "A cumulative ack was used", "Not allowed on Key_Shared.", "unknown", "unknown",
+                    0, (), "the deliveries carry no ack type"),
+        CodeSummary("partition-order", "Order of a partition", "Messages of a partition in order.", "not applicable",
+                    "valid", 0, (), "Key_Shared promises order per key only"),
+    )  # fmt: skip
+
+
+def finding_points(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[FindingPoint, ...]:
+    often = {"key-at-two-consumers": 0.3, "key-order": 0.1, "redelivery-count": 0.5}
+    return tuple(
+        FindingPoint(at(i * step), code, rng.choice(names), rng.randrange(1, 60))
+        for i in range(windows)
+        for code, chance in often.items()
+        if rng.random() < chance
+    )
+
+
+MS, SECOND = 1_000_000, 1_000_000_000
+
+
+def blocked(rng: random.Random, names: list[str], hashes: int) -> tuple[Blocked, ...]:
+    """Consumers that wait for the one that joined before them, or hashes that drain from it."""
+    rows = []
+    for i in range(hashes or len(names) - 1):
+        who, holder = names[(i + 1) % len(names)], names[i % len(names)]
+        place = f"hash {rng.randrange(SLOTS):,}" if hashes else ""
+        why = "the hash drains" if hashes else "it joined recently"
+        rows.append(Blocked(who, place, holder, why, at(12.5 + i), rng.randrange(1, 9_000) * MS, 1 + i % 3, 7 * i + 1,
+                            not i))  # fmt: skip
+    return tuple(rows)
+
+
+def dispatch(rng: random.Random, name: str, consumers: int, seconds: float, slow: float = 1.0) -> DispatchView:
+    """A backlog that grows until the end of the data and is drained afterwards."""
+    names = [f"c{i + 1}" for i in range(consumers)]
+    waits, hashes = blocked(rng, names, 0), blocked(rng, names, 40)
+    share = [min(i / 40, (60 - i) / 20) for i in range(61)]
+    backlog = tuple(
+        BacklogPoint(at(i * seconds / 40), int(4_000 * slow * s), int(900 * min(s * 3, 1)))
+        for i, s in enumerate(share)
+    )  # fmt: skip
+    bounds = (Bound("consumer", "c2", 1_900, int(seconds * slow * SECOND * 0.4)),
+              Bound("hash", "31,007", 420, int(seconds * slow * SECOND * 0.1)))  # fmt: skip
+    found = codes(seconds)[:2]
+    return DispatchView(
+        name, "pulsar.key_shared.consistent_hash", "pulsar-4.0", "lognormal, median 3 ms, sigma 0.5", 7,
+        (("receiver queue", "1,000 messages"), ("negative acks", "1% after 60 s")),
+        Latency(120_000, int(4 * MS * slow), int(900 * MS * slow), int(7 * SECOND * slow)),
+        Latency(119_400, int(9 * MS * slow), int(1_400 * MS * slow), int(9 * SECOND * slow)),
+        backlog, max(p.waiting + p.unacked for p in backlog), at(seconds),
+        drain(4_900, int(seconds * slow * SECOND * 0.5), bounds),
+        sum(w.blocked_ns for w in waits), longest(waits), len(waits), longest(hashes), len(hashes),
+        Outcomes(120_000, 119_400, 200, 30, 0, 41, 0, 329), 512, 20,
+        (DuplicateCause("nack", 300), DuplicateCause("disconnect", 212)),
+        tuple(replace(c, source="predicted", count=c.count // 4) for c in found),
+        tuple(FindingPoint(at(i), found[0].code, names[i % len(names)], 5) for i in range(10)),
+    )  # fmt: skip
+
+
+CANNOT = (
+    "Whether a message was processed: the data has acknowledgements, not what the application did.",
+    "Who owned a key between a subscribe call and its completion: only the broker knows.",
+)
+
+
+def report(consumers: int, epochs: int, points: int, windows: int, seconds: float, many: int = 8) -> ReportData:
+    rng = random.Random(11)
+    names = [f"c{i + 1}" for i in range(consumers)]
+    mapped = range_map(rng, consumers, epochs, points, seconds, "orders")
+    load = loads(rng, names, windows, seconds / windows)
+    hot = tuple(
+        HotKey(f"3fa9{i:02x}c1d0", 9_000 // (i + 1), 0.083 / (i + 1), 997 * i, names[i % consumers]) for i in range(10)
+    )
+    return ReportData(
+        schema_version=SCHEMA_VERSION,
+        run=run_info(seconds),
+        verdict="invalid",
+        headline="1,204 messages reached a consumer while another still held an earlier message of the same key.",
+        inputs=(
+            InputCount("messages", 120_003, 120_000, 3, "3 without a publish time"),
+            InputCount("membership", epochs, epochs, 0),
+            InputCount("deliveries", 121_400, 121_400, 0),
+        ),
+        facts=(
+            Fact("At the expected owner", "119,412 of 120,000", "outside transitions"),
+            Fact("Longest wait of a key", "4.2 s", "key 3fa902, while c2 held 5:119"),
+            Fact("Delivered again", "512", "of 120,000 messages"),
+            Fact("Perfect balance would be", words_percent(1 / consumers), "of the messages each"),
+        ),
+        range_maps=(mapped,),
+        range_maps_left_out=0,
+        load=load,
+        totals=totals(load, names),
+        moves=moves(rng, mapped),
+        moves_left_out=0,
+        hot_keys=hot,
+        codes=codes(seconds, many),
+        findings_over_time=finding_points(rng, names, windows, seconds / windows),
+        scenarios=scenarios(rng),
+        cannot_tell=CANNOT,
+    )
+
+
+def words_percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def replayed(data: ReportData) -> ReportData:
+    rng = random.Random(5)
+    views = (dispatch(rng, "as recorded", 3, 60), dispatch(rng, "10 consumers", 10, 60, 0.2))
+    return replace(data, dispatch=views)
+
+
+def poisoned(data: ReportData) -> ReportData:
+    evil = EVIL + "\x1b[31m\u202e"
+    finding = FindingView(at(3), evil, evil, evil, evil, evil, (evil,))
+    bad_map = replace(
+        data.range_maps[0],
+        scope=evil,
+        epochs=tuple(
+            replace(e, cause=evil, members=(evil, *e.members), bands=tuple(replace(b, consumer=evil) for b in e.bands))
+            for e in data.range_maps[0].epochs
+        ),
+    )
+    pair = ((evil, evil),)
+    return replace(
+        data,
+        headline=evil,
+        run=replace(data.run, title=evil, subscription=evil, topic=evil, options=pair, versions=pair),
+        range_maps=(bad_map,),
+        facts=(Fact(evil, evil, evil),),
+        inputs=(InputCount(evil, 1, 1, 0, evil),),
+        load=tuple(replace(p, consumer=evil) for p in data.load if p.consumer == "c1"),
+        totals=(replace(data.totals[0], consumer=evil),),
+        moves=tuple(replace(m, before=evil, after=evil, cause=evil) for m in data.moves),
+        hot_keys=tuple(replace(k, key=evil, consumer=evil) for k in data.hot_keys),
+        codes=tuple(replace(c, code=evil, title=evil, meaning=evil, note=evil, worst=(finding,)) for c in data.codes),
+        findings_over_time=tuple(replace(p, code=evil, consumer=evil) for p in data.findings_over_time),
+        scenarios=tuple(
+            replace(s, name=evil, policy=evil, note=evil, per_consumer=(replace(s.per_consumer[0], consumer=evil),))
+            for s in data.scenarios
+        ),
+        cannot_tell=(evil,),
+        dispatch=tuple(
+            replace(
+                v, name=evil, policy=evil, profile=evil, service=evil, settings=pair, note=evil,
+                drain=replace(v.drain, limit=evil, bounds=(Bound("hash", evil, 1, 1),)),
+                blocked_consumers=(Blocked(evil, evil, evil, evil, evil, 1, 1, 1, True),), blocked_hashes=(),
+                duplicates=(DuplicateCause(evil, 1),),
+                codes=tuple(replace(c, code=evil, title=evil, meaning=evil, worst=(finding,)) for c in v.codes),
+                findings_over_time=tuple(replace(p, code=evil, consumer=evil) for p in v.findings_over_time),
+            )
+            for v in data.dispatch
+        ),
+    )  # fmt: skip

@@ -1,0 +1,76 @@
+"""Findings in words: the sentence, the witness and the cause, which names the event, the nack or the producer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+from subreplay.rules.codes import Code
+from subreplay.rules.explain import _SENTENCES, Explainer
+from subreplay.rules.registry import RULES
+from subreplay.rules.terms import Terms
+from tests.support.history import auto_split, history
+from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
+
+KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "documented")
+OF_DISPATCHERS = {Code.KEY_TWO_PARTITIONS, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE, Code.STICKY_GAP, Code.STICKY_OVERLAP}
+
+
+def told(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD) -> dict[str, dict[str, Any]]:
+    """The rows of table ``violations``, by code."""
+    tables = history(log, story)
+    judge = judge_of(policy, tables, terms)
+    rows = audit_by(judge, tables)
+    words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()])
+    rows = rows.set_column(rows.schema.get_field_index("key"), "key", words)
+    found = [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
+    return {row["code"]: row for row in found}
+
+
+def test_every_rule_about_deliveries_has_a_sentence_and_every_rule_a_source() -> None:
+    assert set(_SENTENCES) == set(Code) - OF_DISPATCHERS
+    assert set(RULES) == set(Code)
+    assert all(rule.title and rule.meaning and rule.source for rule in RULES.values())
+
+
+@pytest.mark.parametrize(
+    ("policy", "log", "story", "code", "cause"),
+    [
+        (KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 a2>C2 a1! a2!", "BEFORE_PREDECESSOR_ACK", "epoch 2: C2 joined"),
+        (KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 a2>C2 a1! a2!", "KEY_TWO_OWNERS", "epoch 2: C2 joined"),
+        (KEY_SHARED, "a1 a2", "+C1 a2>C1 a1>C1 a1! a2!", "KEY_ORDER", "unexplained"),
+        (KEY_SHARED, "a1 a2", "+C1 a1>C1 a1? a2>C1 a1>C1 a1! a2!", "REDELIVERY_ORDER", "its redelivery was asked for"),
+        (KEY_SHARED, "a1", "+C1 a1>C1 -C1 +C1 a1>C1 a1!", "REDELIVERED", "epoch 2: C1 left"),
+        (KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", "WRONG_OWNER", "epoch 2: C2 joined"),
+        (KEY_SHARED, "a1", "+C1 +C2 a1>C2 (C2 a1>C1 -C2 a1!", "DUP_OUTSTANDING", "epoch 3: C2 left"),
+        (KEY_SHARED, "a1#0 a2#5 a3#4", "+C1 a1>C1 a2>C1 a3>C1 a1! a2! a3!", "PRODUCER_ORDER", "its producer"),
+        (KEY_SHARED, "a1", "+C1 a1>C1 a1!!", "CUM_ACK_MISUSE", "its application acknowledges cumulatively"),
+        (FAILOVER, "a1 a2 a3", "+C1 +C2 a1>C1 a1! a2>C2 a3>C2 a2! a3!", "TWO_ACTIVE", "unexplained"),
+    ],
+)  # fmt: skip
+def test_a_finding_names_what_explains_it(policy: Policy, log: str, story: str, code: str, cause: str) -> None:
+    assert told(policy, log, story)[code]["cause"].startswith(cause)
+
+
+def test_a_duplicate_publication_names_the_first_one() -> None:
+    row = told(KEY_SHARED, "a1#0 a2#5 a3#5", "+C1 a1>C1 a2>C1 a3>C1 a1! a2! a3!")["DUP_PUBLISH"]
+    assert row["explanation"] == "1:2 has the producer and the sequence id of 1:1"
+    assert row["witness"][1] == "1:1"
+
+
+def test_a_skip_names_the_message_that_was_left_out() -> None:
+    row = told(FAILOVER, "a1 n1 a2", "+C1 a1>C1 a2>C1 a1! a2!")["SKIP"]
+    assert row["witness"][1] == "1:1"
+
+
+def test_who_is_held_back_by_whom_and_for_how_long() -> None:
+    soon = Terms(stuck_after=500_000_000)
+    row = told(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", soon)["STUCK"]
+    assert "waited 1.020 s for 1:0 at C1" in row["explanation"]
+    assert row["cause"] == "C1 held 1:0 without acknowledging it"
+    row = told(auto_split("pulsar-3.2"), "n1 a2", "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!", soon)["STUCK"]
+    assert row["explanation"].endswith("of another key that is held back with it")

@@ -1,0 +1,463 @@
+"""Faults: each changes a real capture in one place, and says what an audit must find, where, and what follows from it.
+
+They work on the canonical rows that an audit reads, times in µs with nanoseconds beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from gzip import open as unzip
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from subreplay.adapters import ADAPTERS
+from subreplay.adapters.recorded_rows import to_table
+from subreplay.hashing.producer_routing import producer_partition
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+from subreplay.rules.dead_letters import EXHAUSTED, LETTERS
+from subreplay.rules.partitions import FIRST_MESSAGES
+from subreplay.rules.routing import Routing
+from subreplay.rules.terms import Terms
+from tests.support.recordings import ROOT
+
+Row = dict[str, Any]
+SECOND = 1_000_000_000
+
+
+@dataclass
+class Expected:
+    """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), and the other codes
+    that it brings with it."""
+
+    code: str
+    witness: str | None
+    implied: frozenset[str] = frozenset()
+
+
+@dataclass
+class Capture:
+    """The canonical rows of a recording, to be changed."""
+
+    name: str
+    policy: Policy
+    messages: list[Row]
+    membership: list[Row]
+    deliveries: list[Row]
+    terms: Terms = field(default_factory=Terms)
+
+    @classmethod
+    def load(cls, name: str) -> Capture:
+        policy, rows = _ingested(name)
+        copies = {table: [*map(dict, of_table)] for table, of_table in rows.items()}
+        copies["membership"] = deepcopy(rows["membership"])  # ranges are rows in rows
+        return cls(name, policy, **copies)
+
+    @property
+    def tables(self) -> dict[str, pa.Table]:
+        return {name: to_table(name, getattr(self, name)) for name in ("messages", "membership", "deliveries")}
+
+    @property
+    def active(self) -> bool:
+        return self.policy.routing == "partition"
+
+    @cached_property
+    def keys(self) -> dict[str, Any]:
+        return {place(m): m["ordering_key"] or m["key"] for m in self.messages}
+
+    @cached_property
+    def once(self) -> list[Row]:
+        """Deliveries of messages that were delivered once, outside batches, and acknowledged, in order of time."""
+        times = Counter(place(d) for d in self.deliveries)
+        clean = [d for d in self.deliveries if times[place(d)] == 1 and d["acked_at"] and d["batch_index"] < 0]
+        return sorted(clean, key=at)
+
+    @cached_property
+    def by_key(self) -> list[list[Row]]:
+        """Those deliveries by key (with one active consumer, by partition)."""
+        found = defaultdict(list)
+        for d in self.once:
+            key = (d["partition"],) if self.active else (d["partition"], self.keys[place(d)])
+            if key[-1] is not None:
+                found[key].append(d)
+        return list(found.values())
+
+    def steady(self, *moments: int) -> bool:
+        """Whether no membership change was asked for or completed between the first and the last moment."""
+        changes = (t for m in self.membership for t in (nanos(m, "at"), nanos(m, "since") or nanos(m, "at")))
+        return not any(min(moments) - 5_000_000 <= t <= max(moments) + 5_000_000 for t in changes)
+
+    def connected(self, moment: int) -> set[str]:
+        here = set()
+        for m in sorted(self.membership, key=lambda m: (nanos(m, "at"), m["seq"])):
+            if nanos(m, "at") < moment:
+                (here.add if m["event"] == "join" else here.discard)(m["consumer"])
+        return here
+
+
+@cache
+def _ingested(name: str) -> tuple[Policy, dict[str, list[Row]]]:
+    ingested = ADAPTERS["pulsar-recording"](ROOT / name)
+    told = ingested.run["subscription"]
+    rows = {}
+    for table, values in ingested.tables.items():
+        plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values.columns]
+        rows[table] = pa.table(plain, names=values.column_names).to_pylist()
+    return make(told["policy"], told["profile"], **told.get("options", {})), rows
+
+
+def place(row: Row) -> str:
+    return f"{row['ledger']}:{row['entry']}"
+
+
+def nanos(row: Row, name: str) -> int | None:
+    micros = row[name]
+    return None if micros is None else micros * 1000 + (row.get(name.replace("_at", "") + "_nanos") or 0)
+
+
+def put(row: Row, name: str, moment: int | None) -> None:
+    row[f"{name}_at"] = None if moment is None else moment // 1000
+    if f"{name}_nanos" in row:
+        row[f"{name}_nanos"] = None if moment is None else moment % 1000
+
+
+def at(delivery: Row) -> int:
+    moment = nanos(delivery, "delivered_at")
+    assert moment is not None
+    return moment
+
+
+def acked(delivery: Row) -> int:
+    moment = nanos(delivery, "acked_at")
+    assert moment is not None
+    return moment
+
+
+def exchange(a: Row, b: Row, *names: str) -> None:
+    for name in names:
+        a[name], b[name] = b[name], a[name]
+
+
+def swap_two_deliveries_of_a_key(c: Capture, rng: Random) -> Expected:
+    """Two messages of one key change places in one consumer's stream."""
+    pairs = [(a, b) for ds in c.by_key for a, b in pairwise(ds) if a["consumer"] == b["consumer"] and _after(a, b)]
+    a, b = rng.choice(pairs)
+    witness = place(a)
+    exchange(a, b, "ledger", "entry")
+    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", witness)
+
+
+def _after(a: Row, b: Row) -> bool:
+    return (a["ledger"], a["entry"]) < (b["ledger"], b["entry"])
+
+
+def take_two_messages_in_the_wrong_order(c: Capture, rng: Random) -> Expected:
+    """The application gets two messages of a key the other way round."""
+    pairs = [
+        (a, b)
+        for ds in c.by_key
+        for a, b in pairwise(ds)
+        if a["consumer"] == b["consumer"] and _after(a, b) and (a["received_at"] or 0) < (b["received_at"] or 0)
+    ]
+    a, b = rng.choice(pairs)
+    exchange(a, b, "received_at")
+    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", None)
+
+
+def move_a_delivery(c: Capture, rng: Random) -> Expected:
+    """One message goes to another connected consumer."""
+    d = rng.choice([d for d in c.once if c.steady(at(d)) and len(c.connected(at(d))) > 1])
+    d["consumer"] = rng.choice(sorted(c.connected(at(d)) - {d["consumer"]}))
+    return Expected("WRONG_OWNER", place(d))
+
+
+def serve_a_standby_too(c: Capture, rng: Random) -> Expected:
+    """Some messages in a row go to a consumer that is not the active one."""
+    runs = [
+        r for ds in c.by_key for r in zip(ds, ds[1:], ds[2:], ds[6:], strict=False) if c.steady(at(r[0]), at(r[-1]))
+    ]
+    _, first, second, last = rng.choice(
+        [r for r in runs if len(c.connected(at(r[1]))) > 1 and len({d["consumer"] for d in r}) == 1]
+    )
+    other = rng.choice(sorted(c.connected(at(first)) - {first["consumer"]}))
+    for d in c.once:
+        if d["partition"] == first["partition"] and at(first) <= at(d) <= at(last):
+            d["consumer"] = other
+    return Expected("TWO_ACTIVE", place(second), frozenset({"WRONG_OWNER"}))
+
+
+def acknowledge_without_delivery(c: Capture, rng: Random) -> Expected:
+    """A message is acknowledged, but nobody ever got it."""
+    d = rng.choice(c.once)
+    put(d, "delivered", None)
+    d["received_at"] = None
+    return Expected("LOST", place(d), frozenset({"SKIP"} if c.active else ()))
+
+
+def skip_a_message(c: Capture, rng: Random) -> Expected:
+    """A message is neither delivered nor acknowledged."""
+    d = rng.choice(c.once[: len(c.once) // 2])
+    c.deliveries.remove(d)
+    return Expected("LOST", place(d), frozenset({"SKIP"} if c.active else ()))
+
+
+def jump_over_some_messages(c: Capture, rng: Random) -> Expected:
+    """The active consumer's stream leaves out three messages in a row."""
+    streams = [ds for ds in c.by_key if len(ds) > 8]
+    ds = rng.choice(streams)
+    first = rng.choice([i for i in range(1, len(ds) - 4) if len({d["consumer"] for d in ds[i - 1 : i + 4]}) == 1
+                        and c.steady(at(ds[i - 1]), at(ds[i + 3]))])  # fmt: skip
+    for d in ds[first : first + 3]:
+        c.deliveries.remove(d)
+    return Expected("SKIP", place(ds[first + 3]), frozenset({"LOST"}))
+
+
+def deliver_again_after_the_acknowledgement(c: Capture, rng: Random) -> Expected:
+    """A message comes to its consumer again although it was acknowledged."""
+    d = rng.choice([d for d in c.once if c.steady(at(d), acked(d))])
+    again = dict(d)
+    put(again, "delivered", acked(d) + 1)
+    put(again, "acked", acked(d) + 2)
+    c.deliveries.append(again)
+    return Expected("DUP_DELIVERY", place(d))
+
+
+def deliver_again_while_outstanding(c: Capture, rng: Random) -> Expected:
+    """A message comes to its consumer again although the first delivery has not ended."""
+    d = rng.choice([d for d in c.once if acked(d) - at(d) > 10 and c.steady(at(d), acked(d))])
+    again = dict(d)
+    put(again, "delivered", at(d) + 5)
+    c.deliveries.append(again)
+    return Expected("DUP_OUTSTANDING", place(d))
+
+
+def acknowledge_after_the_next_owner_was_served(c: Capture, rng: Random) -> Expected:
+    """A key moves to a newcomer; its last message at the old owner is acknowledged only after that."""
+    joins = {m["consumer"]: nanos(m, "at") or 0 for m in c.membership if m["event"] == "join"}
+    leaves = {m["consumer"]: nanos(m, "since") or 0 for m in c.membership if m["event"] == "leave"}
+    pairs = [
+        (a, b)
+        for ds in c.by_key
+        for a, b in pairwise(ds)
+        if a["consumer"] != b["consumer"]
+        and at(a) < joins[b["consumer"]]
+        and leaves.get(a["consumer"], at(b) + SECOND) > at(b) + 20_000_000
+    ]
+    a, b = rng.choice(pairs)
+    put(a, "acked", at(b) + 1000)
+    return Expected("KEY_TWO_OWNERS", place(b), frozenset({"BEFORE_PREDECESSOR_ACK"}))
+
+
+def key_goes_on_too_soon(c: Capture, rng: Random) -> Expected:
+    """The same, looked at from the key that goes on."""
+    expected = acknowledge_after_the_next_owner_was_served(c, rng)
+    return Expected("BEFORE_PREDECESSOR_ACK", expected.witness, frozenset({"KEY_TWO_OWNERS"}))
+
+
+def forget_a_join(c: Capture, rng: Random) -> Expected:
+    """A consumer receives messages although it never joined."""
+    consumer = rng.choice(sorted({d["consumer"] for d in c.deliveries}))
+    first = min((d for d in c.deliveries if d["consumer"] == consumer and d["delivered_at"]), key=at)
+    c.membership = [m for m in c.membership if m["consumer"] != consumer or m["event"] != "join"]
+    return Expected("NOT_CONNECTED", place(first))
+
+
+def forget_a_leave(c: Capture, rng: Random) -> Expected:
+    """A consumer left while there was traffic, but the membership does not know."""
+    last = sorted(at(d) for d in c.once)[-200]
+    leaves = [m for m in c.membership if m["event"] == "leave" and (nanos(m, "at") or 0) < last]
+    c.membership.remove(rng.choice(leaves))
+    return Expected("WRONG_OWNER", None)
+
+
+def ask_for_fewer_slots(c: Capture, rng: Random) -> Expected:
+    """A sticky consumer asks for half of what it serves."""
+    joins = [m for m in c.membership if m["event"] == "join" and m["ranges"]]
+    asked = rng.choice(joins)["ranges"]
+    widest = max(asked, key=lambda r: r["end"] - r["start"])
+    widest["end"] = (widest["start"] + widest["end"]) // 2
+    return Expected("WRONG_OWNER", None)
+
+
+def acknowledge_cumulatively(c: Capture, rng: Random) -> Expected:
+    """One of many consumers acknowledges cumulatively."""
+    d = rng.choice(c.once)
+    d["ack_type"] = "Cumulative"
+    return Expected("CUM_ACK_MISUSE", place(d))
+
+
+def deliver_before_its_time(c: Capture, rng: Random) -> Expected:
+    """A delayed message comes two seconds before its time, or when it was published."""
+    messages = {place(m): m for m in c.messages}
+    late = [
+        d for d in c.once if (messages[place(d)]["deliver_at"] or 0) > messages[place(d)]["publish_time"] + 1_200_000
+    ]
+    d = rng.choice(late)
+    m = messages[place(d)]
+    put(d, "delivered", max(m["deliver_at"] - 2_000_000, m["publish_time"] + 1) * 1000)
+    return Expected("EARLY", place(d))
+
+
+def send_more_than_the_queue_holds(c: Capture, rng: Random) -> Expected:
+    """A consumer's receiver queue is smaller than what it was sent at once."""
+    del rng
+    waiting = Counter(d["consumer"] for d in c.once)
+    sizes = {m["consumer"]: m for m in c.membership if m["event"] == "join"}
+    greedy = max(sizes, key=lambda name: ((sizes[name]["receiver_queue_size"] or 1000), waiting[name]))
+    sizes[greedy]["receiver_queue_size"] = 1
+    return Expected("OVER_PERMITS", None)
+
+
+def publish_twice(c: Capture, rng: Random) -> Expected:
+    """A producer's message stands in the log a second time, at its end."""
+    original = rng.choice([m for m in c.messages if m["batch_index"] < 0])
+    log = [m for m in c.messages if m["partition"] == original["partition"]]
+    last = max(log, key=lambda m: (m["ledger"], m["entry"]))
+    c.messages.append(original | {"ledger": last["ledger"], "entry": last["entry"] + 1})
+    return Expected("DUP_PUBLISH", place(c.messages[-1]))
+
+
+def exchange_sequence_ids(c: Capture, rng: Random) -> Expected:
+    """Two messages of one producer and partition have each other's sequence ids."""
+    a = rng.choice([m for m in c.messages if m["batch_index"] < 0 and m["sequence_id"] > 0])
+    b = rng.choice([m for m in c.messages if m["partition"] == a["partition"] and m["sequence_id"] > 0 and m is not a])
+    exchange(a, b, "sequence_id")
+    return Expected("PRODUCER_ORDER", place(max(a, b, key=lambda m: (m["ledger"], m["entry"]))))
+
+
+def write_one_position_twice(c: Capture, rng: Random) -> Expected:
+    """One position has two contents."""
+    m = rng.choice(c.messages)
+    c.messages.append(m | {"size": m["size"] + 1})
+    return Expected("DIVERGENT_ID", place(m))
+
+
+def forget_a_message(c: Capture, rng: Random) -> Expected:
+    """A message was delivered that the log does not have."""
+    d = rng.choice(c.once)
+    c.messages = [m for m in c.messages if place(m) != place(d)]
+    return Expected("UNKNOWN_MESSAGE", place(d))
+
+
+def mix_a_batch(c: Capture, rng: Random) -> Expected:
+    """One message of a batch has another key than the first."""
+    m = rng.choice([m for m in c.messages if m["batch_index"] > 0])
+    m["key"] = b"a key of its own"
+    return Expected("MIXED_BATCH", place(m))
+
+
+def move_a_message_to_another_partition(c: Capture, rng: Random) -> Expected:
+    """A message of a key goes to another partition than the key's others."""
+    moved = _moved(c, rng, whole_key=False)
+    return Expected("KEY_TWO_PARTITIONS", moved, frozenset({"ROUTING_MISMATCH"}))
+
+
+def send_a_key_to_the_wrong_partition(c: Capture, rng: Random) -> Expected:
+    """The only message of a key is where its hash does not send it."""
+    return Expected("ROUTING_MISMATCH", _moved(c, rng, whole_key=True))
+
+
+def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
+    """Put a message behind another one of another partition, delivered together with it; where it then is."""
+    partitions = len({m["partition"] for m in c.messages})
+    c.terms = Terms(routing=Routing(partitions))
+    for row in (*c.messages, *c.deliveries):
+        row["entry"] *= 2  # room for one behind each
+    d = rng.choice([d for d in c.once if c.steady(at(d)) and d["delivered_nanos"] < 999])
+    neighbour = next(m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    key = b"a key of its own"
+    if not whole_key:
+        common = Counter(m["key"] for m in c.messages if m["partition"] != d["partition"])
+        key = rng.choice([key for key, messages in common.items() if messages > 2])
+    elif producer_partition(key.decode(), partitions) == d["partition"]:
+        key += b"!"
+        assert producer_partition(key.decode(), partitions) != d["partition"]
+    c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key, "sequence_id": -1})
+    c.deliveries.append(d | {"entry": d["entry"] + 1, "delivered_nanos": d["delivered_nanos"] + 1})
+    return place(c.messages[-1])
+
+
+S1, S1B, S1E = "s1_key_shared_autosplit", "s1b_key_shared_stuck", "s1e_key_shared_key_based_batching"
+S2, S3, S4 = "s2_key_shared_autosplit_other_selector", "s3_key_shared_sticky", "s4_key_shared_allow_ooo"
+S5, S5P, S6 = "s5_failover_partitioned", "s5p_failover_partitioned_priority", "s6_failover_nonpartitioned"
+S7, S7B, S8, S9 = "s7_shared_rq_nack_close", "s7b_shared_dlq", "s8_exclusive_cumulative", "s9_delayed_shared"
+
+FAULTS: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
+    swap_two_deliveries_of_a_key: (S1, S1B, S2, S3, S5, S6),
+    take_two_messages_in_the_wrong_order: (S1, S3, S5),
+    move_a_delivery: (S1, S1B, S2, S3, S5, S5P),
+    serve_a_standby_too: (S5, S5P, S6),
+    acknowledge_without_delivery: (S1, S5, S7, S9),
+    skip_a_message: (S1, S2, S5P, S7, S9),
+    jump_over_some_messages: (S5, S5P, S6),
+    deliver_again_after_the_acknowledgement: (S1, S3, S5, S7),
+    deliver_again_while_outstanding: (S1, S2, S7),
+    acknowledge_after_the_next_owner_was_served: (S1, S1B, S2),
+    key_goes_on_too_soon: (S1, S2),
+    forget_a_join: (S1, S2, S3, S7),
+    forget_a_leave: (S1, S2),
+    ask_for_fewer_slots: (S3,),
+    acknowledge_cumulatively: (S1, S3, S4, S7, S9),
+    deliver_before_its_time: (S9,),
+    send_more_than_the_queue_holds: (S1, S7),
+    publish_twice: (S1, S4, S5, S7, S8),
+    exchange_sequence_ids: (S1, S2, S5, S7),
+    write_one_position_twice: (S1, S5, S7),
+    forget_a_message: (S1, S5, S7),
+    mix_a_batch: (S1E,),
+    move_a_message_to_another_partition: (S5, S5P),
+    send_a_key_to_the_wrong_partition: (S5, S5P),
+}
+
+
+def first_messages(c: Capture) -> pa.Table:
+    """The first message of each key in each partition: what Spark aggregates."""
+    first: dict[tuple[int, bytes], Row] = {}
+    for m in sorted(c.messages, key=lambda m: (m["ledger"], m["entry"])):
+        if m["key"] is not None:
+            first.setdefault((m["partition"], m["key"]), m)
+    spread = Counter(key for _, key in first)
+    count = Counter((m["partition"], m["key"]) for m in c.messages)
+    rows = []
+    for (partition, key), m in first.items():
+        if spread[key] > 1:
+            told = {"published": m["publish_time"] * 1000, "key": key.decode(), "messages": count[partition, key]}
+            rows.append({name: m.get(name) for name in FIRST_MESSAGES.names} | told)
+    return pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)
+
+
+def dead_letter_frames(version: str) -> tuple[pa.Table, pa.Table]:
+    """Exhausted messages and dead letters of the recording that has a dead letter topic."""
+    folder = ROOT / version / S7B
+    capture = Capture.load(f"{version}/{S7B}")
+    with unzip(folder / "deliveries.jsonl.gz", "rt") as lines:
+        given_back = {(r["ledger"], r["entry"], r["redelivery_count"]) for r in map(json.loads, lines) if r["nack_ns"]}
+    last = {
+        place(d): d
+        for d in sorted((d for d in capture.deliveries if d["delivered_at"]), key=lambda d: d["redelivery_count"])
+    }
+    exhausted = [
+        {name: d.get(name) for name in EXHAUSTED.names}
+        | {"key": str(capture.keys[place(d)]), "at": at(d), "acked": d["acked_at"] is not None,
+           "nacked": (d["ledger"], d["entry"], d["redelivery_count"]) in given_back}
+        for d in last.values()
+        if d["redelivery_count"] >= 3
+    ]  # fmt: skip
+    with unzip(folder / "dlq.jsonl.gz", "rt") as lines:
+        letters = [_letter(row) for row in map(json.loads, lines)]
+    return pa.Table.from_pylist(exhausted, schema=EXHAUSTED), pa.Table.from_pylist(letters, schema=LETTERS)
+
+
+def _letter(row: Row) -> Row:
+    ledger, entry, _, batch_index = map(int, row["properties"]["ORIGIN_MESSAGE_ID"].strip("()").split(","))
+    origin = {"origin_ledger": ledger, "origin_entry": entry, "origin_batch_index": batch_index}
+    mine = {name: row[name] for name in ("partition", "ledger", "entry", "batch_index", "key")}
+    return mine | origin | {"topic": row["properties"]["REAL_TOPIC"], "published": row["publish_time_ms"] * 1_000_000}
