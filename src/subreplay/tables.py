@@ -119,14 +119,34 @@ QUARANTINE: Final = pa.schema(
 
 INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
 
+CARRIED: Final = pa.struct(
+    [
+        _required("name", pa.string()),  # of an array
+        _required("width", pa.int32()),  # of its rows
+        _required("part", pa.int32()),  # from 0: an array may be cut
+        _required("data", pa.binary()),  # 64-bit integers, little-endian, row by row
+    ]
+)
+"""A part of what one night's audit hands to the next (``rules.carried``)."""
+
+OPEN_POSITIONS: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("waiting", pa.bool_()),  # its message was not delivered yet
+        pa.field("day", pa.date32()),  # of its message
+    ]
+)
+"""Positions that a night leaves open: the next one looks at them again."""
+
 # The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
 LOG: Final = pa.schema(
     [
         *_POSITION,
-        _required("kind", pa.int8()),  # 0: the message, 1: a delivery of it
+        _required("kind", pa.int8()),  # -1: carried from the night before, 0: the message, 1: a delivery of it
         _required("at", pa.int64()),  # published, delivered (the smallest integer where unknown)
         _required("seq", pa.int64()),
-        pa.field("judged", pa.bool_()),  # a message of the audited day: its absence counts
+        pa.field("judged", pa.bool_()),  # a message whose absence counts: of the day, or open since an earlier one
+        pa.field("before", pa.bool_()),  # of an earlier day, and judged there
         pa.field("content", pa.int64()),  # fingerprint of the message's row
         pa.field("key", pa.binary()),
         pa.field("ordering_key", pa.binary()),
@@ -145,6 +165,7 @@ LOG: Final = pa.schema(
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
         pa.field("cumulative", pa.bool_()),  # acknowledged so
+        pa.field("carried", CARRIED),
     ]
 )
 
@@ -156,7 +177,8 @@ FACTS: Final = pa.schema(
     [
         *_POSITION,
         _required("delivered", pa.bool_()),
-        _required("ordinal", pa.int64()),  # rank of the position in its topic partition's log
+        _required("before", pa.bool_()),  # a delivery of an earlier day, which only says who still holds what
+        _required("ordinal", pa.int64()),  # rises with the position in its topic partition's log
         pa.field("key", pa.binary()),
         _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
         _required("slot", pa.int64()),
@@ -182,6 +204,7 @@ FACTS: Final = pa.schema(
         _required("excuses", pa.int64()),  # bit per excuse
         pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
         pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
+        pa.field("carried", CARRIED),  # not null: no delivery or message, but what goes from night to night
     ]
 )
 
@@ -198,7 +221,11 @@ _WITNESS = pa.struct(
 )
 JUDGED: Final = pa.schema(
     [
-        *[pa.field("expected", pa.string()) if field.name == "expected" else field for field in FACTS],
+        *[
+            pa.field("expected", pa.string()) if field.name == "expected" else field
+            for field in FACTS
+            if field.name != "before"
+        ],
         pa.field("order_witness", _WITNESS),  # the later message delivered before
         pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
         pa.field("holder_witness", _WITNESS),  # the delivery that held others back

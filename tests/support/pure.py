@@ -12,7 +12,7 @@ from subreplay.membership import dispatcher_events
 from subreplay.policies.base import Policy
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.terms import Terms
-from subreplay.tables import LOG
+from subreplay.tables import FACTS, JUDGED, LOG
 from subreplay.timeline import Timeline
 
 NOTHING_TOLD = Terms()
@@ -83,10 +83,13 @@ def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000, t
 
 def audit_by(judge: Judge, tables: dict[str, pa.Table], batch_rows: int = 1000) -> pa.Table:
     """The same by a judge at hand."""
-    facts = pa.Table.from_batches(
-        judge.by_position(log_of(tables["messages"], tables["deliveries"]).combine_chunks().to_batches(batch_rows))
-    )
+    return judged_log(judge, log_of(tables["messages"], tables["deliveries"]), batch_rows)
+
+
+def judged_log(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
+    """Judged rows of a sorted log."""
+    facts = pa.Table.from_batches(judge.by_position(log.combine_chunks().to_batches(batch_rows)), FACTS)
     order = [("topic", "ascending"), ("partition", "ascending"), ("delivered", "descending"), ("at", "ascending"),
              ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"),
              ("batch_index", "ascending")]  # fmt: skip
-    return pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)))
+    return pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)), JUDGED)

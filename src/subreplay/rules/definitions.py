@@ -82,7 +82,7 @@ def skip(h: History, d: Attempt) -> bool:
 
 def _done(h: History, m: Message) -> int:
     """From when on a message need not come to anybody."""
-    excluded = not m.known or not m.judged or m.part_of_chunks or h.judge.terms.compacted
+    excluded = not m.known or m.part_of_chunks or h.judge.terms.compacted
     if excluded or any(not e.owned for e in m.deliveries):
         return UNKNOWN
     ttl = h.judge.terms.ttl

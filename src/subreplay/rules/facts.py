@@ -32,6 +32,7 @@ from subreplay.rules.positions import (
     FIRST_ACK,
     HEAD,
     LAPSES,
+    ORDINAL,
     POSITION,
     SKIPPED,
     TWIN,
@@ -40,16 +41,16 @@ from subreplay.rules.positions import (
 )  # fmt: skip
 from subreplay.rules.redelivery import Ending
 from subreplay.rules.sessions import STRANGER
-from subreplay.tables import FACTS
+from subreplay.tables import CARRIED, FACTS
 
 if TYPE_CHECKING:
     from subreplay.rules.judge import Dispatcher, Judge
 
-_OF_MESSAGES = ("at", "judged", "content", "key", "ordering_key", "batch_key", "batch_ordering_key", "batch_index",
-                "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size", "chunk_id",
-                "chunk_count")  # fmt: skip
+_OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
+                "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
+                "chunk_id", "chunk_count")  # fmt: skip
 _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "redelivery_count",
-                  "received_at", "acked_at", "nacked_at", "cumulative")  # fmt: skip
+                  "received_at", "acked_at", "nacked_at", "cumulative", "before")  # fmt: skip
 
 
 def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
@@ -57,30 +58,33 @@ def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, r
     is_delivery = numbers(rows, "kind") == 1
     messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
     attempts = rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks()
-    numbered = _numbered(numbers(rows, "ledger"), numbers(rows, "entry"), numbers(rows, "batch_index"), is_delivery)
-    return _Batch(judge, dispatcher, state, messages, attempts, *numbered).facts()
+    places = numbers(rows, "ledger"), numbers(rows, "entry"), numbers(rows, "batch_index")
+    numbered, first = _numbered(*places, is_delivery)
+    ordinals = state.ordinals.of(*(place[first] for place in places))
+    return _Batch(judge, dispatcher, state, messages, attempts, ordinals, *numbered).facts()
 
 
 @compiled
 def _numbered(
     ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags
-) -> tuple[Ints, Ints, Ints, Ints, Ints]:  # pragma: no cover - compiled
+) -> tuple[tuple[Ints, Ints, Ints, Ints, Ints], Ints]:  # pragma: no cover - compiled
     """Positions of sorted rows, counted from 0: that of each message and each delivery, the first message of each
-    position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery."""
+    position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery; and the first row
+    of each position."""
     n = len(ledger)
     deliveries = 0
     for i in range(n):
         deliveries += is_delivery[i]
     of_message, of_delivery = np.empty(n - deliveries, np.int64), np.empty(deliveries, np.int64)
     entries = np.empty(deliveries, np.int64)
-    head, bounds = np.empty(n, np.int64), np.empty(n + 1, np.int64)
+    head, bounds, first = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64)
     position, number, m, d = -1, -1, 0, 0
     for i in range(n):
         new_entry = i == 0 or ledger[i] != ledger[i - 1] or entry[i] != entry[i - 1]
         number += new_entry
         if new_entry or batch_index[i] != batch_index[i - 1]:
             position += 1
-            head[position], bounds[position] = -1, d
+            head[position], bounds[position], first[position] = -1, d, i
         if is_delivery[i]:
             of_delivery[d], entries[d] = position, number
             d += 1
@@ -90,7 +94,8 @@ def _numbered(
             of_message[m] = position
             m += 1
     bounds[position + 1] = d
-    return of_message, of_delivery, head[: position + 1].copy(), bounds[: position + 2].copy(), entries
+    n = position + 1
+    return (of_message, of_delivery, head[:n].copy(), bounds[: n + 1].copy(), entries), first[:n].copy()
 
 
 @dataclass
@@ -102,6 +107,7 @@ class _Batch:
     state: PositionState
     messages: pa.Table
     attempts: pa.Table
+    ordinals: Ints
     of_message: Ints
     of_delivery: Ints
     head: Ints
@@ -109,11 +115,10 @@ class _Batch:
     entries: Ints
 
     def facts(self) -> pa.Table:
-        first = self.state.ordinal
         self.keys = message_keys(self.judge.policy, self.messages)
         self.published = numbers(self.messages, "at")
         self.due = np.maximum(self.published, numbers(self.messages, "deliver_at"))
-        self.judged = flags(self.messages, "judged")
+        self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
         self.chunk = numbers(self.messages, "chunk_id", -1)
         # a chunk that is not the last of its message
         self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < numbers(self.messages, "chunk_count", 0))
@@ -124,7 +129,6 @@ class _Batch:
             at, seq, column(self.attempts, "consumer"),
         )  # fmt: skip
         positions, attempts = self._read(message, at, owners)
-        self.ordinals = np.arange(first, self.state.ordinal)
         served = self._served(message, seq, owners, positions, attempts)
         waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
         return pa.concat_tables([served, self._unserved(waiting, positions)]) if len(waiting) else served
@@ -148,12 +152,13 @@ class _Batch:
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
-        positions[LAPSES], positions[FIRST], positions[FIRST_ACK] = self._lapses(), self.bounds[:-1], NEVER
+        positions[LAPSES], positions[ORDINAL] = self._lapses(), self.ordinals
+        positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
         positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
         active = self.judge.policy.routing == "partition"
         read_positions(self.state, positions, self._published(), attempts, self.judge.receipts, active)
-        of_day = _of(self.judged, self.head, False)
-        found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]) & of_day)
+        positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
+        found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
         return positions, attempts
 
@@ -184,7 +189,7 @@ class _Batch:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.judge.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
-        lapses[~self.judged | self.part_of_chunks | terms.compacted] = UNKNOWN
+        lapses[self.part_of_chunks | terms.compacted] = UNKNOWN
         return _of(lapses, self.head, UNKNOWN)
 
     def _message_codes(self) -> Ints:
@@ -210,7 +215,7 @@ class _Batch:
         m[publication.STREAM] = m[publication.PRODUCER]
         batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
         m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
-        m[publication.SEQUENCE] = np.where(self.chunk > 0, -1, numbers(rows, "own_sequence_id", -1))
+        m[publication.SEQUENCE] = np.where((self.chunk > 0) | self.before, -1, numbers(rows, "own_sequence_id", -1))
         m[publication.PUBLISHED] = self.published
         m[publication.LEDGER], m[publication.ENTRY] = numbers(rows, "ledger"), numbers(rows, "entry")
         m[publication.BATCH_INDEX] = numbers(rows, "batch_index")
@@ -220,7 +225,7 @@ class _Batch:
         """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
         at = a[redelivery.AT]
         table = self._table(
-            self.attempts, self.of_delivery, message, positions, delivered=True,
+            self.attempts, self.of_delivery, message, positions, delivered=True, before=flags(self.attempts, "before"),
             consumer=column(self.attempts, "consumer"), session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
@@ -236,7 +241,7 @@ class _Batch:
         acked = positions[FIRST_ACK, waiting]
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
         return self._table(
-            self.messages, waiting, message, positions, delivered=False,
+            self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=pa.nulls(len(waiting), pa.string()), session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
             in_transition=False, codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
@@ -259,6 +264,7 @@ class _Batch:
             "size": _of(numbers(self.messages, "size", 0), message, 0),
             "twin": _places(positions[TWIN : TWIN + 3], position),
             "skipped": _places(positions[SKIPPED : SKIPPED + 3], position),
+            "carried": pa.nulls(n, CARRIED),
         }
         for name in ("ledger", "entry", "batch_index"):
             columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from subreplay.columns import UNKNOWN, Ints
 from subreplay.profiles import PULSAR_4_2
 from subreplay.rules.codes import EVERY, MANY, Code, Excuse, Rule
-from subreplay.rules.deliveries import AT, BATCH_INDEX, RECEIVED, SESSION, UNTIL
+from subreplay.rules.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL
 from subreplay.rules.steps import step
 
 RULES = (
@@ -46,12 +46,13 @@ def early(at: Ints, published: Ints, due: Ints, tick: int, profile: str) -> Ints
 # The queue of a session, a ring: its first place, how many it has, its front, how many deliveries it holds, how many
 # there were
 _START, _PLACES, _FRONT, _LENGTH, _SERVED = range(5)
-_ENDS, _NUMBERS = range(2)
+_ENDS, _NUMBERS, _ORDINALS, _TIMES = range(4)
 
 
 class Queues(NamedTuple):
-    """Per session, the latest deliveries that could still be untaken: in ``untaken``, their ends and numbers, the one
-    that ends first in front."""
+    """Per session, the latest deliveries that could still be untaken: in ``untaken``, their ends, numbers, ordinals and
+    times, the one that ends first in front. Those that end beyond the horizon, the end of the day, stand as they
+    came: the next night may know better when they ended."""
 
     rings: Ints
     untaken: Ints
@@ -62,27 +63,71 @@ class Queues(NamedTuple):
         places = np.maximum(sizes, 1) + 2
         rings = np.zeros((len(sizes), 5), np.int64)
         rings[:, _START], rings[:, _PLACES] = np.cumsum(places) - places, places
-        return cls(rings, np.empty((2, int(places.sum())), np.int64))
+        return cls(rings, np.zeros((4, int(places.sum())), np.int64))
+
+    def restore(self, rings: Ints, untaken: Ints) -> None:
+        """Go on from the queues of the night before; new sessions stand behind them."""
+        self.rings[: len(rings)], self.untaken[:, : untaken.shape[1]] = rings, untaken
 
 
 @step
 def within_permits(
-    rings: Ints, untaken: Ints, d: Ints, i: int, codes: Ints, excuses: Ints
+    rings: Ints, untaken: Ints, d: Ints, i: int, horizon: int, codes: Ints, excuses: Ints
 ) -> None:  # pragma: no cover - compiled
     """OVER_PERMITS."""
     s = d[SESSION, i]
     start, places, number = rings[s, _START], rings[s, _PLACES], rings[s, _SERVED]
-    front, length, window = rings[s, _FRONT], rings[s, _LENGTH], places - 1
-    end = d[UNTIL, i] if d[RECEIVED, i] == UNKNOWN else min(d[UNTIL, i], d[RECEIVED, i])
-    if length and untaken[_NUMBERS, start + front] < number - window:
-        front = (front + 1) % places
-        length -= 1
-    if number >= window and untaken[_ENDS, start + front] > d[AT, i]:
+    window = places - 1
+    if rings[s, _LENGTH] and untaken[_NUMBERS, start + rings[s, _FRONT]] < number - window:
+        rings[s, _FRONT] = (rings[s, _FRONT] + 1) % places
+        rings[s, _LENGTH] -= 1
+    if number >= window and untaken[_ENDS, start + rings[s, _FRONT]] > d[AT, i]:
         codes[i] |= _OVER
         if d[BATCH_INDEX, i] >= 0:
             excuses[i] |= _WHOLE_BATCH
-    while length and untaken[_ENDS, start + (front + length - 1) % places] >= end:
+    place = _push(rings, untaken, s, _taken_at(d, i), horizon)
+    untaken[_NUMBERS, place], untaken[_ORDINALS, place], untaken[_TIMES, place] = number, d[ORDINAL, i], d[AT, i]
+    rings[s, _SERVED] = number + 1
+
+
+@step
+def _taken_at(d: Ints, i: int) -> Any:  # pragma: no cover - compiled
+    """When a delivery left the queue at the latest."""
+    return d[UNTIL, i] if d[RECEIVED, i] == UNKNOWN else min(d[UNTIL, i], d[RECEIVED, i])
+
+
+@step
+def _push(rings: Ints, untaken: Ints, s: int, end: int, horizon: int) -> Any:  # pragma: no cover - compiled
+    """The place at the back of a queue for a delivery with that end, where no later end stands before it."""
+    start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
+    while end <= horizon and length and untaken[_ENDS, start + (front + length - 1) % places] >= end:
         length -= 1
     place = start + (front + length) % places
-    untaken[_ENDS, place], untaken[_NUMBERS, place] = end, number
-    rings[s, _FRONT], rings[s, _LENGTH], rings[s, _SERVED] = front, length + 1, number + 1
+    untaken[_ENDS, place] = end
+    rings[s, _LENGTH] = length + 1
+    return place
+
+
+@step
+def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    """What is known by now of the end of a delivery that the night before left in a queue."""
+    s = d[SESSION, i]
+    start, places, front = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT]
+    for k in range(rings[s, _LENGTH]):
+        place = start + (front + k) % places
+        if untaken[_ORDINALS, place] == d[ORDINAL, i] and untaken[_TIMES, place] == d[AT, i]:
+            untaken[_ENDS, place] = _taken_at(d, i)
+            return
+
+
+@step
+def settle_untaken(rings: Ints, untaken: Ints, horizon: int) -> None:  # pragma: no cover - compiled
+    """Bring queues whose ends were recalled into order."""
+    for s in range(len(rings)):
+        start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
+        rings[s, _LENGTH] = 0
+        for k in range(length):
+            old = start + (front + k) % places
+            number, ordinal, at = untaken[_NUMBERS, old], untaken[_ORDINALS, old], untaken[_TIMES, old]
+            place = _push(rings, untaken, s, untaken[_ENDS, old], horizon)
+            untaken[_NUMBERS, place], untaken[_ORDINALS, place], untaken[_TIMES, place] = number, ordinal, at

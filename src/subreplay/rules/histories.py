@@ -110,7 +110,8 @@ class Attempt:
         """When it ended."""
         if self.again or UNKNOWN < self.acked < self.at:
             return self.at
-        return min(self.left, *(t for t in (self.acked, self.nacked, NEVER) if t >= self.at))
+        strays = [a.acked for a in self.message.attempts if a.at == UNKNOWN]
+        return min(self.left, *(t for t in (self.acked, self.nacked, NEVER, *strays) if t >= self.at))
 
     @property
     def unacked(self) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from subreplay.columns import NEVER, Ints
+import numpy as np
+
+from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2
 from subreplay.rules.codes import ANY_ORDER, KEYED, Code, Excuse, Rule
 from subreplay.rules.deliveries import (
@@ -56,33 +58,48 @@ RULES = (
 JOIN_WAITS_FOR_ALL = frozenset({DOCUMENTED, PULSAR_3_2})
 
 # The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
-# the longest-lasting delivery elsewhere
+# the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the
+# end of the day, stand apart, since the next night may know better when they ended.
 _HOLD = WITNESS + 1
-_HOLDERS = 2 * _HOLD
+PAIR = 2 * _HOLD
 # The state of a key goes on with its holders
-_OF_KEY = ORDER_STATE
-KEY_STATE = ORDER_STATE + _HOLDERS
+OF_KEY = ORDER_STATE
+KEY_STATE = ORDER_STATE + PAIR
 # The state of a slot: highest ordinal first delivered, when, holders
 REACHED, REACHED_AT, HELD = range(3)
-SLOT_STATE = 2 + _HOLDERS
+SLOT_STATE = 2 + PAIR
 # The state of a session: joined, began to close, highest ordinal delivered when it joined; highest ordinal it got as a
-# first delivery, when; the delivery before its join that lasts longest, with its key
+# first delivery, when; the delivery before its join that lasts longest, with its key, and the one beyond the horizon
 JOINED, CLOSING, READ_AT_JOIN, TAKEN, TAKEN_AT, BEFORE_JOIN = range(6)
-SESSION_STATE = 5 + _HOLD
+SESSION_STATE = 5 + 2 * _HOLD
 
 _TWO, _BEFORE, _STUCK = Code.KEY_TWO_OWNERS.bit, Code.BEFORE_PREDECESSOR_ACK.bit, Code.STUCK.bit
 _CLOSING, _READ_BEFORE = Excuse.CLOSING.bit, Excuse.READ_BEFORE_JOIN.bit
 
 
 @step
-def elsewhere(rows: Ints, row: int, first: int, session: int) -> int:  # pragma: no cover - compiled
+def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> int:  # pragma: no cover - compiled
     """Where the holder stands that lasts longest at another session."""
+    if horizon != NEVER:
+        late = first + PAIR
+        late = late if rows[row, late + SESSION] != session else late + _HOLD
+        if rows[row, late + SESSION] >= 0:
+            return late
     return first if rows[row, first + SESSION] != session else first + _HOLD
 
 
 @step
-def hold(rows: Ints, row: int, first: int, d: Ints, i: int, until: int) -> None:  # pragma: no cover - compiled
+def longest(rows: Ints, row: int, first: int, apart: int) -> int:  # pragma: no cover - compiled
+    """Where the holder stands that lasts longest; one beyond the horizon would stand ``apart`` places further on."""
+    return first + apart if rows[row, first + apart + SESSION] >= 0 else first
+
+
+@step
+def hold(
+    rows: Ints, row: int, first: int, d: Ints, i: int, until: int, horizon: int
+) -> None:  # pragma: no cover - compiled
     """Delivery ``i`` becomes a holder until then, if it lasts longer than one of the two; the first lasts longest."""
+    first += PAIR if until > horizon else 0
     session, second = d[SESSION, i], first + _HOLD
     mine = first if rows[row, first + SESSION] == session else second
     known = rows[row, mine + SESSION]
@@ -98,13 +115,37 @@ def hold(rows: Ints, row: int, first: int, d: Ints, i: int, until: int) -> None:
 
 
 @step
+def before_join(members: Ints, session: int, everything: Ints) -> None:  # pragma: no cover - compiled
+    """Of what was delivered before a consumer joined, note what lasts longest, if longer than what was noted."""
+    for pair, apart in ((0, 0), (PAIR, _HOLD)):
+        if everything[0, HELD + pair + UNTIL] > members[session, BEFORE_JOIN + apart + UNTIL]:
+            for w in range(_HOLD):
+                members[session, BEFORE_JOIN + apart + w] = everything[0, HELD + pair + w]
+
+
+def longest_of(rows: Ints, first: int, apart: int) -> Ints:
+    """``longest`` of many rows, as witnesses with their keys."""
+    if rows.shape[1] < first + 2 * apart:
+        return rows[:, first : first + _HOLD]
+    late = rows[:, first + apart + SESSION] >= 0
+    return np.where(late[:, None], rows[:, first + apart : first + apart + _HOLD], rows[:, first : first + _HOLD])
+
+
+def without_open(rows: Ints, first: int, apart: int) -> Ints:
+    """The same states without the holders beyond the horizon: the next night recalls these itself."""
+    kept = rows.copy()
+    kept[:, first + apart : first + 2 * apart] = UNKNOWN
+    return kept
+
+
+@step
 def one_holder(
-    keys: Ints, k: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, codes: Ints, excuses: Ints,
-    proof: Ints, proven: Flags,
+    keys: Ints, k: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, horizon: int, codes: Ints,
+    excuses: Ints, proof: Ints, proven: Flags,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     """KEY_TWO_OWNERS and BEFORE_PREDECESSOR_ACK. Comes before ``order.in_order``, which notes that the key went on."""
     at, session, ordinal = d[AT, i], d[SESSION, i], d[ORDINAL, i]
-    other = elsewhere(keys, k, _OF_KEY, session)
+    other = elsewhere(keys, k, OF_KEY, session, horizon)
     holder = keys[k, other + SESSION]
     if holder >= 0 and keys[k, other + UNTIL] > at:
         codes[i] |= _TWO
@@ -116,23 +157,24 @@ def one_holder(
             excuses[i] |= _CLOSING
         elif join_waits_for_all and read_at_join != NEVER and ordinal <= read_at_join:
             excuses[i] |= _READ_BEFORE
-    hold(keys, k, _OF_KEY, d, i, d[UNTIL, i])
+    hold(keys, k, OF_KEY, d, i, d[UNTIL, i], horizon)
 
 
 @step
 def held_back(
-    slots: Ints, s: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, stuck_after: int, codes: Ints,
-    proof: Ints, proven: Flags,
+    slots: Ints, s: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, stuck_after: int, horizon: int,
+    codes: Ints, proof: Ints, proven: Flags,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     """STUCK, for a first delivery: it waited for the delivery elsewhere that lasted longest, of its slot, or of all
     before its consumer joined."""
     session, at = d[SESSION, i], d[AT, i]
     if join_waits_for_all:
-        rows, row, holder, since = members, session, BEFORE_JOIN, members[session, JOINED]
+        rows, row, holder = members, session, longest(members, session, BEFORE_JOIN, _HOLD)
+        since = members[session, JOINED]
         if d[ORDINAL, i] <= members[session, READ_AT_JOIN]:
             return
     else:
-        holder = elsewhere(slots, s, HELD, session)
+        holder = elsewhere(slots, s, HELD, session, horizon)
         rows, row, since = slots, s, slots[s, holder + AT]
     if rows[row, holder + SESSION] < 0 or rows[row, holder + UNTIL] > at:
         return
@@ -142,8 +184,8 @@ def held_back(
 
 
 @step
-def serve(slots: Ints, s: int, d: Ints, i: int, until: int) -> None:  # pragma: no cover - compiled
+def serve(slots: Ints, s: int, d: Ints, i: int, until: int, horizon: int) -> None:  # pragma: no cover - compiled
     """What a slot was given: it is free once its longest-lasting delivery is done."""
-    hold(slots, s, HELD, d, i, until)
+    hold(slots, s, HELD, d, i, until, horizon)
     if d[NTH, i] == 0 and d[ORDINAL, i] > slots[s, REACHED]:
         slots[s, REACHED], slots[s, REACHED_AT] = d[ORDINAL, i], d[AT, i]

@@ -11,24 +11,29 @@ import numpy as np
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.hashing.compiled import compiled
+from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
 from subreplay.rules.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
-from subreplay.rules.flow import Queues, within_permits
+from subreplay.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
 from subreplay.rules.holding import (
     BEFORE_JOIN,
     CLOSING,
     HELD,
     JOINED,
     KEY_STATE,
+    OF_KEY,
+    PAIR,
     READ_AT_JOIN,
     SESSION_STATE,
     SLOT_STATE,
     TAKEN,
     TAKEN_AT,
+    before_join,
     held_back,
     hold,
     one_holder,
     serve,
+    without_open,
 )  # fmt: skip
 from subreplay.rules.order import in_order
 from subreplay.rules.ownership import active_state, one_active
@@ -48,23 +53,56 @@ class Conditions(NamedTuple):
 
 
 class DispatcherState:
-    """What is carried from batch to batch while one dispatcher's deliveries stream by.
+    """What is carried from batch to batch while one dispatcher's deliveries stream by, and from night to night but for
+    what outlasts the ``horizon``: the next night recalls that, when it may know better how it ended.
 
-    ``everything`` holds the deliveries that last longest, of any key; ``scalars``: the highest ordinal, the next
-    session to join, the last instant, the lowest ordinal.
+    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before;
+    ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
+    to join while recalling, the horizon of the night before.
     """
 
-    def __init__(self, sessions: Sessions, queue_sizes: Ints) -> None:
-        n = len(sessions.joined)
-        self.keys = States(KEY_STATE)
-        self.slots = States(SLOT_STATE)
-        self.everything = np.full((1, SLOT_STATE), UNKNOWN)
+    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, carried: Arrays) -> None:
+        n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
+        self.horizon = horizon
+        self.keys = States(KEY_STATE + later)
+        self.slots = States(SLOT_STATE + later)
+        self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR), UNKNOWN)
         self.members = np.full((n, SESSION_STATE), UNKNOWN)
-        self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
         self.queues = Queues.of(queue_sizes)
         self.active, self.strayed = active_state(), np.full(n, -1)
-        self.scalars = np.array([-1, 0, UNKNOWN, NEVER], np.int64)
+        self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
+        if carried:
+            self._restore(carried)
+        self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
+
+    def _restore(self, carried: Arrays) -> None:
+        known = len(carried["members"])
+        self.keys = States.of(carried["key_ids"], carried["keys"])
+        self.slots = States.of(carried["slot_ids"], carried["slots"])
+        self.everything = carried["everything"].copy()
+        self.members[:known], self.strayed[:known] = carried["members"], carried["strayed"][:, 0]
+        self.queues.restore(carried["rings"], carried["untaken"])
+        self.active, self.scalars = carried["active"].copy(), carried["scalars"][0].copy()
+
+    def carried(self) -> dict[str, Ints]:
+        """What the next night begins with."""
+        (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
+        scalars = self.scalars.copy()
+        scalars[4], scalars[5] = 0, self.horizon
+        return {
+            "key_ids": key_ids,
+            "keys": without_open(keys, OF_KEY, PAIR),
+            "slot_ids": slot_ids,
+            "slots": without_open(slots, HELD, PAIR),
+            "everything": without_open(self.everything, HELD, PAIR),
+            "members": without_open(self.members, BEFORE_JOIN, PAIR // 2),
+            "strayed": self.strayed[:, None],
+            "rings": self.queues.rings,
+            "untaken": self.queues.untaken,
+            "active": self.active,
+            "scalars": scalars[None],
+        }
 
     @property
     def last(self) -> int:
@@ -77,13 +115,27 @@ class DispatcherState:
         return int(self.scalars[3])
 
 
+def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
+    """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
+    key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    _recall(
+        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.recalled, state.members,
+        *state.queues, state.scalars, deliveries, codes, join_waits_for_all, state.horizon,
+    )  # fmt: skip
+
+
+def begin_instants(state: DispatcherState) -> None:
+    """What was recalled is complete; deliveries of the day follow."""
+    _begin(state.recalled, state.members, *state.queues, state.scalars, state.horizon)
+
+
 def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
     """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
     c, key_at, slot_at = conditions, state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
     _read(
         state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.members, *state.queues,
         state.active, state.strayed, state.scalars, deliveries, c.order_code, c.active, c.join_waits_for_all,
-        c.receipts, c.stuck_after, found.codes, found.excuses, found.proof, found.proven,
+        c.receipts, c.stuck_after, state.horizon, found.codes, found.excuses, found.proof, found.proven,
     )  # fmt: skip
 
 
@@ -93,10 +145,50 @@ _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 
 
 @compiled
+def _recall(
+    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, recalled: Ints, members: Ints, rings: Ints,
+    untaken: Ints, scalars: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    before = scalars[5]
+    for i in range(d.shape[1]):
+        if d[SESSION, i] < 0:
+            continue
+        if len(rings):
+            recall_untaken(rings, untaken, d, i)
+        while scalars[4] < scalars[1] and (
+            members[scalars[4], JOINED] <= d[AT, i] or members[scalars[4], JOINED] == NEVER
+        ):
+            before_join(members, scalars[4], recalled)
+            scalars[4] += 1
+        if codes[i] & (_MISPLACED | _AGAIN):
+            continue
+        if key_at[i] >= 0 and d[UNTIL, i] > before:
+            hold(keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
+        until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
+        if slot_at[i] >= 0 and until > before:
+            hold(slots, slot_at[i], HELD, d, i, until, horizon)
+            if join_waits_for_all:
+                hold(everything, 0, HELD, d, i, until, horizon)
+                hold(recalled, 0, HELD, d, i, until, horizon)
+    return 0
+
+
+@compiled
+def _begin(
+    recalled: Ints, members: Ints, rings: Ints, untaken: Ints, scalars: Ints, horizon: int
+) -> Any:  # pragma: no cover - compiled
+    while scalars[4] < scalars[1]:
+        before_join(members, scalars[4], recalled)
+        scalars[4] += 1
+    settle_untaken(rings, untaken, horizon)
+    return 0
+
+
+@compiled
 def _read(
     keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, members: Ints, rings: Ints, untaken: Ints,
     active_state: Ints, strayed: Ints, scalars: Ints, d: Ints, order_code: int, active: bool, join_waits_for_all: bool,
-    receipts: bool, stuck_after: int, codes: Ints, excuses: Ints, proof: Ints, proven: Flags,
+    receipts: bool, stuck_after: int, horizon: int, codes: Ints, excuses: Ints, proof: Ints, proven: Flags,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(d.shape[1]):
         at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
@@ -110,19 +202,19 @@ def _read(
         if owned and first and ordinal > members[session, TAKEN]:
             members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
         if receipts and session >= 0:
-            within_permits(rings, untaken, d, i, codes, excuses)
+            within_permits(rings, untaken, d, i, horizon, codes, excuses)
         k, s = key_at[i], slot_at[i]
         if k >= 0:
             if holds:
-                one_holder(keys, k, members, d, i, join_waits_for_all, codes, excuses, proof, proven)
+                one_holder(keys, k, members, d, i, join_waits_for_all, horizon, codes, excuses, proof, proven)
             in_order(keys, k, d, i, order_code, codes, proof, proven)
         if holds and s >= 0:
             if first:
-                held_back(slots, s, members, d, i, join_waits_for_all, stuck_after, codes, proof, proven)
+                held_back(slots, s, members, d, i, join_waits_for_all, stuck_after, horizon, codes, proof, proven)
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
-            serve(slots, s, d, i, until)
+            serve(slots, s, d, i, until, horizon)
             if join_waits_for_all:
-                hold(everything, 0, HELD, d, i, until)
+                hold(everything, 0, HELD, d, i, until, horizon)
         if first and ordinal > scalars[0]:
             scalars[0] = ordinal
         scalars[3] = min(scalars[3], ordinal)
@@ -134,4 +226,4 @@ def _join(members: Ints, session: int, everything: Ints, highest: int) -> None: 
     """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
     if members[session, JOINED] != NEVER:
         members[session, READ_AT_JOIN] = highest
-        members[session, BEFORE_JOIN:] = everything[0, HELD : HELD + len(members[session, BEFORE_JOIN:])]
+        before_join(members, session, everything)

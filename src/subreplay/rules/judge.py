@@ -8,6 +8,7 @@ what Spark runs on the executors (``mapInArrow``) and what a test runs on a hand
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,24 +16,27 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import NEVER, Ints
+from subreplay.columns import NEVER, Ints, flags, ints
+from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
+from subreplay.rules.carried import OPEN, OPEN_DAY, Arrays, Carried, carried_rows, open_positions
 from subreplay.rules.codes import Code, mask, unexcused
 from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
-from subreplay.rules.instants import DispatcherState
+from subreplay.rules.instants import DispatcherState, begin_instants
 from subreplay.rules.positions import PositionState
 from subreplay.rules.registry import standings
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.terms import Terms
-from subreplay.rules.timed import judge_deliveries, judged
+from subreplay.rules.timed import judge_deliveries, judged, judged_carried, recall_deliveries
 from subreplay.rules.undelivered import judge_undelivered
 from subreplay.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 ROWS = 1 << 16  # rows judged at a time: what is done once a batch then costs little
+_LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,20 @@ class Dispatcher:
     @classmethod
     def of(cls, timeline: Timeline) -> Dispatcher:
         return cls(timeline, Sessions.of(timeline))
+
+    def joined(self, carried: Arrays) -> Ints:
+        """When each session joined, of which the night before must have seen the first.
+
+        Raises ``InputError`` where the membership of earlier days has changed since.
+        """
+        joined = self.sessions.joined
+        seen = carried["joined"][:, 0] if carried else joined[:0]
+        if len(seen) > len(joined) or (seen != joined[: len(seen)]).any():
+            raise InputError(
+                f"membership: the joins of {self.timeline.scope.topic} before this day are not those that the audit of "
+                "an earlier day saw; run the audits again from the day that changed"
+            )
+        return joined
 
     @property
     def queue_sizes(self) -> Ints:
@@ -61,12 +79,15 @@ class Judge:
     """Everything the rules need besides the log itself.
 
     ``receipts``: whether applications recorded what they received, so that a message nobody received can be told.
+    ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
+    there is is audited at once.
     """
 
     policy: Policy
     dispatchers: Mapping[Scope, Dispatcher]
     receipts: bool
     terms: Terms = field(default_factory=Terms)
+    horizon: int = NEVER
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -93,35 +114,94 @@ class Judge:
         """How long a consumer may hold others back, ns."""
         return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
 
+    @property
+    def carries(self) -> bool:
+        """Whether there is a next night to hand anything to."""
+        return self.horizon != NEVER
+
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
-        current: Scope | None = None
-        state = PositionState(0)
-        for scope, rows in whole_entries(batches):
-            dispatcher = self.dispatcher(scope)
-            if scope != current:
-                current, state = scope, PositionState(len(dispatcher.timeline.consumers))
-            yield from position_facts(self, dispatcher, state, rows).to_batches()
+        for scope, parts in _of_one(whole_entries(batches)):
+            yield from self._position_facts(scope, parts)
+
+    def _position_facts(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        dispatcher, carried = self.dispatcher(scope), Carried()
+        state: PositionState | None = None
+        for part in parts:
+            rows = carried.take(part)
+            if rows.num_rows:
+                state = state or self._position_state(dispatcher, carried)
+                yield from position_facts(self, dispatcher, state, rows).to_batches()
+        arrays = carried.arrays()
+        if self.carries:
+            state = state or self._position_state(dispatcher, carried)
+            arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.carried())
+            yield from carried_rows(arrays, scope).to_batches()
+
+    def _position_state(self, dispatcher: Dispatcher, carried: Carried) -> PositionState:
+        arrays = _of(_LOG, carried.arrays())
+        return PositionState(dispatcher.joined(arrays), arrays)
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""
-        current: Scope | None = None
-        for scope, rows in by_scope(batches):
-            dispatcher = self.dispatcher(scope)
-            if scope != current:
-                current, examples = scope, Examples(self)
-                state = DispatcherState(dispatcher.sessions, dispatcher.queue_sizes)
-            split = int(rows.column("delivered").to_numpy().sum())  # deliveries come first
-            for part, rule in ((rows.slice(0, split), judge_deliveries), (rows.slice(split), judge_undelivered)):
-                if part.num_rows:
-                    found = rule(self, dispatcher, state, part)
+        for scope, parts in _of_one(by_scope(batches)):
+            yield from self._judged(scope, parts)
+
+    def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        dispatcher, carried, examples = self.dispatcher(scope), Carried(), Examples(self)
+        state: DispatcherState | None = None
+        begun, still = False, [np.empty((0, OPEN_DAY + 1), np.int64)]
+        for part in parts:
+            facts = carried.take(part)
+            if not facts.num_rows:
+                continue
+            state = state or self._state(dispatcher, carried)
+            before = int(np.count_nonzero(flags(facts, "before")))  # these come first
+            split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
+            if before:
+                rows = facts.slice(0, before)
+                recall_deliveries(self, state, rows)
+                still += self._open(rows, ints(rows, "codes"))
+            if before < facts.num_rows and not begun:
+                begin_instants(state)
+                begun = True
+            for rows, rule in (
+                (facts.slice(before, split - before), judge_deliveries),
+                (facts.slice(split), judge_undelivered),
+            ):
+                if rows.num_rows:
+                    found = rule(self, dispatcher, state, rows)
                     np.bitwise_and(found.codes, self.looked_for, out=found.codes)
-                    yield from judged(part, found, examples.choose(found), dispatcher.sessions.names).to_batches()
+                    still += self._open(rows, found.codes)
+                    yield from judged(rows, found, examples.choose(found), dispatcher.sessions.names).to_batches()
+        if self.carries:
+            state = state or self._state(dispatcher, carried)
+            if not begun:
+                begin_instants(state)
+            arrays = _named(_INSTANTS, state.carried()) | {
+                n: a for n, a in carried.arrays().items() if n.startswith(_LOG)
+            }
+            yield from judged_carried(carried_rows(arrays | {OPEN: np.concatenate(still)}, scope)).to_batches()
+
+    def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
+        arrays = _of(_INSTANTS, carried.arrays())
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, arrays)
+
+    def _open(self, rows: pa.Table, codes: Ints) -> list[Ints]:
+        return [open_positions(rows, codes, self.horizon)] if self.carries else []
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""
         known = self.dispatchers.get(scope)
         return known or Dispatcher.of(Timeline.fold(self.policy, scope, ()))
+
+
+def _of(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _named(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+    return {prefix + name: array for name, array in arrays.items()}
 
 
 class Examples:
@@ -143,6 +223,12 @@ class Examples:
                 shown[rows[:left]] |= code.bit
                 self._left[code] = max(0, left - len(rows))
         return shown
+
+
+def _of_one(cuts: Iterable[tuple[Scope, pa.Table]]) -> Iterator[tuple[Scope, Iterator[pa.Table]]]:
+    """The tables of one topic partition after the other."""
+    for scope, parts in itertools.groupby(cuts, key=operator.itemgetter(0)):
+        yield scope, (rows for _, rows in parts)
 
 
 def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:

@@ -11,7 +11,9 @@ import numpy as np
 
 from subreplay.columns import UNKNOWN, Ints
 from subreplay.hashing.compiled import compiled
+from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
+from subreplay.rules.ordinals import Ordinals
 from subreplay.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
 from subreplay.rules.redelivery import AT, OWNED, SESSION, read_message
 from subreplay.rules.redelivery import CODES as ATTEMPT_CODES
@@ -19,37 +21,52 @@ from subreplay.rules.states import States
 from subreplay.rules.steps import step
 
 # The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
-# from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing). The rest are results:
-# its first delivery and acknowledgement, findings about its message, the position such a finding collides with (three
-# rows), and the message that was skipped before it (three rows).
-HEAD, BEGIN, END, LAPSES, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1, 2, 3, 4, 5, 6, 7, 10
-POSITION: Final = 13
+# from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing); ORDINAL rises with the
+# log. The rest are results: its first delivery and acknowledgement, findings about its message, the position such a
+# finding collides with (three rows), and the message that was skipped before it (three rows).
+HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11
+POSITION: Final = 14
 
 _ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
 
 
 class PositionState:
-    """What is carried from batch to batch while one dispatcher's log streams by.
+    """What is carried from batch to batch while one dispatcher's log streams by, and from night to night but for the
+    open messages, which the next night reads again.
 
-    ``open_``: the messages that may have been skipped, the one done last in front. ``scalars``: the next ordinal, how
-    many are open.
+    ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
     """
 
-    def __init__(self, sessions: int) -> None:
+    def __init__(self, joined: Ints, carried: Arrays) -> None:
+        self.joined = joined  # when each session joined: the next night checks that it knows the same
+        self.ordinals = Ordinals(carried.get("ledgers"))
         self.streams = States(STREAM_STATE)
         self.recent = recent_messages()
-        self.reached = np.full(sessions, -1, np.int64)  # latest ordinal of each session's stream
+        self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
-        self.scalars = np.zeros(2, np.int64)
+        self.opened = np.zeros(1, np.int64)
+        if carried:
+            self.streams = States.of(carried["stream_ids"], carried["streams"])
+            recent = carried["recent"]
+            self.recent[recent[:, 0]] = recent[:, 1:]
+            self.reached[: len(carried["reached"])] = carried["reached"][:, 0]
 
-    @property
-    def ordinal(self) -> int:
-        """The ordinal of the next position."""
-        return int(self.scalars[0])
+    def carried(self) -> dict[str, Ints]:
+        """What the next night begins with."""
+        ids, streams = self.streams.known
+        used = np.flatnonzero(self.recent[:, 0] >= 0)
+        return {
+            "ledgers": self.ordinals.known,
+            "stream_ids": ids,
+            "streams": streams,
+            "recent": np.column_stack([used, self.recent[used]]),
+            "reached": self.reached[:, None],
+            "joined": self.joined[:, None],
+        }
 
     def room(self, positions: int) -> None:
         """Make sure that every one of the next positions could stay open."""
-        missing = int(self.scalars[1]) + positions - len(self.open_)
+        missing = int(self.opened[0]) + positions - len(self.open_)
         if missing > 0:
             self.open_ = np.concatenate([self.open_, np.empty((max(missing, len(self.open_)), 5), np.int64)])
 
@@ -65,14 +82,14 @@ def read_positions(
     messages[PRODUCER] = state.streams.places(messages[PRODUCER])
     messages[STREAM] = state.streams.places(messages[STREAM])
     _read(
-        state.streams.rows, state.recent, state.reached, state.open_, state.scalars, positions,
+        state.streams.rows, state.recent, state.reached, state.open_, state.opened, positions,
         messages, attempts, receipts, active,
     )  # fmt: skip
 
 
 @compiled
 def _read(
-    streams: Ints, recent: Ints, reached: Ints, open_: Ints, scalars: Ints, p: Ints, m: Ints,
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, p: Ints, m: Ints,
     a: Ints, receipts: bool, active: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
@@ -81,10 +98,9 @@ def _read(
         if p[HEAD, i] >= 0:
             p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:
-            _stream(reached, open_, scalars, p, i, a)
+            _stream(reached, open_, opened, p, i, a)
             if p[HEAD, i] >= 0:
-                _open(open_, scalars, m, p[HEAD, i], _done(p, i, a))
-        scalars[0] += 1
+                _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], _done(p, i, a))
     return 0
 
 
@@ -92,18 +108,19 @@ _SKIP = Code.SKIP.bit
 
 
 @step
-def _stream(reached: Ints, open_: Ints, scalars: Ints, p: Ints, i: int, a: Ints) -> None:  # pragma: no cover - compiled
+def _stream(reached: Ints, open_: Ints, opened: Ints, p: Ints, i: int, a: Ints) -> None:  # pragma: no cover - compiled
     """SKIP: no open message between this and the one before it of the same consumer, when this was delivered."""
+    ordinal = p[ORDINAL, i]
     for j in range(p[FIRST, i], p[END, i]):
         session = a[SESSION, j]
-        if session >= 0 and a[OWNED, j] and reached[session] < scalars[0]:
+        if session >= 0 and a[OWNED, j] and reached[session] < ordinal:
             if reached[session] >= 0:
-                between = _after(open_, scalars[1], reached[session])
-                if between < scalars[1] and open_[between, _DONE] > a[AT, j]:
+                between = _after(open_, opened[0], reached[session])
+                if between < opened[0] and open_[between, _DONE] > a[AT, j]:
                     a[ATTEMPT_CODES, j] |= _SKIP
                     for w in range(3):
                         p[SKIPPED + w, i] = open_[between, _PLACE + w]
-            reached[session] = scalars[0]
+            reached[session] = ordinal
 
 
 @step
@@ -129,13 +146,15 @@ def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
 
 
 @step
-def _open(open_: Ints, scalars: Ints, m: Ints, head: int, done: int) -> None:  # pragma: no cover - compiled
+def _open(
+    open_: Ints, opened: Ints, ordinal: int, m: Ints, head: int, done: int
+) -> None:  # pragma: no cover - compiled
     """Remember a message until one behind it is done later."""
-    while scalars[1] and open_[scalars[1] - 1, _DONE] <= done:
-        scalars[1] -= 1
+    while opened[0] and open_[opened[0] - 1, _DONE] <= done:
+        opened[0] -= 1
     if done > UNKNOWN:
-        last = scalars[1]
-        open_[last, _ORDINAL], open_[last, _DONE] = scalars[0], done
+        last = opened[0]
+        open_[last, _ORDINAL], open_[last, _DONE] = ordinal, done
         for w in range(3):
             open_[last, _PLACE + w] = m[LEDGER + w, head]
-        scalars[1] += 1
+        opened[0] += 1

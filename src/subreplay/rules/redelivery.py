@@ -88,13 +88,20 @@ _NONE, _ACKED, _NACKED, _CLOSED, _OPEN = (int(e) for e in Ending)
 @step
 def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragma: no cover - compiled
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
-    acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement."""
+    acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
+
+    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it."""
     first_ack, open_until, highest, first, taken = NEVER, UNKNOWN, UNKNOWN, end, False
+    strays = begin
     for j in range(begin, end):
         at, acked, until = a[AT, j], a[ACKED, j], a[LEFT, j]
         if at == UNKNOWN:  # these come first
             first_ack = min(first_ack, acked)
+            strays += 1
             continue
+        for k in range(begin, strays):
+            if a[ACKED, k] >= at:
+                until = min(until, a[ACKED, k])
         if a[NACKED, j] >= at:
             until = min(until, a[NACKED, j])
         if acked >= at:

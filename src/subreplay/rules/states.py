@@ -29,6 +29,22 @@ class States:
         self.rows = np.empty((0, width), np.int64)
         self.count = np.zeros(1, np.int64)
 
+    @classmethod
+    def of(cls, ids: Ints, rows: Ints) -> States:
+        """The states that ``known`` told: ``ids`` in one column, ``rows`` beside them."""
+        states = cls(rows.shape[1])
+        places = states.places(ids[:, 0])
+        states.rows[places] = rows
+        return states
+
+    @property
+    def known(self) -> tuple[Ints, Ints]:
+        """Identities, as one column, and their states."""
+        taken = self.index[self.index[:, 0] != NOWHERE]
+        ids = np.empty((len(taken), 1), np.int64)
+        ids[taken[:, 1], 0] = taken[:, 0]
+        return ids, self.rows[: self.count[0]]
+
     def room(self, more: int) -> None:
         """Make sure that ``more`` new identities find room."""
         needed = int(self.count[0]) + more

@@ -31,7 +31,7 @@ from subreplay.rules.deliveries import (
     WITNESS,
     Found,
 )  # fmt: skip
-from subreplay.rules.instants import Conditions, DispatcherState, read_instants
+from subreplay.rules.instants import Conditions, DispatcherState, read_instants, recall_instants
 from subreplay.tables import JUDGED
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     active = judge.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
-    d = np.empty((DELIVERY, rows.num_rows), np.int64)
-    for place, name in _COLUMNS.items():
-        d[place] = rows.column(name)
-    # a counted redelivery is no first delivery, even where the first one lies outside the data
-    np.maximum(rows.column("nth"), ints(rows, "redelivery_count") > 0, out=d[NTH])
-    d[CHANGING] = flags(rows, "in_transition")
+    d = _deliveries(rows)
     conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
     read_instants(state, d, conditions, found)
     if not active:  # one active consumer ignores delays (row L-DELAY-1)
@@ -63,6 +58,21 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found
+
+
+def recall_deliveries(judge: Judge, state: DispatcherState, rows: pa.Table) -> None:
+    """Deliveries of earlier days, of which some still hold others back."""
+    recall_instants(state, _deliveries(rows), ints(rows, "codes"), not judge.waits_by_slot)
+
+
+def _deliveries(rows: pa.Table) -> Ints:
+    d = np.empty((DELIVERY, rows.num_rows), np.int64)
+    for place, name in _COLUMNS.items():
+        d[place] = rows.column(name)
+    # a counted redelivery is no first delivery, even where the first one lies outside the data
+    np.maximum(rows.column("nth"), ints(rows, "redelivery_count") > 0, out=d[NTH])
+    d[CHANGING] = flags(rows, "in_transition")
+    return d
 
 
 def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
@@ -78,6 +88,21 @@ def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) ->
         "shown": pa.array(shown),
     }
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
+
+
+def judged_carried(rows: pa.Table) -> pa.Table:
+    """Carried rows, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
+    n = rows.num_rows
+    given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}
+    return pa.table(
+        [
+            given[f.name] if f.name in given
+            else rows.column(f.name) if f.name in rows.column_names
+            else pa.nulls(n, f.type)
+            for f in JUDGED
+        ],
+        schema=JUDGED,
+    )  # fmt: skip
 
 
 def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:

@@ -10,7 +10,18 @@ import pyarrow as pa
 from subreplay.columns import NEVER, UNKNOWN, Ints, ints
 from subreplay.rules.codes import BY_SLOT, EVERY, Code, Excuse, Rule
 from subreplay.rules.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
-from subreplay.rules.holding import BEFORE_JOIN, HELD, JOINED, REACHED, REACHED_AT, READ_AT_JOIN, TAKEN, TAKEN_AT
+from subreplay.rules.holding import (
+    BEFORE_JOIN,
+    HELD,
+    JOINED,
+    PAIR,
+    REACHED,
+    REACHED_AT,
+    READ_AT_JOIN,
+    TAKEN,
+    TAKEN_AT,
+    longest_of,
+)
 from subreplay.rules.order import HIGHEST
 
 if TYPE_CHECKING:
@@ -60,7 +71,8 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     epoch = timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
     owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     slot = state.slots.rows_of(slots)
-    free = slot[:, HELD + UNTIL]
+    slot_holder = longest_of(slot, HELD, PAIR)
+    free = slot_holder[:, UNTIL]
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
     ripe = due + np.where(due > published, judge.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
@@ -83,10 +95,10 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
     _excuse(judge, state, rows, proven, published, found)
     if judge.waits_by_slot:
-        _held(judge, slot[:, HELD:], np.maximum(due, slot[:, HELD + AT]), last, ints(rows, "key_id"), found)
+        _held(judge, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
     else:
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
-        _held(judge, member[:, BEFORE_JOIN:], due, last, ints(rows, "key_id"), found)
+        _held(judge, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
     return found
 
 

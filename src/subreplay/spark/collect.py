@@ -60,9 +60,12 @@ def _marked(table: str, valid: bool, frame: DataFrame) -> DataFrame:
     return frame.select(F.lit(table).alias("table"), F.lit(valid).alias("valid"))
 
 
-def events(inputs: Inputs) -> Mapping[Scope, tuple[MembershipEvent, ...]]:
-    """Membership events of every dispatcher that has messages, deliveries or members."""
+def events(inputs: Inputs, carried: DataFrame | None = None) -> Mapping[Scope, tuple[MembershipEvent, ...]]:
+    """Membership events of every dispatcher that has messages, deliveries, members, or a state ``carried`` from the
+    night before."""
     places = inputs.messages.select("topic", "partition").unionAll(inputs.deliveries.select("topic", "partition"))
+    if carried is not None:
+        places = places.unionAll(carried.select("topic", "partition"))
     scopes = [(r["topic"], r["partition"]) for r in rows(places.distinct().orderBy("topic", "partition"))]
     members = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
     return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)

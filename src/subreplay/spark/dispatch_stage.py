@@ -75,10 +75,10 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     parts = []
     for name, judge in judges.items():
         deliveries = dispatch.as_deliveries(rows.where(F.col("scenario") == name), config.subscription.name)
-        log = as_log(replace(source.inputs, deliveries=deliveries), config.date)
+        log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = audit.published(
             audit.judged(log, judge, config.spark.shuffle_partitions), config.subscription.name, config.keys
-        )
+        ).drop("carried")
         parts.append(judged.withColumn("scenario", F.lit(name)))
     written = source.write(reduce(DataFrame.unionByName, parts), "predicted_audited")
     found = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date as Date
-from datetime import timedelta
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,7 +14,7 @@ from subreplay.config import RunConfig
 from subreplay.errors import InputError
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
-from subreplay.spark.schemas import require
+from subreplay.spark.schemas import require, spark_schema
 from subreplay.tables import INPUTS, LOG
 
 
@@ -44,11 +43,11 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
     topic = config.subscription.topic or _only_topic(membership, config)
     of_topic = F.col("topic") == topic
     selected = {
-        "messages": frames["messages"].where(of_topic & _days(config.date, traffic.lookback_days)),
+        "messages": frames["messages"].where(of_topic & _day(config.date)),
         "membership": membership.where(
             of_topic & (F.col("date") <= F.lit(config.date) if config.date else F.lit(True))
         ),
-        "deliveries": frames["deliveries"].where(mine & of_topic & _days(config.date, 0)),
+        "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
     }
     parts = {name: split(name, frame) for name, frame in selected.items()}
     return Inputs(
@@ -80,48 +79,64 @@ def _only_topic(membership: DataFrame, config: RunConfig) -> str:
     return str(topics[0])
 
 
-def _days(day: Date | None, lookback: int) -> Column:
-    if day is None:
-        return F.lit(True)
-    return F.col("date").between(F.lit(day - timedelta(days=lookback)), F.lit(day))
+def _day(day: Date | None) -> Column:
+    return F.lit(True) if day is None else F.col("date") == F.lit(day)
 
 
-def as_log(inputs: Inputs, day: Date | None) -> DataFrame:
+def as_log(inputs: Inputs) -> DataFrame:
     """Messages and deliveries under one another in the ``LOG`` shape, times in ns."""
-    content = [c for c in inputs.messages.columns if c != "date"]
-    messages = inputs.messages.select(
-        *_position(),
-        F.lit(0).cast("byte").alias("kind"),
-        nanos("publish_time").alias("at"),
-        F.lit(0).cast("long").alias("seq"),
-        (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),
-        F.xxhash64(*content).alias("content"),
-        *[F.col(c) for c in ("key", "ordering_key", "batch_key", "batch_ordering_key", "producer")],
-        F.coalesce("batch_sequence_id", "sequence_id").alias("sequence_id"),
-        F.col("sequence_id").alias("own_sequence_id"),
-        nanos("deliver_at").alias("deliver_at"),
-        *[F.col(c) for c in ("size", "chunk_id", "chunk_count")],
+    return message_rows(inputs.messages, F.lit(True), before=False).unionAll(
+        delivery_rows(inputs.deliveries, before=False)
     )
-    deliveries = inputs.deliveries.select(
-        *_position(),
-        F.lit(1).cast("byte").alias("kind"),
-        F.coalesce(nanos("delivered_at", "delivered_nanos"), F.lit(UNKNOWN).cast("long")).alias("at"),
-        F.col("seq"),
-        F.col("consumer"),
-        F.col("redelivery_count").cast("long").alias("redelivery_count"),
-        nanos("received_at").alias("received_at"),
-        nanos("acked_at", "acked_nanos").alias("acked_at"),
-        nanos("nacked_at", "nacked_nanos").alias("nacked_at"),
-        (F.col("ack_type") == "Cumulative").alias("cumulative"),
+
+
+def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFrame:
+    """Messages as ``LOG`` rows."""
+    content = [c for c in INPUTS["messages"].names if c != "date"]
+    return _log_rows(
+        messages,
+        {
+            "kind": F.lit(0),
+            "at": nanos("publish_time"),
+            "seq": F.lit(0),
+            "judged": judged,
+            "before": F.lit(before),
+            "content": F.xxhash64(*content),
+            **{c: F.col(c) for c in ("key", "ordering_key", "batch_key", "batch_ordering_key", "producer")},
+            "sequence_id": F.coalesce("batch_sequence_id", "sequence_id"),
+            "own_sequence_id": F.col("sequence_id"),
+            "deliver_at": nanos("deliver_at"),
+            **{c: F.col(c) for c in ("size", "chunk_id", "chunk_count")},
+        },
     )
-    return messages.unionByName(deliveries, allowMissingColumns=True).select(*LOG.names)
+
+
+def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
+    """Deliveries as ``LOG`` rows."""
+    return _log_rows(
+        deliveries,
+        {
+            "kind": F.lit(1),
+            "at": F.coalesce(nanos("delivered_at", "delivered_nanos"), F.lit(UNKNOWN)),
+            "seq": F.col("seq"),
+            "before": F.lit(before),
+            "consumer": F.col("consumer"),
+            "redelivery_count": F.col("redelivery_count"),
+            "received_at": nanos("received_at"),
+            "acked_at": nanos("acked_at", "acked_nanos"),
+            "nacked_at": nanos("nacked_at", "nacked_nanos"),
+            "cumulative": F.col("ack_type") == "Cumulative",
+        },
+    )
+
+
+def _log_rows(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
+    place = {c: F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")}
+    of = place | dict(given)
+    return rows.select(*[of.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)])
 
 
 def nanos(time: str, beyond: str | None = None) -> Column:
     """A timestamp column in ns, with the column of what lies beyond the microsecond."""
     whole = F.unix_micros(time) * 1_000
     return whole if beyond is None else whole + F.coalesce(F.col(beyond).cast("long"), F.lit(0))
-
-
-def _position() -> list[Column]:
-    return [F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import date as Date
 from functools import reduce
 from typing import Any
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.columns import NEVER
 from subreplay.config import Member, RunConfig, Scenario, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
@@ -21,11 +23,12 @@ from subreplay.replay.assign import Assigner, Plan, slot_and_owner
 from subreplay.replay.balance import connected
 from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.rules.carried import DAY
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
-from subreplay.spark import audit, collect, lake, topic_findings, whatif
+from subreplay.spark import audit, collect, lake, nights, topic_findings, whatif
 from subreplay.spark.log import Inputs, as_log, read_inputs
 from subreplay.words import KeyWords
 
@@ -42,6 +45,7 @@ class Source:
     config: RunConfig
     inputs: Inputs
     log: DataFrame
+    before: nights.HandedOn | None
     events: Events
     counts: collect.Rows
     extent: Mapping[str, int]
@@ -55,6 +59,12 @@ class Source:
         """What identifies this run's rows in an output table."""
         found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
         return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
+
+    @property
+    def horizon(self) -> int:
+        """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
+        day = self.config.date
+        return NEVER if day is None else (day - Date(1970, 1, 1)).days * DAY + DAY - 1
 
     @property
     def width(self) -> int:
@@ -76,32 +86,37 @@ class Source:
 def read(spark: SparkSession, config: RunConfig) -> Source:
     """Read and check the input tables. Raises ``InputError`` where nothing is left to look at."""
     inputs = read_inputs(spark, config)
-    log = as_log(inputs, config.date)
+    log = as_log(inputs)
+    before = nights.handed_on(spark, config, inputs.topic)
     with collect.together() as start:
         counts = start(collect.counts, inputs)
         extent = start(whatif.extent, log)
-        events = start(collect.events, inputs)
+        events = start(collect.events, inputs, None if before is None else before.carried)
     found = extent.result()
-    if not found["messages"]:
+    if not (found["messages"] or found["deliveries"]):
         day = f" on {config.date}" if config.date else ""
         raise InputError(
             f"{config.traffic.path}/messages: no valid message of {inputs.topic}{day}; "
             "is the topic (and the date) right?"
         )
-    return Source(spark, config, inputs, log, events.result(), counts.result(), found)
+    return Source(spark, config, inputs, log, before, events.result(), counts.result(), found)
 
 
 def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    return Judge(folded.policy, dispatchers, collect.has_receipts(source.inputs), source.config.topic.terms)
+    receipts, terms = collect.has_receipts(source.inputs), source.config.topic.terms
+    return Judge(folded.policy, dispatchers, receipts, terms, source.horizon)
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
-    """Judge every delivery; writes table ``audited``."""
-    rows = audit.judged(source.log, judge, source.config.spark.shuffle_partitions)
-    return source.write(audit.published(rows, source.config.subscription.name, source.config.keys), "audited")
+    """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
+    config = source.config
+    log = nights.log_of_night(source.spark, config, source.inputs, source.before)
+    rows = audit.judged(log, judge, config.spark.shuffle_partitions)
+    rows = audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where)
+    return source.write(rows, "audited").where("carried IS NULL").drop("carried")
 
 
 def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:

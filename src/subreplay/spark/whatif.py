@@ -6,6 +6,7 @@ from __future__ import annotations
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
+from subreplay.columns import UNKNOWN
 from subreplay.replay.assign import TRAFFIC, Assigner
 from subreplay.replay.recent_load import LOAD, RecentLoad
 from subreplay.rules.routing import HASHED, Hashing
@@ -85,11 +86,15 @@ def hot_keys(log: DataFrame, few: int) -> DataFrame:
 
 
 def extent(log: DataFrame) -> dict[str, int]:
-    """First and last publish time (ns), and the number of messages; 0 for none."""
-    row = (
-        log.where("kind = 0")
-        .agg(F.min("at").alias("first"), F.max("at").alias("last"), F.count("*").alias("messages"))
-        .first()
-    )
+    """First and last publish time (ns; of a day when nothing was published: delivery time), and how many messages and
+    deliveries there are; 0 for none."""
+    published = F.col("kind") == 0
+    known = F.when(~published & (F.col("at") != UNKNOWN), F.col("at"))
+    row = log.agg(
+        F.coalesce(F.min(F.when(published, F.col("at"))), F.min(known)).alias("first"),
+        F.coalesce(F.max(F.when(published, F.col("at"))), F.max(known)).alias("last"),
+        F.count_if(published).alias("messages"),
+        F.count_if(~published).alias("deliveries"),
+    ).first()
     assert row is not None  # an aggregate without groups always has one row
     return {name: value or 0 for name, value in row.asDict().items()}

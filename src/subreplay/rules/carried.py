@@ -1,0 +1,110 @@
+"""What one night's audit hands to the next: arrays of state, as rows among the rows of the passes.
+
+A night's last rows of each dispatcher are its state when the day ended; they are the first rows that the next night's
+passes see of it. So the state is written with the findings it belongs to, in one transaction, and a run that was killed
+leaves neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.columns import UNKNOWN, Ints, column
+from subreplay.model import Scope
+from subreplay.rules.codes import Code
+from subreplay.tables import CARRIED, FACTS, OPEN_POSITIONS
+
+NUMBERS: Final = 1 << 17  # in one row: a megabyte
+CARRY: Final = -1  # the kind of a ``LOG`` row that is carried
+OPEN: Final = "open"
+DAY: Final = 86_400_000_000_000  # ns
+
+# The columns of array ``open``: a position, whether its message is still to be delivered, and the day of its message
+# (counted from 1970-01-01; ``UNKNOWN`` where the log has none).
+OPEN_LEDGER, OPEN_ENTRY, OPEN_BATCH_INDEX, OPEN_WAITING, OPEN_DAY = range(5)
+
+Arrays = Mapping[str, Ints]
+
+_UNACKED, _LOST = Code.UNACKED.bit, Code.LOST.bit
+
+
+@dataclass
+class Carried:
+    """Collects the carried rows that a dispatcher's stream begins with."""
+
+    parts: list[pa.StructArray] = field(default_factory=list)
+
+    def take(self, rows: pa.Table) -> pa.Table:
+        """Keep the carried rows; returns the others."""
+        there = np.asarray(column(rows, "carried").is_valid())
+        if not there.any():
+            return rows
+        self.parts.append(column(rows, "carried").filter(pa.array(there)))
+        return rows.filter(pa.array(~there))
+
+    def arrays(self) -> dict[str, Ints]:
+        """The arrays by name, each with two dimensions."""
+        found: dict[str, list[tuple[int, Ints]]] = {}
+        for part in self.parts:
+            for row in part.to_pylist():
+                numbers = np.frombuffer(row["data"], "<i8").reshape(-1, row["width"])
+                found.setdefault(row["name"], []).append((row["part"], numbers))
+        return {n: np.concatenate([a for _, a in sorted(mine, key=lambda p: p[0])]) for n, mine in found.items()}
+
+
+def carried_rows(arrays: Arrays, scope: Scope) -> pa.Table:
+    """Arrays of two dimensions as ``FACTS`` rows; in order of time they come before all deliveries."""
+    cut: list[dict[str, Any]] = []
+    for name, array in arrays.items():
+        size = max(1, NUMBERS // array.shape[1])
+        for part, begin in enumerate(range(0, max(1, len(array)), size)):
+            data = np.ascontiguousarray(array[begin : begin + size], "<i8").tobytes()
+            cut.append({"name": name, "width": array.shape[1], "part": part, "data": data})
+    known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
+    columns = [_constant(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
+    return pa.table([*columns, pa.array(cut, CARRIED)], schema=FACTS)
+
+
+def _constant(of: pa.Field, value: object, rows: int) -> pa.Array:
+    if value is None and not of.nullable:
+        value = pa.scalar(0).cast(of.type).as_py()
+    return pa.nulls(rows, of.type) if value is None else pa.array([value] * rows, of.type)
+
+
+def open_positions(rows: pa.Table, codes: Ints, horizon: int) -> Ints:
+    """Of ``FACTS`` rows and their findings, the positions that the next night has to look at again, as rows of array
+    ``open``: deliveries that have not ended by ``horizon`` or were not acknowledged, and messages still waiting.
+
+    A message that was lost is not waiting: it is reported once.
+    """
+    delivered = np.asarray(column(rows, "delivered").to_numpy(zero_copy_only=False), np.bool_)
+    until = column(rows, "held_until").to_numpy()
+    still = np.where(delivered, (until > horizon) | (codes & _UNACKED != 0), codes & _LOST == 0)
+    mine = np.flatnonzero(still)
+    found = np.empty((len(mine), OPEN_DAY + 1), np.int64)
+    for place, name in ((OPEN_LEDGER, "ledger"), (OPEN_ENTRY, "entry"), (OPEN_BATCH_INDEX, "batch_index")):
+        found[:, place] = column(rows, name).to_numpy()[mine]
+    found[:, OPEN_WAITING] = ~delivered[mine]
+    published = column(rows, "published").to_numpy()[mine]
+    found[:, OPEN_DAY] = np.where(published == UNKNOWN, UNKNOWN, published // DAY)
+    return found
+
+
+def open_table(array: Ints, topic: str, partition: int) -> pa.Table:
+    """Array ``open`` as ``OPEN_POSITIONS``."""
+    n, day = len(array), array[:, OPEN_DAY]
+    columns = {
+        "topic": pa.array([topic] * n, pa.string()),
+        "partition": np.full(n, partition),
+        "ledger": array[:, OPEN_LEDGER],
+        "entry": array[:, OPEN_ENTRY],
+        "batch_index": array[:, OPEN_BATCH_INDEX],
+        "waiting": array[:, OPEN_WAITING] != 0,
+        "day": pa.array(np.where(day == UNKNOWN, 0, day).astype(np.int32), mask=day == UNKNOWN).cast(pa.date32()),
+    }
+    return pa.table([pa.array(columns[f.name]).cast(f.type) for f in OPEN_POSITIONS], schema=OPEN_POSITIONS)

@@ -1,0 +1,138 @@
+"""What one night's audit takes from those before it: the state they handed on, and the log of what is still open.
+
+Table ``audited`` holds both results and state (``rules.carried``) of a night; a run of a date begins with the state of
+the latest date before it. Of earlier days' logs it reads only the entries that are open since then, or delivered again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date as Date
+from datetime import timedelta
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from subreplay.columns import UNKNOWN
+from subreplay.config import RunConfig
+from subreplay.errors import InputError
+from subreplay.rules.carried import CARRY, OPEN, Carried, open_table
+from subreplay.spark import lake
+from subreplay.spark.contracts import split
+from subreplay.spark.log import Inputs, as_log, delivery_rows, message_rows
+from subreplay.spark.schemas import require, spark_schema
+from subreplay.tables import INPUTS, LOG, OPEN_POSITIONS
+
+_ENTRY = ["topic", "partition", "ledger", "entry"]
+_PLACE = [*_ENTRY, "batch_index"]
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """The state that the latest night before a date handed on: ``carried`` rows by topic and partition."""
+
+    night: Date
+    carried: DataFrame
+
+
+def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | None:
+    """What the run of a date begins with; None where no earlier night was audited, or all dates are audited at once."""
+    if config.date is None:
+        return None
+    try:
+        audited = lake.read(spark, config.output.tables, "audited", "delta")
+    except InputError:
+        return None
+    if "carried" not in audited.columns:
+        return None
+    mine = audited.where(
+        F.col("carried").isNotNull()
+        & (F.col("date") < F.lit(config.date))
+        & (F.col("subscription") == config.subscription.name)
+        & (F.col("topic") == topic)
+    )
+    latest = mine.agg(F.max("date").alias("date")).first()
+    if latest is None or latest.date is None:
+        return None
+    return HandedOn(
+        latest.date, mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "carried")
+    )
+
+
+def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None) -> DataFrame:
+    """The ``LOG`` that a run judges: all there is, or that of a day with what earlier ones left open."""
+    log = as_log(inputs)
+    if config.date is None:
+        return log
+    log = log.unionAll(_context(spark, config, inputs, before))
+    return log if before is None else log.unionAll(_state(before))
+
+
+def _state(before: HandedOn) -> DataFrame:
+    given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
+    mine = before.carried.where(F.col("carried.name") != OPEN)
+    shape = spark_schema(LOG)
+    columns = [
+        F.col(f.name) if f.name in ("topic", "partition", "carried") else F.lit(given.get(f.name)).cast(f.dataType)
+        for f in shape
+    ]
+    return mine.select(*[column.alias(name) for column, name in zip(columns, LOG.names, strict=True)])
+
+
+def _context(spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None) -> DataFrame:
+    """``LOG`` rows of earlier days: whole entries of which something is open, or was delivered again on the day."""
+    open_ = _open(before, spark)
+    oldest = open_.agg(F.min("day").alias("day")).first()
+    assert config.date is not None
+    assert oldest is not None  # an aggregate without groups always has one row
+    since = config.date - timedelta(days=config.traffic.lookback_days)
+    since = min(since, oldest.day or since)
+    messages, deliveries = _earlier(spark, config, inputs.topic, since)
+    # positions rise with time, but for the clocks of producers: what lies behind the day's first message is read anyway
+    firsts = inputs.messages.groupBy("topic", "partition").agg(F.min(F.struct("ledger", "entry")).alias("first"))
+    again = _behind(inputs.deliveries, firsts, False).select(*_ENTRY).unionAll(open_.select(*_ENTRY)).distinct()
+    waiting = open_.where("waiting").select(*_PLACE, F.lit(True).alias("waiting")).distinct()
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        late = _behind(rows, firsts, True).select(*rows.columns)
+        return _behind(rows, firsts, False).join(again, _ENTRY, "left_semi").select(*rows.columns).unionAll(late)
+
+    mine = wanted(messages).join(waiting, _PLACE, "left")
+    return message_rows(mine, F.coalesce("waiting", F.lit(False)), before=True).unionAll(
+        delivery_rows(wanted(deliveries), before=True)
+    )
+
+
+def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
+    """Rows from the day's first message of their partition on, or those before it."""
+    late = F.coalesce(F.struct("ledger", "entry") >= F.col("first"), F.lit(False))
+    return rows.join(F.broadcast(firsts), ["topic", "partition"], "left").where(late if behind else ~late)
+
+
+def _open(before: HandedOn | None, spark: SparkSession) -> DataFrame:
+    """``OPEN_POSITIONS`` that the night before left."""
+    shape = spark_schema(OPEN_POSITIONS)
+    if before is None:
+        return spark.createDataFrame([], shape)
+    return before.carried.where(F.col("carried.name") == OPEN).mapInArrow(_positions, shape)
+
+
+def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            part = Carried([pa.array([row["carried"]], batch.schema.field("carried").type)])
+            yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
+
+
+def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) -> tuple[DataFrame, DataFrame]:
+    """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
+    traffic = config.traffic
+    days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
+
+    def valid(name: str, mine: Column) -> DataFrame:
+        frame = require(lake.read(spark, traffic.path, name, traffic.format), INPUTS[name], f"{traffic.path}/{name}")
+        return split(name, frame.where(mine))[0]
+
+    return valid("messages", days), valid("deliveries", days & (F.col("subscription") == config.subscription.name))
