@@ -31,7 +31,7 @@ from subreplay.reports.data import (
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.findings import code_summaries, over_time
-from subreplay.rules.explain import event_words
+from subreplay.rules.happenings import event_words
 from subreplay.rules.registry import RULES, Code, Excuse, standings
 from subreplay.timeline import Epoch, Timeline
 from subreplay.words import instant

@@ -65,7 +65,8 @@ def labelled(rows: DataFrame, where: dict[str, str]) -> DataFrame:
 def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
     """The findings of judged rows, in words."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
-    return worth.mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
+    needed = [name for name in JUDGED.names if name in rows.columns]
+    return worth.select(*needed).mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
 
 
 def _failing(judge: Judge) -> Column:
