@@ -204,6 +204,11 @@ class RunConfig(Model):
         deciding = self.model_dump(mode="json", exclude={"output", "spark", "traffic", "keys"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
 
+    @property
+    def run_id(self) -> str:
+        """The same for a re-run."""
+        return f"{self.digest}-{self.date or 'all'}"
+
 
 def load(path: Path, **overrides: Any) -> RunConfig:
     """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""

@@ -282,7 +282,7 @@ def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif
     """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
     subscription, policy = config.subscription, figures.plan.policy
     return RunInfo(
-        run_id=f"{config.digest}-{config.date or 'all'}",
+        run_id=config.run_id,
         kind=kind,
         title=config.report.title,
         subscription=subscription.name,
