@@ -17,9 +17,9 @@ from subreplay.adapters import FileCount, Ingested, Reason, Rejected
 from subreplay.model import Verdict
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
+from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
-SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo")
 
 
@@ -304,15 +304,6 @@ def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
 
 
 # explain: documented results, to the letter
-
-
-def snapshot(name: str, text: str) -> None:
-    """Compare with a stored text; ``SUBREPLAY_SNAPSHOTS=write`` in the environment rewrites it."""
-    path = SNAPSHOTS / name
-    if os.environ.get("SUBREPLAY_SNAPSHOTS") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
 
 
 def example(name: str) -> Path:

@@ -101,7 +101,7 @@ def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator
     partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
     numbers = [row.partition for row in partitions.collect()]
     word = stages.keys_of(run).word(data)
-    mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key") == word)
+    mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
     told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
     yield from told or [f"no message of this key in {run.traffic.path}"]
 
