@@ -17,6 +17,7 @@ from subreplay.adapters import FileCount, Ingested, Reason, Rejected
 from subreplay.model import Verdict
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
+from subreplay.spark.evidence import Place
 from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
@@ -332,6 +333,22 @@ def test_explaining_any_key(spoken, key):
     code, out, _ = spoken("explain", "--key", key, "--config", example("failover"))
     assert code == 0
     assert out.startswith(f"key     {key}\nbytes   {key.encode().hex(' ')} ({len(key.encode())} bytes of UTF-8)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("persistent://public/default/orders:5:120", ("persistent://public/default/orders", -1, 5, 120, None)),
+        (
+            "persistent://public/default/orders-partition-3:5:120:7",
+            ("persistent://public/default/orders", 3, 5, 120, 7),
+        ),
+        ("orders:0:7", ("orders", -1, 0, 7, None)),
+    ],
+)
+def test_a_message_is_named_by_topic_ledger_and_entry(text, place):
+    found = Place.parse(text)
+    assert (found.scope.topic, found.scope.partition, found.ledger, found.entry, found.batch_index) == place
 
 
 # the program

@@ -98,7 +98,7 @@ def test_without_the_tables_of_an_audit_its_findings_are_the_same(
     message = f"{TOPIC}:5:2243"
     written, now = (explained("--message", message, out=out)[1].splitlines() for out in (steady, tmp_path))
     assert (
-        written[0] == now[0] == f"message {message}: 1 stored, 2 deliveries, 1 of them again; findings: REDELIVERED 1"
+        written[0] == now[0] == f"message {message}: stored 1, delivered 2, of these again 1; findings: REDELIVERED 1"
     )
     assert (written[1], now[1][:26]) == ("judged by the audit that wrote OUT/tables", "judged by this command: no")
     assert written[2:] == now[2:]

@@ -51,12 +51,7 @@ class Place:
 
     @classmethod
     def parse(cls, text: str) -> Place:
-        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``.
-
-        >>> place = Place.parse("persistent://public/default/orders-partition-3:5:120")
-        >>> place.scope.topic, place.scope.partition, place.ledger, place.entry, place.batch_index
-        ('persistent://public/default/orders', 3, 5, 120, None)
-        """
+        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``."""
         found = _MESSAGE.fullmatch(text)
         if not found:
             raise ConfigError(
@@ -220,5 +215,5 @@ def _counted(rows: DataFrame) -> DataFrame:
 def _counts(row: Row) -> str:
     found = {code.name: row[code.name] for code in Code if row[code.name]}
     told = ", ".join(f"{name} {count:,}" for name, count in found.items()) or "none"
-    deliveries = f"{row['deliveries']:,} deliveries, {row['redelivered']:,} of them again"
-    return f"{row['messages']:,} stored, {deliveries}; findings: {told}"
+    counts = f"stored {row['messages']:,}, delivered {row['deliveries']:,}, of these again {row['redelivered']:,}"
+    return f"{counts}; findings: {told}"
