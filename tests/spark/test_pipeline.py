@@ -79,7 +79,7 @@ def explained(steady: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
 def test_the_life_of_a_message_that_others_held_back(explained: Explained) -> None:
     code, said, _ = explained("--message", f"{TOPIC}:5:760")
     assert code == 0
-    assert "5:760  had to wait for 5:" in said
+    assert "5:760  held back by 3 others, last by 5:" in said
     assert "delivered to c3\n" in said
     snapshot("explain_message.txt", said)
 

@@ -190,9 +190,9 @@ def finding_lines(row: Row) -> Iterator[str]:
 
 def _wait(wait: Row) -> str:
     until = "the end" if wait["until"] == NEVER else clock(wait["until"])
-    others = f", the last of {wait['of']:,}" if wait["of"] > 1 else ""
     holder = position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
-    return f"had to wait for {holder}, which {wait['consumer']} held until {until}{others}"
+    others = f"{wait['of']:,} others, last by " if wait["of"] > 1 else ""
+    return f"held back by {others}{holder} at {wait['consumer']} until {until}"
 
 
 def _place(row: Row) -> str:

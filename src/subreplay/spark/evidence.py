@@ -18,13 +18,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from subreplay.columns import UNKNOWN
 from subreplay.config import RunConfig
+from subreplay.entry_keys import own_keys
 from subreplay.errors import ConfigError, InputError
 from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
-from subreplay.rules.life import Life
+from subreplay.rules.life import Life, finding_lines
 from subreplay.rules.registry import kind_of
-from subreplay.spark import audit, collect, lake, stages
+from subreplay.spark import audit, collect, lake, stages, topic_findings
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.tables import JUDGED, LOG
 
@@ -135,7 +136,7 @@ class _Evidence:
         yield f"judged by {self._whose()}"
         yield ""
         yield from life.lines()
-        findings = [*life.findings(self.source.config.subscription.name)]
+        findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
         yield ""
         yield from findings or ["  no findings"]
 
@@ -159,6 +160,18 @@ class _Evidence:
         since = min(row["at"] for row in told)
         late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
         return pa.Table.from_pylist(collect.rows(log.where(late)), LOG)
+
+    def _of_keys(self, log: pa.Table) -> Iterator[str]:
+        """Findings about the keys of some messages as such, whatever was delivered of them."""
+        config = self.source.config
+        known = set(own_keys(log).to_pylist()) - {None}
+        if not known or len(self.judge.dispatchers) < 2:
+            return
+        mine = self.source.log.where(F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)]))
+        words = {stages.keys_of(config).word(key) for key in known}
+        for row in topic_findings.found(mine, self.judge, config.subscription.name, config.keys).to_pylist():
+            if row["key"] in words:
+                yield from finding_lines(row)
 
     def _waits(self, life: Life) -> tuple[Row, ...]:
         """Of what held each message back, the delivery elsewhere that ended last: of its slot, or of all before its
