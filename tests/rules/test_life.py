@@ -14,9 +14,9 @@ from tests.support.pure import audit_by, judge_of, log_of
 KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "pulsar-4.0")
 
 
-def life_of(policy: Policy, log: str, story: str, entry: int) -> Life:
+def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -1) -> Life:
     """The life of the message of an entry, told of nothing that held it back."""
-    tables = history(log, story)
+    tables = history(log, story, partition)
     judge = judge_of(policy, tables)
     rows = audit_by(judge, tables)
     words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()])
@@ -53,6 +53,7 @@ def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner
         (KEY_SHARED, "+C1 +C2 a1>C1 a1!", "delivered to C1; its owner was C2"),
         (KEY_SHARED, "+C1 a1>C1 a1!!", "acknowledged by C1, cumulatively"),
         (KEY_SHARED, "+C1", "not delivered by the end"),
+        (KEY_SHARED, "+C1 ~100 -C1", "goes from C1 to nobody"),
         (FAILOVER, "+C1 +C0 -C0 a1>C1 a1!", "goes from C0 to C1"),
     ],
 )  # fmt: skip
@@ -91,3 +92,8 @@ def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_t
     assert more[1].startswith("    witness: 1:0 at C1 (")
     again = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!", 0).findings("sub")]
     assert again[0].startswith("  REDELIVERED (allowed): ")
+
+
+def test_a_message_of_a_partition_is_told_with_its_partition() -> None:
+    lines = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1!", 0, partition=3).lines()]
+    assert [line.split()[1] for line in lines] == ["3/1:0", "epoch", "3/1:0", "3/1:0"]

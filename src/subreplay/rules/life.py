@@ -61,13 +61,13 @@ class Life:
 
     def happenings(self) -> Iterator[Happening]:
         attempts = (row for row in self.log.to_pylist() if row["kind"] == 1)
-        ends = {(_place(row), row["partition"], row["consumer"], row["at"]): row for row in attempts}
+        ends = {(_place(row), row["consumer"], row["at"]): row for row in attempts}
         yield from self._published()
         for wait in self.waits:
             yield Happening(wait["since"], WAITED, _place(wait), _wait(wait))
         for row in self.judged.to_pylist():
             if row["delivered"]:
-                yield from self._delivered(row, ends.get((_place(row), row["partition"], row["consumer"], row["at"])))
+                yield from self._delivered(row, ends.get((_place(row), row["consumer"], row["at"])))
         for row in ends.values():
             if row["at"] == UNKNOWN:
                 said = f"acknowledged by {row['consumer']}, though no delivery of it is recorded"
@@ -83,7 +83,7 @@ class Life:
             hash32 = np.array([hashes.get(_place(row), 0)], np.uint32)
             owner = int(dispatcher.timeline.owner_at(np.array([row["slot"]]), hash32, last)[0])
             session = row["session"] if row["delivered"] else owner
-            if row["nth"] or session < 0:
+            if row["nth"] or session < 0 or row["due"] == UNKNOWN:
                 continue
             joined = int(dispatcher.sessions.joined[session])
             since = row["due"] if self.judge.waits_by_slot else max(row["due"], joined)
@@ -122,9 +122,9 @@ class Life:
             yield from zip(messages.to_pylist(), keys.slots.tolist(), keys.hashes.tolist(), strict=True)
 
     def _last(self) -> int:
-        """The last instant that is told of these messages."""
-        times = [self.judged[name].to_pylist() for name in ("published", "at", "acked", "held_until")]
-        return max((at for column in times for at in column if at < NEVER), default=UNKNOWN)
+        """When the last of these messages was done with; ``NEVER`` where one is not."""
+        acked, held = (self.judged[name].to_pylist() for name in ("acked", "held_until"))
+        return max((*(at for at in acked if at != NEVER), *held), default=UNKNOWN)
 
     def _owner(self, scope: Scope, at: int, slot: int, hash32: int) -> str:
         """Who owned a slot at a time, and since which event."""
@@ -196,4 +196,6 @@ def _wait(wait: Row) -> str:
 
 
 def _place(row: Row) -> str:
-    return position(row["ledger"], row["entry"], row["batch_index"])
+    """A message of the topic, or of one of its partitions."""
+    inside = position(row["ledger"], row["entry"], row["batch_index"])
+    return inside if row["partition"] < 0 else f"{row['partition']}/{inside}"

@@ -180,8 +180,13 @@ class _Evidence:
         if not waiting:
             return ()
         asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
-        held = self.rows(F.col("partition").isin({row["partition"] for row in waiting})).where("delivered").alias("h")
-        before = F.col("h.slot") == F.col("w.slot") if self.judge.waits_by_slot else F.col("h.at") < F.col("w.joined")
+        partitions, slots = ({row[name] for row in waiting} for name in ("partition", "slot"))
+        held = self.rows(F.col("partition").isin(partitions)).where("delivered")
+        if self.judge.waits_by_slot:
+            held, before = held.where(F.col("slot").isin(slots)), F.col("h.slot") == F.col("w.slot")
+        else:
+            before = F.col("h.at") < F.col("w.joined")
+        held = held.alias("h")
         elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
         then = (F.col("h.at") < F.col("w.until")) & (F.col("h.held_until") <= F.col("w.until"))
         late = F.col("h.held_until") > F.greatest("w.since", "h.at")
