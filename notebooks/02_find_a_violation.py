@@ -130,7 +130,7 @@ display(found.select("code", "explanation", "cause"))
 # COMMAND ----------
 
 worst = found.first()
-message = f"{worst.topic}:{worst.ledger}:{worst.entry}"
+message = evidence.Place.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
 for line in evidence.of_message(spark, run, message, last=50):
     print(line)
 

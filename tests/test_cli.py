@@ -349,6 +349,13 @@ def test_explaining_any_key(spoken, key):
 def test_a_message_is_named_by_topic_ledger_and_entry(text, place):
     found = Place.parse(text)
     assert (found.scope.topic, found.scope.partition, found.ledger, found.entry, found.batch_index) == place
+    assert str(found) == text
+
+
+def test_what_is_no_message(spoken, run_file):
+    code, said, err = spoken("explain", "--config", run_file(), "--message", "5:120")
+    assert (code, said) == (2, "")
+    assert err.startswith("subreplay: --message 5:120: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, ")
 
 
 # the program

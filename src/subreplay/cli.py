@@ -33,8 +33,8 @@ EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-out = Console(width=None if sys.stdout.isatty() else 110)  # a log has no width of its own
-err = Console(stderr=True)
+out = Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
+err = Console(stderr=True, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML (see conf/default.yaml).")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
@@ -158,7 +158,9 @@ def _print_counts(ingested: Ingested) -> None:
 def explain(
     config_file: ConfigFile,
     key: Annotated[str | None, typer.Option("--key", help="A key, as text.")] = None,
-    message: Annotated[str | None, typer.Option("--message", help="TOPIC:LEDGER:ENTRY[:BATCH_INDEX]")] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="A message: orders:5:120 or, in a batch, orders:5:120:7.")
+    ] = None,
     last: Annotated[int, typer.Option("--last", min=1, max=10_000, help="How many deliveries, the latest.")] = 50,
     date: Date = None,
     tables: Tables = None,
@@ -171,13 +173,14 @@ def explain(
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
     run = _load(config_file, date, tables, out_dir)
+    place = None if message is None else evidence.Place.parse(message)
     lines: list[Iterable[str]] = []
     if key is not None:
         lines.append(explain_spark.lines(run, key, open_session))
     if key is not None and "traffic" in run.model_fields_set:
         lines.append(["", *evidence.of_key(open_session(run.spark), run, key, last)])
-    if message is not None:
-        lines.append(evidence.of_message(open_session(run.spark), run, message, last))
+    if place is not None:
+        lines.append(evidence.of_message(open_session(run.spark), run, place, last))
     for line in chain.from_iterable(lines):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0

@@ -63,6 +63,10 @@ class Place:
         scope = Scope(topic, -1 if partition is None else int(partition))
         return cls(scope, int(ledger), int(entry), None if index is None else int(index))
 
+    def __str__(self) -> str:
+        inside = "" if self.batch_index is None else f":{self.batch_index}"
+        return f"{self.scope.full_name}:{self.ledger}:{self.entry}{inside}"
+
     @property
     def condition(self) -> Column:
         """Its rows among those of its topic."""
@@ -71,19 +75,18 @@ class Place:
         return (F.col("partition") == self.scope.partition) & at & inside
 
 
-def of_message(spark: SparkSession, run: RunConfig, message: str, last: int) -> Iterator[str]:
+def of_message(spark: SparkSession, run: RunConfig, place: Place, last: int) -> Iterator[str]:
     """The life of a message, line by line. Raises ``InputError`` where the tables do not have it."""
-    place = Place.parse(message)
     evidence = _Evidence.of(spark, run)
     topic = evidence.source.inputs.topic
     if topic not in (place.scope.topic, f"persistent://public/default/{place.scope.topic}"):
-        raise ConfigError(f"--message {message}: the run is about topic {topic}; name a message of it")
+        raise ConfigError(f"--message {place}: the run is about topic {topic}; name a message of it")
     mine = evidence.rows(F.col("partition") == place.scope.partition).where(place.condition)
-    told = [*evidence.told(mine, f"message {message}", last)]
+    told = [*evidence.told(mine, f"message {place}", last)]
     if not told:
         day = f" on {run.date}" if run.date else ""
         raise InputError(
-            f"{run.traffic.path}: message {message} was neither stored nor delivered{day}; is its position right, with "
+            f"{run.traffic.path}: message {place} was neither stored nor delivered{day}; is its position right, with "
             "-partition-N after a partitioned topic?"
         )
     yield from told
