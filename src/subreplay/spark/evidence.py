@@ -133,7 +133,7 @@ class _Evidence:
         latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
         if not latest:
             return
-        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest, _IN_WORDS))
+        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
         life = replace(life, waits=self._waits(life))
         yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
         yield f"judged by {self._whose()}"
