@@ -17,9 +17,10 @@ from subreplay.adapters import FileCount, Ingested, Reason, Rejected
 from subreplay.model import Verdict
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
+from subreplay.spark.evidence import Place
+from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
-SNAPSHOTS = Path(__file__).parent / "snapshots"
 COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo")
 
 
@@ -79,7 +80,8 @@ def test_version(spoken):
         (["autid"], "No such command 'autid'"),
         (["audit"], "Missing option '--config'"),
         (["audit", "--confg", "run.yaml"], "No such option: --confg"),
-        (["explain", "--config", "run.yaml"], "Missing option '--key'"),
+        (["explain", "--config", "run.yaml"], "give either --key or --message"),
+        (["explain", "--config", "run.yaml", "--key", "a", "--message", "t:1:2"], "give either --key or --message"),
         (["report", "--out", "x"], "Missing argument"),
         (["demo", "surplus"], "Got unexpected extra argument"),
     ],
@@ -305,15 +307,6 @@ def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
 # explain: documented results, to the letter
 
 
-def snapshot(name: str, text: str) -> None:
-    """Compare with a stored text; ``SUBREPLAY_SNAPSHOTS=write`` in the environment rewrites it."""
-    path = SNAPSHOTS / name
-    if os.environ.get("SUBREPLAY_SNAPSHOTS") == "write":
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8")
-
-
 def example(name: str) -> Path:
     return ROOT / "conf" / "examples" / f"{name}.yaml"
 
@@ -340,6 +333,29 @@ def test_explaining_any_key(spoken, key):
     code, out, _ = spoken("explain", "--key", key, "--config", example("failover"))
     assert code == 0
     assert out.startswith(f"key     {key}\nbytes   {key.encode().hex(' ')} ({len(key.encode())} bytes of UTF-8)\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("persistent://public/default/orders:5:120", ("persistent://public/default/orders", -1, 5, 120, None)),
+        (
+            "persistent://public/default/orders-partition-3:5:120:7",
+            ("persistent://public/default/orders", 3, 5, 120, 7),
+        ),
+        ("orders:0:7", ("orders", -1, 0, 7, None)),
+    ],
+)
+def test_a_message_is_named_by_topic_ledger_and_entry(text, place):
+    found = Place.parse(text)
+    assert (found.scope.topic, found.scope.partition, found.ledger, found.entry, found.batch_index) == place
+    assert str(found) == text
+
+
+def test_what_is_no_message(spoken, run_file):
+    code, said, err = spoken("explain", "--config", run_file(), "--message", "5:120")
+    assert (code, said) == (2, "")
+    assert err.startswith("subreplay: --message 5:120: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, ")
 
 
 # the program

@@ -173,7 +173,7 @@ scenarios:
     [
         ("subscripton: {name: a}", "unknown key subscripton; did you mean 'subscription'?"),
         ("subscription: {polcy: a}", "unknown key subscription.polcy; did you mean 'policy'?"),
-        ("windows: {zzz: 1}", "unknown key windows.zzz; legal here: width"),
+        ("windows: {zzz: 1}", "unknown key windows.zzz; legal here: width, slide"),
         ("scenarios: [{name: a, policy: p, profle: b}]", "unknown key scenarios.0.profle; did you mean 'profile'?"),
         (
             "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: a}, {consumer: b, prioriy: 1}]}]",
@@ -194,6 +194,9 @@ report: {worst: 0}             | report.worst: Input should be greater than or e
 spark: {conf: {a: 1}}          | spark.conf.a: Input should be a valid string (given: '1')
 windows: {width: soon}         | windows.width: not a duration: 'soon'; write a number and one of ms, s, m, h, d
 windows: {width: 0s}           | windows: width must be longer than nothing
+windows: {slide: 300ms}        | windows: slide must divide width: each window is a whole number of slides
+windows: {slide: 0s}           | windows: slide must divide width: each window is a whole number of slides
+windows: {width: 1d, slide: 1s} | windows: slide must be at least a 1,440th of width: so often everything is counted
 windows: {width: 40000d}       | windows.width: Input should be less than or equal to 3155760000000000
 date: yesterday                | date: Input should be a valid date or datetime
 scenarios: [{name: a}]         | scenarios.0.policy is required

@@ -57,6 +57,26 @@ def test_auditing_a_recording_on_the_platform(spark, here, capsys):
 
 
 @pytest.mark.spark
+def test_finding_a_violation(spark, here, capsys):
+    shown: list[Any] = []
+    pages: list[str] = []
+    platform = {"spark": spark, "display": lambda frame: shown.append(frame.toPandas()), "displayHTML": pages.append}
+    after = run(NOTEBOOKS[1], platform)
+    assert after["result"].verdict is Verdict.INVALID
+    tumbling, sliding, loads, words = shown
+    assert tumbling["code"].tolist() == ["WRONG_OWNER", "DUP_DELIVERY"]
+    assert sorted(sliding["code"]) == ["DUP_DELIVERY"] * 4 + ["WRONG_OWNER"] * 4
+    assert loads["messages"].sum() == 4003
+    assert words["code"].tolist() == ["WRONG_OWNER", "DUP_DELIVERY"]
+    said = capsys.readouterr().out
+    assert said.startswith("invalid: Promises of pulsar.key_shared.consistent_hash were broken: ")
+    moved = after["moved"]
+    assert f"delivered to {moved['consumer']}; its owner was " in said
+    assert said.count(f"WRONG_OWNER (invalid): {moved['ledger']}:{moved['entry']} of key ") == 2
+    assert 'id="filter"' in pages[0]
+
+
+@pytest.mark.spark
 def test_elsewhere_a_notebook_provides_for_itself(spark, here, capsys):
     namespace: dict[str, Any] = {}
     exec(next(cells(NOTEBOOKS[0])), namespace)  # noqa: S102

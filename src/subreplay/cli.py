@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.resources import as_file, files
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +24,7 @@ from subreplay.model import Verdict
 from subreplay.reports.load import from_json
 from subreplay.reports.text import render
 from subreplay.reports.write import write_reports
+from subreplay.spark import evidence
 from subreplay.spark import explain as explain_spark
 from subreplay.spark import ingest as ingest_spark
 from subreplay.spark.session import open_session
@@ -31,8 +33,8 @@ EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-out = Console(width=None if sys.stdout.isatty() else 110)  # a log has no width of its own
-err = Console(stderr=True)
+out = Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
+err = Console(stderr=True, emoji=False)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML (see conf/default.yaml).")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
@@ -154,11 +156,32 @@ def _print_counts(ingested: Ingested) -> None:
 
 @app.command()
 def explain(
-    key: Annotated[str, typer.Option("--key", help="The key, as text.")], config_file: ConfigFile, tables: Tables = None
+    config_file: ConfigFile,
+    key: Annotated[str | None, typer.Option("--key", help="A key, as text.")] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="A message: orders:5:120 or, in a batch, orders:5:120:7.")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, max=10_000, help="How many deliveries, the latest.")] = 50,
+    date: Date = None,
+    tables: Tables = None,
+    out_dir: Out = None,
 ) -> int:
-    """Print the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it."""
-    run = _load(config_file, None, tables, None)
-    for line in explain_spark.lines(run, key, open_session):
+    """Print the life of a message or a key: published, owned, held back, delivered, acknowledged, and its findings.
+
+    Of a key, first the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it.
+    """
+    if (key is None) == (message is None):
+        raise typer.BadParameter("give either --key or --message")
+    run = _load(config_file, date, tables, out_dir)
+    place = None if message is None else evidence.Place.parse(message)
+    lines: list[Iterable[str]] = []
+    if key is not None:
+        lines.append(explain_spark.lines(run, key, open_session))
+    if key is not None and "traffic" in run.model_fields_set:
+        lines.append(["", *evidence.of_key(open_session(run.spark), run, key, last)])
+    if place is not None:
+        lines.append(evidence.of_message(open_session(run.spark), run, place, last))
+    for line in chain.from_iterable(lines):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0
 

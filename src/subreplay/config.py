@@ -24,6 +24,8 @@ from subreplay.policies.base import Policy
 from subreplay.rules.routing import Routing, RoutingMode
 from subreplay.rules.terms import Terms
 
+MOST_SLIDES = 1_440  # a day by the minute
+
 
 class Traffic(Model):
     """Where the canonical input tables are."""
@@ -79,15 +81,25 @@ class Topic(Model):
 
 
 class Windows(Model):
-    """Tumbling windows of the reports."""
+    """Windows of the result tables, which tumble or slide; those of a report tumble."""
 
     width: Duration = parse_duration("1s")
+    slide: Duration | None = None
 
     @model_validator(mode="after")
-    def _positive(self) -> Windows:
+    def _whole(self) -> Windows:
         if self.width <= 0:
             raise ValueError("width must be longer than nothing")
+        if self.slide is not None and (self.slide <= 0 or self.width % self.slide):
+            raise ValueError("slide must divide width: each window is a whole number of slides")
+        if self.width > MOST_SLIDES * self.step:
+            raise ValueError(f"slide must be at least a {MOST_SLIDES:,}th of width: so often everything is counted")
         return self
+
+    @property
+    def step(self) -> int:
+        """From the start of a window to that of the next one, µs."""
+        return self.slide or self.width
 
 
 class Keys(Model):
@@ -191,6 +203,11 @@ class RunConfig(Model):
         """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs."""
         deciding = self.model_dump(mode="json", exclude={"output", "spark", "traffic", "keys"})
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def run_id(self) -> str:
+        """The same for a re-run."""
+        return f"{self.digest}-{self.date or 'all'}"
 
 
 def load(path: Path, **overrides: Any) -> RunConfig:

@@ -11,6 +11,7 @@ from subreplay.replay.balance import Connected
 from subreplay.rules.terms import Terms
 
 Row = Mapping[str, Any]
+MOST_TOLD = 2_000  # findings in words that come back to the driver and stand in a report, of all rules together
 
 
 @dataclass(frozen=True)

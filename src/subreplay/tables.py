@@ -242,6 +242,7 @@ VIOLATIONS: Final = pa.schema(
         _required("verdict", pa.string()),
         pa.field("excuse", pa.string()),  # why it does not fail
         pa.field("consumer", pa.string()),
+        _required("moment", TIME),  # in whose window it counts: of its delivery, or of the publication
         pa.field("at", TIME),  # of the delivery; null: there was none
         pa.field("key", pa.string()),  # digest, or the key where the run shows keys
         _required("slot", pa.int64()),

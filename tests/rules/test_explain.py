@@ -10,8 +10,9 @@ import pytest
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.rules.codes import Code
-from subreplay.rules.explain import _SENTENCES, Explainer
+from subreplay.rules.explain import Explainer
 from subreplay.rules.registry import RULES
+from subreplay.rules.sentences import SENTENCES
 from subreplay.rules.terms import Terms
 from tests.support.history import auto_split, history
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
@@ -22,17 +23,20 @@ OF_DISPATCHERS = {Code.KEY_TWO_PARTITIONS, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE, 
 
 def told(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD) -> dict[str, dict[str, Any]]:
     """The rows of table ``violations``, by code."""
-    tables = history(log, story)
+    return {row["code"]: row for row in rows_of(policy, history(log, story), terms)}
+
+
+def rows_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_TOLD) -> list[dict[str, Any]]:
+    """The rows of table ``violations``."""
     judge = judge_of(policy, tables, terms)
     rows = audit_by(judge, tables)
     words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()])
     rows = rows.set_column(rows.schema.get_field_index("key"), "key", words)
-    found = [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
-    return {row["code"]: row for row in found}
+    return [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
 
 
 def test_every_rule_about_deliveries_has_a_sentence_and_every_rule_a_source() -> None:
-    assert set(_SENTENCES) == set(Code) - OF_DISPATCHERS
+    assert set(SENTENCES) == set(Code) - OF_DISPATCHERS
     assert set(RULES) == set(Code)
     assert all(rule.title and rule.meaning and rule.source for rule in RULES.values())
 
@@ -71,6 +75,25 @@ def test_who_is_held_back_by_whom_and_for_how_long() -> None:
     soon = Terms(stuck_after=500_000_000)
     row = told(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", soon)["STUCK"]
     assert "waited 1.020 s for 1:0 at C1" in row["explanation"]
-    assert row["cause"] == "C1 held 1:0 without acknowledging it"
+    assert row["cause"] == "C1 held an earlier message without acknowledging it"
     row = told(auto_split("pulsar-3.2"), "n1 a2", "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!", soon)["STUCK"]
     assert row["explanation"].endswith("of another key that is held back with it")
+
+
+def test_each_dispatcher_has_its_own_events() -> None:
+    stories = ("+C1 +C2 a1>C1 a1!", "+C1 ~5 -C1 +C2 +C3 a1>C2 a1!")
+    tables = [history("a1", story, partition) for partition, story in enumerate(stories)]
+    both = {name: pa.concat_tables([part[name] for part in tables]) for name in tables[0]}
+    causes = {row["partition"]: row["cause"] for row in rows_of(KEY_SHARED, both) if row["code"] == "WRONG_OWNER"}
+    assert {partition: cause[:18] for partition, cause in causes.items()} == {
+        0: "epoch 2: C2 joined",
+        1: "epoch 4: C3 joined",
+    }
+
+
+def test_a_finding_counts_when_it_was_delivered_or_else_published() -> None:
+    found = rows_of(FAILOVER, history("a1 a2", "+C1 a1>C1 a2>C1 a2!"))
+    found += rows_of(KEY_SHARED, history("a1 a2", "+C1 a2>C1 a2!"))
+    assert {row["at"] is None for row in found} == {True, False}
+    assert all(row["moment"] == row["at"] for row in found if row["at"])
+    assert all(row["date"] == row["moment"].date() for row in found)

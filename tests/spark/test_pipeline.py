@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pyspark.sql.functions as F
@@ -19,9 +20,11 @@ from subreplay.tables import INPUTS, MESSAGES
 from subreplay.words import KeyWords
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
+from tests.support.snapshots import snapshot
 
 pytestmark = pytest.mark.spark
 DAY = "2026-11-21"  # of the recordings, UTC
+Explained = Callable[..., tuple[int, str, str]]
 
 
 def table(spark: SparkSession, out: Path, name: str) -> DataFrame:
@@ -56,6 +59,65 @@ def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(spark: Spark
     assert table(spark, steady, "assignments").agg(F.sum("messages")).first()[0] == 4002
 
 
+TOPIC = "persistent://public/default/s1_key_shared_autosplit-1795231493"
+
+
+@pytest.fixture
+def explained(steady: Path, capsys: pytest.CaptureFixture[str]) -> Explained:
+    """Run ``explain`` on that audit; what it returned, and what it said."""
+
+    def run(*arguments: str, out: Path = steady, day: str = DAY) -> tuple[int, str, str]:
+        capsys.readouterr()
+        where = ["--config", str(steady / "in/audit.yaml"), "--date", day, "--out", str(out)]
+        code = main(["explain", *where, *arguments])
+        said, complaint = capsys.readouterr()
+        return code, said.replace(str(out), "OUT"), complaint
+
+    return run
+
+
+def test_the_life_of_a_message_that_others_held_back(explained: Explained) -> None:
+    code, said, _ = explained("--message", f"{TOPIC}:5:760")
+    assert code == 0
+    assert "5:760  held back by 3 others, last by 5:" in said
+    assert "delivered to c3\n" in said
+    snapshot("explain_message.txt", said)
+
+
+def test_the_life_of_a_key_ends_with_the_deliveries_asked_for(explained: Explained) -> None:
+    code, said, _ = explained("--key", "Order-8505596", "--last", "2")
+    assert code == 0
+    assert said.count(" delivered to ") == 2
+    snapshot("explain_key.txt", said)
+    assert explained("--key", "never seen")[1].endswith("\nno message of this key in OUT/in\n")
+
+
+def test_without_the_tables_of_an_audit_its_findings_are_the_same(
+    explained: Explained, steady: Path, tmp_path: Path
+) -> None:
+    message = f"{TOPIC}:5:2243"
+    written, now = (explained("--message", message, out=out)[1].splitlines() for out in (steady, tmp_path))
+    assert (
+        written[0] == now[0] == f"message {message}: stored 1, delivered 2, of these again 1; findings: REDELIVERED 1"
+    )
+    assert (written[1], now[1][:26]) == ("judged by the audit that wrote OUT/tables", "judged by this command: no")
+    assert written[2:] == now[2:]
+
+
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (f"{TOPIC}:5:999999", "was neither stored nor delivered on 2026-11-21"),
+        (f"{TOPIC}-partition-1:5:760", "with -partition-N after a partitioned topic?"),
+        ("persistent://public/default/other:5:760", f"the run is about topic {TOPIC}"),
+    ],
+)
+def test_a_message_that_is_not_there(explained: Explained, message: str, complaint: str) -> None:
+    code, said, err = explained("--message", message)
+    assert (code, said) == (2, "")
+    assert complaint in err
+
+
 def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     for path in (steady / "report").iterdir():
         assert "Order-" not in path.read_text(encoding="utf-8")
@@ -65,7 +127,17 @@ def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
 def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others(
     spark: SparkSession, steady: Path
 ) -> None:
-    names = ("audited", "violations", "assignments", "finding_counts", "epochs", "range_tables", "moves", "runs")
+    names = (
+        "audited",
+        "violations",
+        "violations_by_window",
+        "assignments",
+        "finding_counts",
+        "epochs",
+        "range_tables",
+        "moves",
+        "runs",
+    )
     first = {name: [row.asDict(True) for row in table(spark, steady, name).collect()] for name in names}
     pages = {name: (steady / "report" / name).read_bytes() for name in ("report.html", "report.json", "report.txt")}
     foreign = table(spark, steady, "audited").limit(3).withColumn("date", F.lit("2001-01-01").cast("date"))

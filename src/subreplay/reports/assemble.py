@@ -31,7 +31,7 @@ from subreplay.reports.data import (
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.findings import code_summaries, over_time
-from subreplay.rules.explain import event_words
+from subreplay.rules.happenings import event_words
 from subreplay.rules.registry import RULES, Code, Excuse, standings
 from subreplay.timeline import Epoch, Timeline
 from subreplay.words import instant
@@ -282,7 +282,7 @@ def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif
     """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
     subscription, policy = config.subscription, figures.plan.policy
     return RunInfo(
-        run_id=f"{config.digest}-{config.date or 'all'}",
+        run_id=config.run_id,
         kind=kind,
         title=config.report.title,
         subscription=subscription.name,

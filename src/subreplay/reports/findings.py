@@ -11,15 +11,13 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 
-from subreplay.figures import Figures, Row
+from subreplay.figures import MOST_TOLD, Figures, Row
 from subreplay.model import Standing, Verdict
 from subreplay.policies.base import Policy
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.sample import Place, in_turn
 from subreplay.rules.registry import RULES, Code, Excuse, standings
 from subreplay.words import instant
-
-MOST = 2_000  # findings in words, of all rules together
 
 
 def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
@@ -44,7 +42,7 @@ def over_time(figures: Figures) -> tuple[FindingPoint, ...]:
     )
 
 
-def spread(rows: Iterable[Row], width: int, most: int = MOST) -> dict[str, list[Row]]:
+def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, list[Row]]:
     """At most ``most`` rows of table ``violations`` by code: failing ones first, then in order of time.
 
     They are those that ``sample.in_turn`` takes first, by consumer and window of ``width`` ns.

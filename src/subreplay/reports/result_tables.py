@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from subreplay.figures import Figures
 from subreplay.reports.data import MoveView, ReportData, ScenarioView
-from subreplay.rules.explain import event_words
+from subreplay.rules.happenings import event_words
 from subreplay.tables import TIME
 from subreplay.timeline import Timeline
 

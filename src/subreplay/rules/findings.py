@@ -52,6 +52,7 @@ class Finding:
             "verdict": str(rule.verdict(Standing.ALLOWED if excused else standing)),
             "excuse": self.excuse.sentence or None,
             "consumer": self.consumer,
+            "moment": self.at // 1_000,
             "at": self.at // 1_000,
             "key": self.key,
             "slot": self.slot,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subreplay.timeline import Epoch, Timeline
+from subreplay.timeline import Epoch
 from subreplay.words import clock
 
 _VERBS = {"join": "joined", "leave": "left", "crash": "disconnected"}
@@ -15,9 +15,3 @@ def event_words(epoch: Epoch) -> str:
     refused = " and was rejected" if epoch.rejected else ""
     happened = f"{epoch.cause.consumer} {_VERBS[epoch.cause.event]}" if epoch.cause.event in _VERBS else "a rebalance"
     return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at)}"
-
-
-def last_leave(timeline: Timeline, epoch: int) -> str:
-    """The latest event up to an epoch by which somebody left."""
-    leaves = [e for e in timeline.epochs[: epoch + 1] if e.left]
-    return event_words(leaves[-1]) if leaves else "unexplained"

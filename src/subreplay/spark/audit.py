@@ -65,7 +65,8 @@ def labelled(rows: DataFrame, where: dict[str, str]) -> DataFrame:
 def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
     """The findings of judged rows, in words."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
-    return worth.mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
+    needed = [name for name in JUDGED.names if name in rows.columns]
+    return worth.select(*needed).mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
 
 
 def _failing(judge: Judge) -> Column:
@@ -102,15 +103,16 @@ def load(rows: DataFrame, width: int | None) -> DataFrame:
             F.count("*").alias("messages"),
             F.sum("size").alias("bytes"),
             F.countDistinct("key").alias("keys"),
-            F.sum(F.when(F.col("nth") > 0, 1).otherwise(0)).alias("redelivered"),
-            F.sum(_has(Code.UNACKED)).alias("unacked"),
+            F.count_if(F.col("nth") > 0).alias("redelivered"),
+            F.count_if(has(Code.UNACKED)).alias("unacked"),
         )
         .orderBy(*[k for k in ("window", "consumer") if width is not None or k != "window"])
     )
 
 
-def _has(code: Code) -> Column:
-    return F.when(F.col("codes").bitwiseAND(code.bit) != 0, 1).otherwise(0)
+def has(code: Code) -> Column:
+    """Whether a judged row has a finding of that code."""
+    return F.col("codes").bitwiseAND(code.bit) != 0
 
 
 def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
@@ -119,7 +121,7 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
         F.array(
             *[
                 F.when(
-                    F.col("codes").bitwiseAND(code.bit) != 0,
+                    has(code),
                     F.struct(F.lit(code.name).alias("code"), _excuse(code).alias("excuse")),
                 )
                 for code in Code
@@ -140,7 +142,7 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
 def counts_of_others(found: DataFrame, width: int) -> DataFrame:
     """Findings of table ``violations`` that are not about one delivery, counted as ``finding_counts`` counts."""
     mine = found.where(F.col("code").isin([code.name for code in NOT_OF_DELIVERIES]))
-    window = window_start(F.unix_micros("at") * 1_000, width).alias("window")
+    window = window_start(F.unix_micros("moment") * 1_000, width).alias("window")
     none = F.lit(Excuse.NONE.value).alias("excuse")
     return mine.groupBy(window, "consumer", "code", none).count()
 
@@ -177,7 +179,6 @@ def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Conne
         loads.join(windows, "window", "left")
         .withColumn("share", share)
         .withColumn("skew", F.col("share") * F.coalesce("connected", F.lit(1)))
-        .withColumn("window_start", timestamp(F.col("window")))
     )
 
 
@@ -215,13 +216,3 @@ def scattered_keys(rows: DataFrame) -> tuple[int, int]:
     row = per_key.agg(F.count_if(F.col("consumers") > 1).alias("scattered"), F.count("*").alias("keys")).first()
     assert row is not None
     return int(row.scattered), int(row["keys"])
-
-
-def worst(found: DataFrame, few: int) -> DataFrame:
-    """The first ``few`` findings of each code, failing ones first."""
-    order = Window.partitionBy("code").orderBy(
-        F.desc("verdict_rank"), "at", "topic", "partition", "ledger", "entry", "batch_index"
-    )
-    found = found.withColumn("at", F.unix_micros("at") * 1_000)
-    ranked = found.withColumn("verdict_rank", F.when(F.col("verdict") == "valid", 0).otherwise(1))
-    return ranked.withColumn("rank", F.row_number().over(order)).where(F.col("rank") <= few).orderBy("code", "rank")

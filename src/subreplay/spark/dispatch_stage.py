@@ -20,6 +20,7 @@ from subreplay.rules.terms import Terms
 from subreplay.spark import audit, collect, dispatch
 from subreplay.spark.log import as_log
 from subreplay.spark.stages import Source
+from subreplay.spark.worst import worst
 
 MOST_BLOCKED = 12
 
@@ -94,7 +95,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
             scenarios[name],
             (),
             findings=collect.rows(audit.coarser(counted, source.width)),
-            worst=collect.rows(audit.worst(told, config.report.worst)),
+            worst=collect.rows(worst(told, config.report.worst, source.width)),
             terms=judge.terms,
         )
     return found

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from subreplay.config import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.replay.assign import Plan
-from subreplay.rules.explain import event_words
+from subreplay.rules.happenings import event_words
 from subreplay.spark import stages
 
 MANY = 20

@@ -30,6 +30,8 @@ from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
 from subreplay.spark import audit, collect, lake, nights, topic_findings, whatif
 from subreplay.spark.log import Inputs, as_log, read_inputs
+from subreplay.spark.windows import bounds, loads, violations
+from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
@@ -128,21 +130,26 @@ def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
 
 
 def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
-    """Aggregate judged rows; writes tables ``assignments`` and ``finding_counts``."""
-    width, own = source.width, source.config.windows.width * 1_000
+    """Aggregate judged rows; writes tables ``assignments``, ``violations_by_window`` and
+    ``finding_counts``."""
+    width, windows = source.width, source.config.windows
+    own, slide = windows.width * 1_000, windows.step * 1_000
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     totals = audit.totals(judged)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
-    fine = audit.assignments(audit.load(judged, own), source.spark, intervals, own)
+    fine = bounds(audit.assignments(loads(judged, own, slide), source.spark, intervals, own), own)
+    failing = audit.labelled(violations(found, own, slide), source.where)
     counts_of_deliveries = audit.finding_counts(judged, judge, own)
     counted = audit.labelled(counts_of_deliveries.unionByName(audit.counts_of_others(found, own)), source.where)
     with collect.together() as start:
         assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
+        windowed = start(source.write, failing, "violations_by_window")
         counts = start(source.write, counted, "finding_counts")
         load = start(collect.rows, audit.load(judged, width))
         consumers = start(collect.rows, audit.load(judged, None))
-        worst = start(collect.rows, audit.worst(found, source.config.report.worst))
+        told = start(collect.rows, worst(found, source.config.report.worst, width))
     assigned.result()
+    windowed.result()
     findings = collect.rows(audit.coarser(counts.result(), width))
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
@@ -156,7 +163,7 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
         load=load.result(),
         consumers=consumers.result(),
         findings=findings,
-        worst=worst.result(),
+        worst=told.result(),
         terms=judge.terms,
         warnings=routing_warnings(source),
         receipts=judge.receipts,

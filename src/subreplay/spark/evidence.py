@@ -1,0 +1,240 @@
+"""Evidence: the life of one message or one key, with the findings about it, from the tables of a run.
+
+Where an audit of this configuration has written its tables, they are read, so the findings are the audit's own; where
+none has, the dispatchers in question are judged now, by the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+
+from subreplay.columns import UNKNOWN
+from subreplay.config import RunConfig
+from subreplay.entry_keys import own_keys
+from subreplay.errors import ConfigError, InputError
+from subreplay.model import Scope
+from subreplay.rules.codes import Code
+from subreplay.rules.judge import Judge
+from subreplay.rules.life import Life, finding_lines
+from subreplay.rules.registry import kind_of
+from subreplay.spark import audit, collect, lake, stages, topic_findings
+from subreplay.spark.log import as_log, read_inputs
+from subreplay.tables import JUDGED, LOG
+
+Row = Mapping[str, Any]
+
+_MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
+_PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+_PLACES: Final = "topic string, partition int, ledger long, entry long, batch_index int"
+_WAITING: Final = f"{_PLACES}, slot long, session long, joined long, since long, until long"
+# Judged rows as table ``audited`` holds them
+_IN_WORDS: Final = pa.schema(
+    [pa.field("key", pa.string()) if f.name == "key" else f for f in JUDGED if f.name not in ("key_id", "hash")]
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A message, or a whole entry where ``batch_index`` is None."""
+
+    scope: Scope
+    ledger: int
+    entry: int
+    batch_index: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``."""
+        found = _MESSAGE.fullmatch(text)
+        if not found:
+            raise ConfigError(
+                f"--message {text}: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, "
+                "such as persistent://public/default/orders:5:120"
+            )
+        topic, partition, ledger, entry, index = found.groups()
+        scope = Scope(topic, -1 if partition is None else int(partition))
+        return cls(scope, int(ledger), int(entry), None if index is None else int(index))
+
+    def __str__(self) -> str:
+        inside = "" if self.batch_index is None else f":{self.batch_index}"
+        return f"{self.scope.full_name}:{self.ledger}:{self.entry}{inside}"
+
+    @property
+    def condition(self) -> Column:
+        """Its rows among those of its topic."""
+        inside = F.lit(True) if self.batch_index is None else F.col("batch_index") == self.batch_index
+        at = (F.col("ledger") == self.ledger) & (F.col("entry") == self.entry)
+        return (F.col("partition") == self.scope.partition) & at & inside
+
+
+def of_message(spark: SparkSession, run: RunConfig, place: Place, last: int) -> Iterator[str]:
+    """The life of a message, line by line. Raises ``InputError`` where the tables do not have it."""
+    evidence = _Evidence.of(spark, run)
+    topic = evidence.source.inputs.topic
+    if topic not in (place.scope.topic, f"persistent://public/default/{place.scope.topic}"):
+        raise ConfigError(f"--message {place}: the run is about topic {topic}; name a message of it")
+    mine = evidence.rows(F.col("partition") == place.scope.partition).where(place.condition)
+    told = [*evidence.told(mine, f"message {place}", last)]
+    if not told:
+        day = f" on {run.date}" if run.date else ""
+        raise InputError(
+            f"{run.traffic.path}: message {place} was neither stored nor delivered{day}; is its position right, with "
+            "-partition-N after a partitioned topic?"
+        )
+    yield from told
+
+
+def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator[str]:
+    """The life of a key, line by line; one line where no message has it."""
+    data = os.fsencode(key)
+    evidence = _Evidence.of(spark, run)
+    own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(data))
+    partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
+    numbers = [row.partition for row in partitions.collect()]
+    word = stages.keys_of(run).word(data)
+    mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
+    told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
+    yield from told or [f"no message of this key in {run.traffic.path}"]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A run's input and its judge."""
+
+    source: stages.Source
+    judge: Judge
+    written: DataFrame | None  # table ``audited`` of this run
+
+    @classmethod
+    def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
+        inputs = read_inputs(spark, run)
+        source = stages.Source(spark, run, inputs, as_log(inputs, run.date), collect.events(inputs), [], {})
+        return cls(source, stages.fold(source), _written(source))
+
+    def rows(self, dispatchers: Column) -> DataFrame:
+        """Table ``audited``, of some dispatchers."""
+        if self.written is not None:
+            return self.written.where(dispatchers)
+        config = self.source.config
+        judged = audit.judged(self.source.log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
+        return audit.published(judged, config.subscription.name, config.keys)
+
+    def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
+        """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
+        when = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
+        latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
+        if not latest:
+            return
+        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        life = replace(life, waits=self._waits(life))
+        yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
+        yield f"judged by {self._whose()}"
+        yield ""
+        yield from life.lines()
+        findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
+        yield ""
+        yield from findings or ["  no findings"]
+
+    def _whose(self) -> str:
+        config = self.source.config
+        if self.written is not None:
+            return f"the audit that wrote {config.output.tables}"
+        return f"this command: no audit with this configuration has written {config.output.tables}"
+
+    def _log(self, told: collect.Rows) -> pa.Table:
+        """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
+        places = sorted({tuple(row[name] for name in _PLACE) for row in told})
+        asked = F.broadcast(self.source.spark.createDataFrame(places, _PLACES))
+        ledgers, entries = ([place[i] for place in places] for i in (2, 3))
+        near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
+        inputs = self.source.inputs
+        messages, deliveries = (
+            frame.where(near).join(asked, [*_PLACE], "left_semi") for frame in (inputs.messages, inputs.deliveries)
+        )
+        log = as_log(replace(inputs, messages=messages, deliveries=deliveries), self.source.config.date)
+        since = min(row["at"] for row in told)
+        late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
+        return pa.Table.from_pylist(collect.rows(log.where(late)), LOG)
+
+    def _of_keys(self, log: pa.Table) -> Iterator[str]:
+        """Findings about the keys of some messages as such, whatever was delivered of them."""
+        config = self.source.config
+        known = set(own_keys(log).to_pylist()) - {None}
+        if not known or len(self.judge.dispatchers) < 2:
+            return
+        mine = self.source.log.where(F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)]))
+        words = {stages.keys_of(config).word(key) for key in known}
+        for row in topic_findings.found(mine, self.judge, config.subscription.name, config.keys).to_pylist():
+            if row["key"] in words:
+                yield from finding_lines(row)
+
+    def _waits(self, life: Life) -> tuple[Row, ...]:
+        """Of what held each message back, the delivery elsewhere that ended last: of its slot, or of all before its
+        consumer joined (see rule STUCK)."""
+        waiting = [*life.waiting()] if kind_of(self.judge.policy) == "keyed" else []
+        if not waiting:
+            return ()
+        asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
+        partitions, slots = ({row[name] for row in waiting} for name in ("partition", "slot"))
+        held = self.rows(F.col("partition").isin(partitions)).where("delivered")
+        if self.judge.waits_by_slot:
+            held, before = held.where(F.col("slot").isin(slots)), F.col("h.slot") == F.col("w.slot")
+        else:
+            before = F.col("h.at") < F.col("w.joined")
+        held = held.alias("h")
+        elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
+        then = (F.col("h.at") < F.col("w.until")) & (F.col("h.held_until") <= F.col("w.until"))
+        late = F.col("h.held_until") > F.greatest("w.since", "h.at")
+        whose = Window.partitionBy(*(f"w.{name}" for name in _PLACE))
+        order = whose.orderBy(F.desc("h.held_until"), F.desc("h.at"), "h.ledger", "h.entry", "h.batch_index")
+        rows = asked.join(held, before & elsewhere & then & late).select(
+            *(f"w.{name}" for name in _PLACE),
+            F.struct("h.ledger", "h.entry", "h.batch_index").alias("holder"),
+            "h.consumer",
+            F.greatest("w.since", "h.at").alias("since"),
+            F.col("h.held_until").alias("until"),
+            F.count("*").over(whose).alias("of"),
+            F.row_number().over(order).alias("rank"),
+        )
+        return tuple(collect.rows(rows.where("rank = 1").orderBy(*_PLACE)))
+
+
+def _written(source: stages.Source) -> DataFrame | None:
+    """Table ``audited``, if an audit with this configuration has written it."""
+    config = source.config
+    try:
+        runs = lake.read(source.spark, config.output.tables, "runs", "delta")
+        audited = lake.read(source.spark, config.output.tables, "audited", "delta")
+    except InputError:
+        return None
+    mine = F.lit(True)
+    for column, value in source.where.items():
+        mine &= F.col(column) == value
+    same = (F.col("run_id") == config.run_id) & (F.col("kind") == "audit")
+    return audited.where(mine) if runs.where(mine & same).limit(1).count() else None
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """Messages, deliveries and findings of some judged rows."""
+    found = [F.count_if(audit.has(code)).alias(code.name) for code in Code]
+    return rows.agg(
+        F.count_if((F.col("nth") == 0) | ~F.col("delivered")).alias("messages"),
+        F.count_if("delivered").alias("deliveries"),
+        F.count_if(F.col("nth") > 0).alias("redelivered"),
+        *found,
+    )
+
+
+def _counts(row: Row) -> str:
+    found = {code.name: row[code.name] for code in Code if row[code.name]}
+    told = ", ".join(f"{name} {count:,}" for name, count in found.items()) or "none"
+    counts = f"stored {row['messages']:,}, delivered {row['deliveries']:,}, of these again {row['redelivered']:,}"
+    return f"{counts}; findings: {told}"
