@@ -232,7 +232,7 @@ def undelivered(h: History, m: Message) -> set[Code]:
     owner = int(timeline.owner_at(np.array([m.slot]), np.array([m.hash], np.uint32), epoch)[0])
     if m.first_ack != NEVER or _passed(h, m, owner):
         return {Code.LOST}
-    if owner < 0 and policy.routing == "slot" and timeline.connected(int(epoch[0])):
+    if owner < 0 and policy.routing == "slot" and not h.judge.filters and timeline.connected(int(epoch[0])):
         return {Code.UNROUTABLE}
     return {Code.UNSEEN, *([Code.STUCK] if _still_held(h, m, owner, last) else [])}
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 from subreplay.columns import NEVER, Ints
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
-from subreplay.rules.codes import Code, mask, unexcused
+from subreplay.rules.codes import MANY, Code, mask, unexcused
 from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState
 from subreplay.rules.positions import PositionState
-from subreplay.rules.registry import standings
+from subreplay.rules.registry import kind_of, standings
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.terms import Terms
 from subreplay.rules.timed import judge_deliveries, judged
@@ -82,6 +82,16 @@ class Judge:
     def promised(self) -> int:
         """The bits of the rules whose findings fail unless they are excused."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+
+    @cached_property
+    def delays(self) -> bool:
+        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
+        return kind_of(self.policy) in MANY
+
+    @cached_property
+    def filters(self) -> bool:
+        """Whether a reader skips the messages of slots that are not its own."""
+        return kind_of(self.policy) == "filtered"
 
     @property
     def waits_by_slot(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.columns import Ints
-from subreplay.rules.codes import ACTIVE, BY_SLOT, EVERY, Code, Excuse, Rule
+from subreplay.rules.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
 from subreplay.rules.deliveries import CHANGING, EPOCH, OWNER, SESSION, WITNESS, Flags, prove, remember
 from subreplay.rules.steps import step
 
@@ -17,7 +17,7 @@ RULES = (
         "under way, to the owner before or after it.",
         "StickyKeyConsumerSelector.select, AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer "
         "(3.2.3, 4.0.8); rows P-KS-1, P-FO-1",
-        promised=BY_SLOT | ACTIVE,
+        promised=BY_SLOT | ACTIVE | FILTERED,
     ),
     Rule(
         Code.NOT_CONNECTED,

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from subreplay.columns import UNKNOWN, Ints
-from subreplay.rules.codes import BY_SLOT, EVERY, Code, Rule
+from subreplay.rules.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
 from subreplay.rules.steps import step
 
 RULES = (
@@ -48,7 +48,7 @@ RULES = (
         "A batch mixes keys",
         "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
         "Commands.peekStickyKey, BatchMessageContainerImpl.add (3.2.3, 4.0.8); row L-BATCH-3",
-        promised=BY_SLOT,
+        promised=BY_SLOT | FILTERED,
     ),
 )
 
