@@ -5,13 +5,11 @@ They work on the canonical rows that an audit reads, times in µs with nanosecon
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from gzip import open as unzip
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -20,10 +18,11 @@ import pyarrow as pa
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.recorded_rows import to_table
+from subreplay.config import parse
 from subreplay.hashing.producer_routing import producer_partition
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.rules.dead_letters import EXHAUSTED, LETTERS
+from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
 from subreplay.rules.partitions import FIRST_MESSAGES
 from subreplay.rules.routing import Routing
 from subreplay.rules.terms import Terms
@@ -52,14 +51,15 @@ class Capture:
     messages: list[Row]
     membership: list[Row]
     deliveries: list[Row]
+    letters: list[Row] = field(default_factory=list)  # the messages of the dead letter topic
     terms: Terms = field(default_factory=Terms)
 
     @classmethod
     def load(cls, name: str) -> Capture:
-        policy, rows = _ingested(name)
+        policy, terms, rows = _ingested(name)
         copies = {table: [*map(dict, of_table)] for table, of_table in rows.items()}
         copies["membership"] = deepcopy(rows["membership"])  # ranges are rows in rows
-        return cls(name, policy, **copies)
+        return cls(name, policy, **copies, terms=terms)
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -104,14 +104,17 @@ class Capture:
 
 
 @cache
-def _ingested(name: str) -> tuple[Policy, dict[str, list[Row]]]:
+def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
     ingested = ADAPTERS["pulsar-recording"](ROOT / name)
     told = ingested.run["subscription"]
     rows = {}
     for table, values in ingested.tables.items():
         plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values.columns]
         rows[table] = pa.table(plain, names=values.column_names).to_pylist()
-    return make(told["policy"], told["profile"], **told.get("options", {})), rows
+    rows["letters"] = [m for m in rows["messages"] if m["origin"]]
+    rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
+    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    return policy, parse(ingested.run, name).topic.terms, rows
 
 
 def place(row: Row) -> str:
@@ -385,6 +388,24 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
     return place(c.messages[-1])
 
 
+def lose_a_dead_letter(c: Capture, rng: Random) -> Expected:
+    """A message that was given up is not on the dead letter topic."""
+    lost = rng.choice(c.letters)
+    c.letters = [m for m in c.letters if m["origin"] != lost["origin"]]
+    return Expected("DLQ_INCOMPLETE", place(lost["origin"]))
+
+
+def exchange_dead_letters(c: Capture, rng: Random) -> Expected:
+    """Two messages of a key stand on the dead letter topic the other way round."""
+    by_key: dict[bytes, list[Row]] = defaultdict(list)
+    for m in sorted(c.letters, key=position):
+        by_key[m["key"]].append(m)
+    pairs = [(a, b) for ms in by_key.values() for a, b in pairwise(ms) if _origin(a) < _origin(b)]
+    a, b = rng.choice(pairs)
+    exchange(a, b, "origin")
+    return Expected("DLQ_ORDER", place(b["origin"]))
+
+
 S1, S1B, S1E = "s1_key_shared_autosplit", "s1b_key_shared_stuck", "s1e_key_shared_key_based_batching"
 S2, S3, S4 = "s2_key_shared_autosplit_other_selector", "s3_key_shared_sticky", "s4_key_shared_allow_ooo"
 S5, S5P, S6 = "s5_failover_partitioned", "s5p_failover_partitioned_priority", "s6_failover_nonpartitioned"
@@ -415,6 +436,8 @@ FAULTS: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     mix_a_batch: (S1E,),
     move_a_message_to_another_partition: (S5, S5P),
     send_a_key_to_the_wrong_partition: (S5, S5P),
+    lose_a_dead_letter: (S7B,),
+    exchange_dead_letters: (S7B,),
 }
 
 
@@ -434,30 +457,37 @@ def first_messages(c: Capture) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)
 
 
-def dead_letter_frames(version: str) -> tuple[pa.Table, pa.Table]:
-    """Exhausted messages and dead letters of the recording that has a dead letter topic."""
-    folder = ROOT / version / S7B
-    capture = Capture.load(f"{version}/{S7B}")
-    with unzip(folder / "deliveries.jsonl.gz", "rt") as lines:
-        given_back = {(r["ledger"], r["entry"], r["redelivery_count"]) for r in map(json.loads, lines) if r["nack_ns"]}
-    last = {
-        place(d): d
-        for d in sorted((d for d in capture.deliveries if d["delivered_at"]), key=lambda d: d["redelivery_count"])
-    }
-    exhausted = [
+def exhausted(c: Capture) -> pa.Table:
+    """What reached the last attempt and is no dead letter: what Spark joins."""
+    limit, arrived = c.terms.max_redeliveries, {_origin(m) for m in c.letters}
+    attempts = [d for d in c.deliveries if d["delivered_at"] and limit is not None and d["redelivery_count"] >= limit]
+    last = {position(d): d for d in sorted(attempts, key=lambda d: (d["redelivery_count"], at(d), d["seq"]))}
+    acked = {position(d) for d in attempts if d["acked_at"]}
+    rows = [
         {name: d.get(name) for name in EXHAUSTED.names}
-        | {"key": str(capture.keys[place(d)]), "at": at(d), "acked": d["acked_at"] is not None,
-           "nacked": (d["ledger"], d["entry"], d["redelivery_count"]) in given_back}
+        | {"key": str(c.keys[place(d)]), "at": at(d), "acked": position(d) in acked}
+        | {"nacked": d["nacked_at"] is not None or d["refused_at"] is not None}
         for d in last.values()
-        if d["redelivery_count"] >= 3
-    ]  # fmt: skip
-    with unzip(folder / "dlq.jsonl.gz", "rt") as lines:
-        letters = [_letter(row) for row in map(json.loads, lines)]
-    return pa.Table.from_pylist(exhausted, schema=EXHAUSTED), pa.Table.from_pylist(letters, schema=LETTERS)
+        if position(d) not in arrived
+    ]
+    return pa.Table.from_pylist(rows, schema=EXHAUSTED)
 
 
-def _letter(row: Row) -> Row:
-    ledger, entry, _, batch_index = map(int, row["properties"]["ORIGIN_MESSAGE_ID"].strip("()").split(","))
-    origin = {"origin_ledger": ledger, "origin_entry": entry, "origin_batch_index": batch_index}
-    mine = {name: row[name] for name in ("partition", "ledger", "entry", "batch_index", "key")}
-    return mine | origin | {"topic": row["properties"]["REAL_TOPIC"], "published": row["publish_time_ms"] * 1_000_000}
+def letters(c: Capture) -> pa.Table:
+    """The dead letters key by key: what Spark sorts."""
+    rows = [
+        {name: m.get(name) for name in LETTERS.names}
+        | {f"origin_{name}": m["origin"][name] for name in ("ledger", "entry", "batch_index")}
+        | {"topic": m["origin"]["topic"], "partition": m["origin"]["partition"], "key": m["key"].decode()}
+        | {"published": m["publish_time"] * 1000, "judged": True}
+        for m in c.letters
+    ]
+    return pa.Table.from_pylist(rows, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
+
+
+def position(row: Row) -> tuple[int, ...]:
+    return row["partition"], row["ledger"], row["entry"], row["batch_index"]
+
+
+def _origin(letter: Row) -> tuple[int, ...]:
+    return position(letter["origin"])

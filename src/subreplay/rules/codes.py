@@ -166,8 +166,8 @@ def unexcused(codes: Ints, excuses: Ints) -> Ints:
 
 Kind = Literal["keyed", "unordered", "active", "filtered", "shared"]
 """How a policy serves its messages: ``keyed`` by slot and in order; ``unordered`` by slot where out-of-order delivery
-is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, the others
-being skipped; ``shared``, anybody."""
+is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, while the
+others are skipped; ``shared``, anybody."""
 EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared"})
 KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
 ACTIVE: Final[frozenset[Kind]] = frozenset({"active"})

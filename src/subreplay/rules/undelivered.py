@@ -29,8 +29,8 @@ RULES = (
     Rule(
         Code.UNROUTABLE,
         "No consumer owns its slot",
-        "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the others: "
-        "row P-KR-1.)",
+        "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the "
+        "others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
     ),

@@ -43,6 +43,8 @@ def rows(frame: DataFrame) -> Rows:
 def counts(inputs: Inputs) -> Rows:
     """Valid and quarantined rows of each input table, and what their ingest had rejected already, in one job."""
     tables = {"messages": inputs.messages, "membership": inputs.membership, "deliveries": inputs.deliveries}
+    if inputs.dead_letters is not None:
+        tables["dead_letters"] = inputs.dead_letters
     parts = [_marked(t, True, f) for t, f in tables.items()] + [
         _marked(t, False, f) for t, f in inputs.rejected.items()
     ]

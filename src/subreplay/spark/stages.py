@@ -25,7 +25,7 @@ from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
-from subreplay.spark import audit, collect, lake, topic_findings, whatif
+from subreplay.spark import audit, collect, dead_letters, lake, topic_findings, whatif
 from subreplay.spark.log import Inputs, as_log, read_inputs
 from subreplay.words import KeyWords
 
@@ -109,7 +109,9 @@ def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
     subscription = source.config.subscription.name
     words = audit.violations(judged, Explainer(judge, subscription))
     others = topic_findings.found(source.log, judge, subscription, source.config.keys)
-    return source.write(words.unionByName(lake.of_arrow(source.spark, others)), "violations")
+    found = words.unionByName(lake.of_arrow(source.spark, others))
+    given_up = dead_letters.found(source.inputs, judge, subscription, source.config.date, source.config.keys)
+    return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 
 def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
