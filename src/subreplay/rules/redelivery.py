@@ -34,7 +34,7 @@ RULES = (
         Code.ACK_EARLY,
         "Acknowledged before it was delivered",
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
-        "the order of events at a broker",
+        "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
         allowed=EVERY,
     ),
     Rule(
