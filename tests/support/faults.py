@@ -5,6 +5,7 @@ They work on the canonical rows that an audit reads, times in µs with nanosecon
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
@@ -34,12 +35,13 @@ SECOND = 1_000_000_000
 
 @dataclass
 class Expected:
-    """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), and the other codes
-    that it brings with it."""
+    """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), the other codes that
+    it brings with it, and whether it is found and ``excused``."""
 
     code: str
     witness: str | None
     implied: frozenset[str] = frozenset()
+    excused: bool = False
 
 
 @dataclass
@@ -92,15 +94,26 @@ class Capture:
 
     def steady(self, *moments: int) -> bool:
         """Whether no membership change was asked for or completed between the first and the last moment."""
-        changes = (t for m in self.membership for t in (nanos(m, "at"), nanos(m, "since") or nanos(m, "at")))
-        return not any(min(moments) - 5_000_000 <= t <= max(moments) + 5_000_000 for t in changes)
+        first, last = min(moments) - 5_000_000, max(moments) + 5_000_000
+        return bisect_left(self._changes, first) == bisect_right(self._changes, last)
+
+    @cached_property
+    def _changes(self) -> list[int]:
+        """When membership changes were asked for and completed."""
+        return sorted(t for m in self.membership for name in ("at", "since") if (t := nanos(m, name)) is not None)
 
     def connected(self, moment: int) -> set[str]:
         here = set()
-        for m in sorted(self.membership, key=lambda m: (nanos(m, "at"), m["seq"])):
-            if nanos(m, "at") < moment:
+        for change, m in self._events:
+            if change < moment:
                 (here.add if m["event"] == "join" else here.discard)(m["consumer"])
         return here
+
+    @cached_property
+    def _events(self) -> list[tuple[int, Row]]:
+        """Membership events in order, each with its time."""
+        events = sorted(self.membership, key=lambda m: (nanos(m, "at"), m["seq"]))
+        return [(nanos(m, "at") or 0, m) for m in events]
 
 
 @cache

@@ -27,7 +27,8 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     first = first.set_column(
         first.schema.get_field_index("own_sequence_id"), "own_sequence_id", messages["sequence_id"]
     )
-    content = pa.array([hash(tuple(map(str, row.values()))) for row in messages.to_pylist()], pa.int64())
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in messages.columns]
+    content = pa.array([hash(repr(row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
     cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
