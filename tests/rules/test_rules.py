@@ -91,6 +91,9 @@ class TestOwnership:
         story = "+C1 +C2 a1>C9 a1! a2>C1 a2!"
         assert findings(KEY_SHARED, "a1 a2", story) == ["NOT_CONNECTED a1", "wrong_owner a2"]
 
+    def test_a_consumer_that_never_joined_may_own_what_others_were_given_before_it(self) -> None:
+        assert findings(KEY_SHARED, "a1 a2", "+C1 +C2 a1>C1 a1! a2>C9 a2!") == ["NOT_CONNECTED a2", "wrong_owner a1"]
+
     def test_a_slot_that_no_connected_consumer_owns_is_reported(self) -> None:
         sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
         assert findings(sticky, "a1", "+C1") == ["unseen a1"]  # rejected without ranges: nobody is connected

@@ -436,7 +436,7 @@ FAULTS: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     deliver_again_while_outstanding: (S1, S2, S7),
     acknowledge_after_the_next_owner_was_served: (S1, S1B, S2),
     key_goes_on_too_soon: (S1, S2),
-    forget_a_join: (S1, S2, S3, S7),
+    forget_a_join: (S1, S2, S3, S5, S7),
     forget_a_leave: (S1, S2),
     ask_for_fewer_slots: (S3,),
     acknowledge_cumulatively: (S1, S3, S4, S7, S9),

@@ -69,7 +69,10 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     events = dispatcher_events(tables["membership"].to_pylist(), _scopes(tables))
     dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
     receipts = bool(tables["deliveries"]["received_at"].is_valid().to_numpy().any())
-    return Judge(policy, dispatchers, receipts, terms)
+    delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
+    joins = tables["membership"].filter(pc.equal(tables["membership"]["event"], "join"))
+    served, known = (set(rows["consumer"].to_pylist()) for rows in (delivered, joins))
+    return Judge(policy, dispatchers, receipts, terms, bool(served - known))
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:

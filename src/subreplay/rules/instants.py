@@ -54,7 +54,7 @@ class DispatcherState:
     session to join, the last instant, the lowest ordinal.
     """
 
-    def __init__(self, sessions: Sessions, queue_sizes: Ints) -> None:
+    def __init__(self, sessions: Sessions, queue_sizes: Ints, strangers: bool = False) -> None:
         n = len(sessions.joined)
         self.keys = States(KEY_STATE)
         self.slots = States(SLOT_STATE)
@@ -63,7 +63,7 @@ class DispatcherState:
         self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
         self.queues = Queues.of(queue_sizes)
-        self.active, self.strayed = active_state(), np.full(n, -1)
+        self.active, self.strayed = active_state(strangers), np.full(n, -1)
         self.scalars = np.array([-1, 0, UNKNOWN, NEVER], np.int64)
 
     @property

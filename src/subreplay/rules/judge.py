@@ -61,12 +61,15 @@ class Judge:
     """Everything the rules need besides the log itself.
 
     ``receipts``: whether applications recorded what they received, so that a message nobody received can be told.
+    ``strangers``: whether anybody was served, on any partition, whose joining no event tells: who is missing there shifts
+    the owners of partitions too that never served it.
     """
 
     policy: Policy
     dispatchers: Mapping[Scope, Dispatcher]
     receipts: bool
     terms: Terms = field(default_factory=Terms)
+    strangers: bool = False
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -120,7 +123,7 @@ class Judge:
             dispatcher = self.dispatcher(scope)
             if scope != current:
                 current, examples = scope, Examples(self)
-                state = DispatcherState(dispatcher.sessions, dispatcher.queue_sizes)
+                state = DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.strangers)
             split = int(rows.column("delivered").to_numpy().sum())  # deliveries come first
             for part, rule in ((rows.slice(0, split), judge_deliveries), (rows.slice(split), judge_undelivered)):
                 if part.num_rows:

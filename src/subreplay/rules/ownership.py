@@ -45,9 +45,11 @@ _WRONG, _STRANGE, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit, Co
 _INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 
-def active_state() -> Ints:
-    """A partition that served nobody yet."""
-    return np.full((1, ACTIVE_STATE), -1, np.int64)
+def active_state(strangers: bool) -> Ints:
+    """A partition that served nobody yet; ``strangers``: the membership is known to lack somebody."""
+    state = np.full((1, ACTIVE_STATE), -1, np.int64)
+    state[0, _BROKEN] = 1 if strangers else -1
+    return state
 
 
 @step

@@ -70,6 +70,13 @@ def events(inputs: Inputs) -> Mapping[Scope, tuple[MembershipEvent, ...]]:
     return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)
 
 
+def has_strangers(inputs: Inputs) -> bool:
+    """Whether a consumer was served whose joining no membership event tells."""
+    known = inputs.membership.where("event = 'join'").select("consumer").distinct()
+    served = inputs.deliveries.where("delivered_at IS NOT NULL").select("consumer").distinct()
+    return bool(served.join(F.broadcast(known), "consumer", "left_anti").limit(1).count())
+
+
 def has_receipts(inputs: Inputs) -> bool:
     """Whether applications recorded what they received."""
     return bool(inputs.deliveries.where("received_at IS NOT NULL").limit(1).count())

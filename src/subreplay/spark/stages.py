@@ -95,7 +95,10 @@ def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    return Judge(folded.policy, dispatchers, collect.has_receipts(source.inputs), source.config.topic.terms)
+    with collect.together() as start:
+        receipts = start(collect.has_receipts, source.inputs)
+        strangers = start(collect.has_strangers, source.inputs)
+    return Judge(folded.policy, dispatchers, receipts.result(), source.config.topic.terms, strangers.result())
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
