@@ -61,8 +61,8 @@ class Judge:
     """Everything the rules need besides the log itself.
 
     ``receipts``: whether applications recorded what they received, so that a message nobody received can be told.
-    ``strangers``: whether anybody was served, on any partition, whose joining no event tells: who is missing there shifts
-    the owners of partitions too that never served it.
+    ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
+    of partitions, too, which never served it.
     """
 
     policy: Policy
