@@ -21,7 +21,7 @@ from subreplay.rules.judge import Judge
 from subreplay.rules.partitions import keys_in_two_partitions
 from subreplay.rules.ranges import sticky_ranges
 from tests.support import faults, recordings
-from tests.support.faults import FAULTS, S1, S1E, S2, S3, S7, S7B, Capture, Expected, first_messages
+from tests.support.faults import FAULTS, S1, S1B, S1E, S2, S3, S7, S7B, Capture, Expected, first_messages
 from tests.support.further_faults import FURTHER
 from tests.support.pure import audit_by, judge_of
 from tests.support.recordings import Recording
@@ -153,6 +153,15 @@ def test_slots_that_a_sticky_consumer_no_longer_asks_for_are_a_gap(version: str)
     faults.ask_for_fewer_slots(capture, random.Random(1))
     (dispatcher,) = judge_of(capture.policy, capture.tables).dispatchers.values()
     assert Code.STICKY_GAP in {finding.code for finding in sticky_ranges(dispatcher.timeline)}
+
+
+@pytest.mark.parametrize(("version", "at_least"), [("3.2.3", 341), ("4.0.8", 157)])
+def test_who_waited_for_the_stuck_consumer_is_told_and_nothing_fails(version: str, at_least: int) -> None:
+    capture = Capture.load(f"{version}/{S1B}")
+    capture.terms = Terms(stuck_after=100_000_000)
+    told = found(capture)
+    assert len(told.allowed[Code.STUCK.name]) >= at_least  # counted on the recording by hand
+    assert not told.failing
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -5,13 +5,14 @@ They work on the canonical rows that an audit reads, times in µs with nanosecon
 
 from __future__ import annotations
 
+from base64 import b64encode
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 
@@ -385,20 +386,32 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
     """Put a message behind another one of another partition, delivered together with it; where it then is."""
     partitions = len({m["partition"] for m in c.messages})
     c.terms = Terms(routing=Routing(partitions))
+    for m in c.messages:  # the recorded client hashes keys otherwise
+        m["key"] = _routed(m["key"], m["partition"], partitions)
     for row in (*c.messages, *c.deliveries):
         row["entry"] *= 2  # room for one behind each
     d = rng.choice([d for d in c.once if c.steady(at(d)) and d["delivered_nanos"] < 999])
     neighbour = next(m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
-    key = b"a key of its own"
+    key = next(k for i in count() if d["partition"] not in _partitions_of(k := f"a key of its own {i}", partitions))
     if not whole_key:
         common = Counter(m["key"] for m in c.messages if m["partition"] != d["partition"])
-        key = rng.choice([key for key, messages in common.items() if messages > 2])
-    elif producer_partition(key.decode(), partitions) == d["partition"]:
-        key += b"!"
-        assert producer_partition(key.decode(), partitions) != d["partition"]
-    c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key, "sequence_id": -1})
+        often = [key.decode() for key, messages in common.items() if messages > 2]
+        key = rng.choice([key for key in often if d["partition"] not in _partitions_of(key, partitions)])
+    c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key.encode(), "sequence_id": -1})
     c.deliveries.append(d | {"entry": d["entry"] + 1, "delivered_nanos": d["delivered_nanos"] + 1})
     return place(c.messages[-1])
+
+
+@cache
+def _routed(key: bytes, partition: int, partitions: int) -> bytes:
+    """A key that starts like this one and belongs to that partition."""
+    names = (f"{key.decode()}~{i}" for i in count())
+    return next(name for name in names if producer_partition(name, partitions) == partition).encode()
+
+
+def _partitions_of(key: str, partitions: int) -> set[int]:
+    """Where a key belongs, as text or as bytes."""
+    return {producer_partition(text, partitions) for text in (key, b64encode(key.encode()).decode())}
 
 
 def lose_a_dead_letter(c: Capture, rng: Random) -> Expected:
