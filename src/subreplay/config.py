@@ -56,6 +56,13 @@ class ProducerRouting(Model):
     scheme: Literal["JavaStringHash", "Murmur3_32Hash"] = "JavaStringHash"
 
 
+class DeadLetter(Model):
+    """The dead letter policy of the subscription's consumers."""
+
+    max_redeliveries: Annotated[int, Field(ge=1)]
+    topic: str | None = None
+
+
 class Topic(Model):
     """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
 
@@ -65,6 +72,7 @@ class Topic(Model):
     compacted: bool = False
     deduplication: bool | None = None
     routing: ProducerRouting | None = None
+    dead_letter: DeadLetter | None = None
 
     @property
     def terms(self) -> Terms:
@@ -77,6 +85,7 @@ class Topic(Model):
             compacted=self.compacted,
             deduplication=self.deduplication,
             routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme),
+            max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
         )
 
 

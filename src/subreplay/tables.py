@@ -27,6 +27,8 @@ _POSITION = [
     _required("batch_index", pa.int32()),
 ]
 
+ORIGIN: Final = pa.struct(_POSITION)
+
 MESSAGES: Final = pa.schema(
     [
         _required("date", pa.date32()),
@@ -47,6 +49,7 @@ MESSAGES: Final = pa.schema(
         pa.field("chunk_uuid", pa.string()),
         pa.field("chunk_id", pa.int32()),
         pa.field("chunk_count", pa.int32()),
+        pa.field("origin", ORIGIN),  # of a dead letter (properties REAL_TOPIC, ORIGIN_MESSAGE_ID): the message it was
     ]
 )
 
@@ -92,6 +95,7 @@ DELIVERIES: Final = pa.schema(
         pa.field("ack_type", pa.string()),
         pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
         pa.field("nacked_nanos", pa.int16()),
+        pa.field("refused_at", TIME),  # when the application gave it back (nacked it), by the client's clock
         pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending
         _required("source", pa.string()),  # observed, predicted
         pa.field("scenario", pa.string()),

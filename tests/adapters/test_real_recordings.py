@@ -50,8 +50,14 @@ def test_every_message_and_every_change_of_membership_is_a_row(folder):
     refused = kinds["subscribe"] - kinds["consumer_created"]
     assert (rows["join"], rows["rejected"]) == (kinds["consumer_created"], refused)
     assert rows["leave"] + rows["crash"] == kinds["consumer_closed"]
-    with gzip.open(folder / "messages.jsonl.gz", "rt", encoding="utf-8") as file:
-        assert ingested(folder).tables["messages"].num_rows == sum(1 for _ in file)
+    dead_letters = sum(origin is not None for origin in column(folder, "messages", "origin"))
+    assert len(column(folder, "messages", "origin")) - dead_letters == lines(folder / "messages.jsonl.gz")
+    assert dead_letters == (lines(folder / "dlq.jsonl.gz") if "dlq" in folder.name else 0)
+
+
+def lines(path: Path) -> int:
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        return sum(1 for _ in file)
 
 
 @each

@@ -6,11 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from subreplay.model import Scope, Standing
 from subreplay.policies import make
 from subreplay.rules.codes import Code, Excuse
-from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, dead_letters
+from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
+from subreplay.rules.definitions import dead_letters_behind
 from subreplay.rules.findings import violations_of
 from subreplay.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.rules.ranges import sticky_ranges
@@ -68,15 +71,20 @@ def given_up(entry: int, count: int = 3, nacked: bool = True, acked: bool = Fals
     return place | {"consumer": "C1", "at": SECOND, "redelivery_count": count, "nacked": nacked, "acked": acked}
 
 
-def letter(entry: int, of: int) -> dict[str, Any]:
+def letter(entry: int, of: int, key: str = "k", judged: bool = True) -> dict[str, Any]:
     origin = {"origin_ledger": 1, "origin_entry": of, "origin_batch_index": -1}
     place = {"topic": "t", "partition": -1, "ledger": 9, "entry": entry, "batch_index": -1}
-    return place | origin | {"key": "k", "published": SECOND}
+    return place | origin | {"key": key, "published": SECOND, "judged": judged}
 
 
 def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> list[tuple[Code, int, Excuse]]:
-    frames = pa.Table.from_pylist(exhausted, schema=EXHAUSTED), pa.Table.from_pylist(letters, schema=LETTERS)
-    return [(f.code, f.position[1], f.excuse) for f in dead_letters(*frames, max_redeliveries=3)]
+    arrived = {row["origin_entry"] for row in letters}
+    missing = [row for row in exhausted if row["entry"] not in arrived]
+    found = [
+        *incomplete(pa.Table.from_pylist(missing, schema=EXHAUSTED).to_batches(), 3),
+        *disorder(pa.Table.from_pylist(letters, schema=LETTERS).to_batches()),
+    ]
+    return [(f.code, f.position[1], f.excuse) for f in found]
 
 
 class TestDeadLetters:
@@ -92,13 +100,25 @@ class TestDeadLetters:
     def test_dead_letters_of_a_key_may_change_places(self) -> None:
         assert judged([], [letter(0, 7), letter(1, 8)]) == []
         assert judged([], [letter(0, 8), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Excuse.NONE)]
+        assert judged([], [letter(0, 8, "k"), letter(1, 7, "q")]) == []
+        assert judged([], [letter(0, 7), letter(1, 7)]) == []  # a second copy stands behind no later message
+        assert judged([], [letter(0, 8, judged=False), letter(1, 7)]) == [(Code.DLQ_ORDER, 7, Excuse.NONE)]
+        assert judged([], [letter(0, 8), letter(1, 7, judged=False)]) == []  # of another day
         assert standings(SHARED, Terms(max_redeliveries=3))[Code.DLQ_ORDER] is Standing.ALLOWED
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=12), st.sampled_from([1, 3, 100]))
+def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[tuple[str, int]], rows: int) -> None:
+    letters = [letter(entry, of, key) for entry, (key, of) in enumerate(told)]
+    table = pa.Table.from_pylist(letters, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
+    found = [f.explanation.split()[3] for f in disorder(table.to_batches(rows))]
+    assert sorted(found) == sorted(f"9:{place[1]}" for place in dead_letters_behind(letters))
 
 
 @pytest.mark.parametrize(("terms", "rows"), [(Terms(max_redeliveries=3), 1), (Terms(), 0)])
 def test_they_become_rows_of_the_violations_table_where_the_rule_applies(terms: Terms, rows: int) -> None:
-    exhausted = pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED)
-    found = dead_letters(exhausted, pa.Table.from_pylist([], schema=LETTERS), 3)
+    found = incomplete(pa.Table.from_pylist([given_up(7)], schema=EXHAUSTED).to_batches(), 3)
     table = violations_of(found, "sub", RULES, standings(SHARED, terms))
     assert table.schema == VIOLATIONS
     assert [(r["code"], r["verdict"], r["entry"]) for r in table.to_pylist()] == [

@@ -91,11 +91,21 @@ class TestOwnership:
         story = "+C1 +C2 a1>C9 a1! a2>C1 a2!"
         assert findings(KEY_SHARED, "a1 a2", story) == ["NOT_CONNECTED a1", "wrong_owner a2"]
 
+    def test_a_consumer_that_never_joined_may_own_what_others_were_given_before_it(self) -> None:
+        assert findings(KEY_SHARED, "a1 a2", "+C1 +C2 a1>C1 a1! a2>C9 a2!") == ["NOT_CONNECTED a2", "wrong_owner a1"]
+
     def test_a_slot_that_no_connected_consumer_owns_is_reported(self) -> None:
         sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
         assert findings(sticky, "a1", "+C1") == ["unseen a1"]  # rejected without ranges: nobody is connected
         assert findings(sticky, "a1", "+C1[40000-65535]") == ["unseen a1"]  # no delivery tells which epoch counts
         assert findings(sticky, "n1 a1", "+C1[33000-65535] n1>C1 n1!") == ["unroutable a1"]
+
+    def test_what_a_reader_of_some_slots_skips_is_counted_and_is_no_loss(self) -> None:
+        reader = make("pulsar.key_hash_range", "pulsar-4.0")
+        joins = "+C1[0-32767] a1>C1 a1! "
+        assert findings(reader, "n1 a1", joins) == ["unseen n1"]
+        assert findings(reader, "n1 a1 a2 a3", joins + "a3>C1 a3!!") == ["LOST a2", "unseen n1"]
+        assert findings(reader, "n1 a1", joins + "n1>C1 n1!") == ["WRONG_OWNER n1"]
 
     def test_a_newcomer_may_be_let_in_while_its_predecessor_closes(self) -> None:
         exclusive = make("pulsar.exclusive", "pulsar-4.0")
@@ -234,6 +244,7 @@ class TestFlow:
 
     def test_one_active_consumer_ignores_delays(self) -> None:
         assert findings(FAILOVER, "a1+300", "+C1 a1>C1 a1!") == []
+        assert findings(FAILOVER, "n1 a1+300 n2", "+C1 n1>C1 n1! n2>C1 n2!") == ["LOST a1", "SKIP n2"]
 
     def test_a_consumer_gets_what_its_queue_holds_and_one_more_in_hand(self) -> None:
         assert findings(SHARED, "a1 b1 n1", "+C1:1 a1>C1 b1>C1 n1>C1 a1^ b1^ n1^ a1! b1! n1!") == ["OVER_PERMITS n1"]

@@ -5,14 +5,14 @@ They work on the canonical rows that an audit reads, times in µs with nanosecon
 
 from __future__ import annotations
 
-import json
+from base64 import b64encode
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from gzip import open as unzip
-from itertools import pairwise
+from itertools import count, pairwise
 from random import Random
 from typing import Any
 
@@ -20,10 +20,11 @@ import pyarrow as pa
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.recorded_rows import to_table
+from subreplay.config import parse
 from subreplay.hashing.producer_routing import producer_partition
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.rules.dead_letters import EXHAUSTED, LETTERS
+from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
 from subreplay.rules.partitions import FIRST_MESSAGES
 from subreplay.rules.routing import Routing
 from subreplay.rules.terms import Terms
@@ -35,12 +36,13 @@ SECOND = 1_000_000_000
 
 @dataclass
 class Expected:
-    """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), and the other codes
-    that it brings with it."""
+    """The code a fault must show as, the message it must be about (``ledger:entry``; None: any), the other codes that
+    it brings with it, and whether it is found and ``excused``."""
 
     code: str
     witness: str | None
     implied: frozenset[str] = frozenset()
+    excused: bool = False
 
 
 @dataclass
@@ -52,14 +54,15 @@ class Capture:
     messages: list[Row]
     membership: list[Row]
     deliveries: list[Row]
+    letters: list[Row] = field(default_factory=list)  # the messages of the dead letter topic
     terms: Terms = field(default_factory=Terms)
 
     @classmethod
     def load(cls, name: str) -> Capture:
-        policy, rows = _ingested(name)
+        policy, terms, rows = _ingested(name)
         copies = {table: [*map(dict, of_table)] for table, of_table in rows.items()}
         copies["membership"] = deepcopy(rows["membership"])  # ranges are rows in rows
-        return cls(name, policy, **copies)
+        return cls(name, policy, **copies, terms=terms)
 
     @property
     def tables(self) -> dict[str, pa.Table]:
@@ -92,26 +95,40 @@ class Capture:
 
     def steady(self, *moments: int) -> bool:
         """Whether no membership change was asked for or completed between the first and the last moment."""
-        changes = (t for m in self.membership for t in (nanos(m, "at"), nanos(m, "since") or nanos(m, "at")))
-        return not any(min(moments) - 5_000_000 <= t <= max(moments) + 5_000_000 for t in changes)
+        first, last = min(moments) - 5_000_000, max(moments) + 5_000_000
+        return bisect_left(self._changes, first) == bisect_right(self._changes, last)
+
+    @cached_property
+    def _changes(self) -> list[int]:
+        """When membership changes were asked for and completed."""
+        return sorted(t for m in self.membership for name in ("at", "since") if (t := nanos(m, name)) is not None)
 
     def connected(self, moment: int) -> set[str]:
         here = set()
-        for m in sorted(self.membership, key=lambda m: (nanos(m, "at"), m["seq"])):
-            if nanos(m, "at") < moment:
+        for change, m in self._events:
+            if change < moment:
                 (here.add if m["event"] == "join" else here.discard)(m["consumer"])
         return here
 
+    @cached_property
+    def _events(self) -> list[tuple[int, Row]]:
+        """Membership events in order, each with its time."""
+        events = sorted(self.membership, key=lambda m: (nanos(m, "at"), m["seq"]))
+        return [(nanos(m, "at") or 0, m) for m in events]
+
 
 @cache
-def _ingested(name: str) -> tuple[Policy, dict[str, list[Row]]]:
+def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
     ingested = ADAPTERS["pulsar-recording"](ROOT / name)
     told = ingested.run["subscription"]
     rows = {}
     for table, values in ingested.tables.items():
         plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values.columns]
         rows[table] = pa.table(plain, names=values.column_names).to_pylist()
-    return make(told["policy"], told["profile"], **told.get("options", {})), rows
+    rows["letters"] = [m for m in rows["messages"] if m["origin"]]
+    rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
+    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    return policy, parse(ingested.run, name).topic.terms, rows
 
 
 def place(row: Row) -> str:
@@ -369,20 +386,50 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
     """Put a message behind another one of another partition, delivered together with it; where it then is."""
     partitions = len({m["partition"] for m in c.messages})
     c.terms = Terms(routing=Routing(partitions))
+    for m in c.messages:  # the recorded client hashes keys otherwise
+        m["key"] = _routed(m["key"], m["partition"], partitions)
     for row in (*c.messages, *c.deliveries):
         row["entry"] *= 2  # room for one behind each
     d = rng.choice([d for d in c.once if c.steady(at(d)) and d["delivered_nanos"] < 999])
     neighbour = next(m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
-    key = b"a key of its own"
+    key = next(k for i in count() if d["partition"] not in _partitions_of(k := f"a key of its own {i}", partitions))
     if not whole_key:
         common = Counter(m["key"] for m in c.messages if m["partition"] != d["partition"])
-        key = rng.choice([key for key, messages in common.items() if messages > 2])
-    elif producer_partition(key.decode(), partitions) == d["partition"]:
-        key += b"!"
-        assert producer_partition(key.decode(), partitions) != d["partition"]
-    c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key, "sequence_id": -1})
+        often = [key.decode() for key, messages in common.items() if messages > 2]
+        key = rng.choice([key for key in often if d["partition"] not in _partitions_of(key, partitions)])
+    c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key.encode(), "sequence_id": -1})
     c.deliveries.append(d | {"entry": d["entry"] + 1, "delivered_nanos": d["delivered_nanos"] + 1})
     return place(c.messages[-1])
+
+
+@cache
+def _routed(key: bytes, partition: int, partitions: int) -> bytes:
+    """A key that starts like this one and belongs to that partition."""
+    names = (f"{key.decode()}~{i}" for i in count())
+    return next(name for name in names if producer_partition(name, partitions) == partition).encode()
+
+
+def _partitions_of(key: str, partitions: int) -> set[int]:
+    """Where a key belongs, as text or as bytes."""
+    return {producer_partition(text, partitions) for text in (key, b64encode(key.encode()).decode())}
+
+
+def lose_a_dead_letter(c: Capture, rng: Random) -> Expected:
+    """A message that was given up is not on the dead letter topic."""
+    lost = rng.choice(c.letters)
+    c.letters = [m for m in c.letters if m["origin"] != lost["origin"]]
+    return Expected("DLQ_INCOMPLETE", place(lost["origin"]))
+
+
+def exchange_dead_letters(c: Capture, rng: Random) -> Expected:
+    """Two messages of a key stand on the dead letter topic the other way round."""
+    by_key: dict[bytes, list[Row]] = defaultdict(list)
+    for m in sorted(c.letters, key=position):
+        by_key[m["key"]].append(m)
+    pairs = [(a, b) for ms in by_key.values() for a, b in pairwise(ms) if _origin(a) < _origin(b)]
+    a, b = rng.choice(pairs)
+    exchange(a, b, "origin")
+    return Expected("DLQ_ORDER", place(b["origin"]))
 
 
 S1, S1B, S1E = "s1_key_shared_autosplit", "s1b_key_shared_stuck", "s1e_key_shared_key_based_batching"
@@ -402,7 +449,7 @@ FAULTS: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     deliver_again_while_outstanding: (S1, S2, S7),
     acknowledge_after_the_next_owner_was_served: (S1, S1B, S2),
     key_goes_on_too_soon: (S1, S2),
-    forget_a_join: (S1, S2, S3, S7),
+    forget_a_join: (S1, S2, S3, S5, S7),
     forget_a_leave: (S1, S2),
     ask_for_fewer_slots: (S3,),
     acknowledge_cumulatively: (S1, S3, S4, S7, S9),
@@ -415,6 +462,8 @@ FAULTS: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     mix_a_batch: (S1E,),
     move_a_message_to_another_partition: (S5, S5P),
     send_a_key_to_the_wrong_partition: (S5, S5P),
+    lose_a_dead_letter: (S7B,),
+    exchange_dead_letters: (S7B,),
 }
 
 
@@ -434,30 +483,37 @@ def first_messages(c: Capture) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)
 
 
-def dead_letter_frames(version: str) -> tuple[pa.Table, pa.Table]:
-    """Exhausted messages and dead letters of the recording that has a dead letter topic."""
-    folder = ROOT / version / S7B
-    capture = Capture.load(f"{version}/{S7B}")
-    with unzip(folder / "deliveries.jsonl.gz", "rt") as lines:
-        given_back = {(r["ledger"], r["entry"], r["redelivery_count"]) for r in map(json.loads, lines) if r["nack_ns"]}
-    last = {
-        place(d): d
-        for d in sorted((d for d in capture.deliveries if d["delivered_at"]), key=lambda d: d["redelivery_count"])
-    }
-    exhausted = [
+def exhausted(c: Capture) -> pa.Table:
+    """What reached the last attempt and is no dead letter: what Spark joins."""
+    limit, arrived = c.terms.max_redeliveries, {_origin(m) for m in c.letters}
+    attempts = [d for d in c.deliveries if d["delivered_at"] and limit is not None and d["redelivery_count"] >= limit]
+    last = {position(d): d for d in sorted(attempts, key=lambda d: (d["redelivery_count"], at(d), d["seq"]))}
+    acked = {position(d) for d in attempts if d["acked_at"]}
+    rows = [
         {name: d.get(name) for name in EXHAUSTED.names}
-        | {"key": str(capture.keys[place(d)]), "at": at(d), "acked": d["acked_at"] is not None,
-           "nacked": (d["ledger"], d["entry"], d["redelivery_count"]) in given_back}
+        | {"key": str(c.keys[place(d)]), "at": at(d), "acked": position(d) in acked}
+        | {"nacked": d["nacked_at"] is not None or d["refused_at"] is not None}
         for d in last.values()
-        if d["redelivery_count"] >= 3
-    ]  # fmt: skip
-    with unzip(folder / "dlq.jsonl.gz", "rt") as lines:
-        letters = [_letter(row) for row in map(json.loads, lines)]
-    return pa.Table.from_pylist(exhausted, schema=EXHAUSTED), pa.Table.from_pylist(letters, schema=LETTERS)
+        if position(d) not in arrived
+    ]
+    return pa.Table.from_pylist(rows, schema=EXHAUSTED)
 
 
-def _letter(row: Row) -> Row:
-    ledger, entry, _, batch_index = map(int, row["properties"]["ORIGIN_MESSAGE_ID"].strip("()").split(","))
-    origin = {"origin_ledger": ledger, "origin_entry": entry, "origin_batch_index": batch_index}
-    mine = {name: row[name] for name in ("partition", "ledger", "entry", "batch_index", "key")}
-    return mine | origin | {"topic": row["properties"]["REAL_TOPIC"], "published": row["publish_time_ms"] * 1_000_000}
+def letters(c: Capture) -> pa.Table:
+    """The dead letters key by key: what Spark sorts."""
+    rows = [
+        {name: m.get(name) for name in LETTERS.names}
+        | {f"origin_{name}": m["origin"][name] for name in ("ledger", "entry", "batch_index")}
+        | {"topic": m["origin"]["topic"], "partition": m["origin"]["partition"], "key": m["key"].decode()}
+        | {"published": m["publish_time"] * 1000, "judged": True}
+        for m in c.letters
+    ]
+    return pa.Table.from_pylist(rows, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
+
+
+def position(row: Row) -> tuple[int, ...]:
+    return row["partition"], row["ledger"], row["entry"], row["batch_index"]
+
+
+def _origin(letter: Row) -> tuple[int, ...]:
+    return position(letter["origin"])

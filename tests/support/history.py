@@ -156,7 +156,12 @@ def auto_split(profile: str = "pulsar-4.0", **options: Any) -> Policy:
 def findings(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD, partition: int = -1) -> list[str]:
     """Findings as ``CODE message`` where they fail, ``code message`` where they are allowed, by message."""
     names = {where: name for name, where in places(log).items()}
-    tables = history(log, story, partition)
+    found = findings_of(policy, history(log, story, partition), terms)
+    return sorted(f"{code} {names[where]}" for code, where in found)
+
+
+def findings_of(policy: Policy, tables: History, terms: Terms = NOTHING_TOLD) -> list[tuple[str, tuple[int, int]]]:
+    """Findings about deliveries: the code, in capitals where it fails, and the entry and batch index."""
     judge = judge_of(policy, tables, terms)
     found = []
     for row in audit_by(judge, tables).to_pylist():
@@ -164,5 +169,5 @@ def findings(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD, 
             if row["codes"] & code.bit:
                 excused = excuse_of(code, row["excuses"]) is not Excuse.NONE
                 fails = judge.standings[code] is Standing.PROMISED and not excused
-                found.append(f"{code.name if fails else code.name.lower()} {names[row['entry'], row['batch_index']]}")
-    return sorted(found)
+                found.append((code.name if fails else code.name.lower(), (row["entry"], row["batch_index"])))
+    return found

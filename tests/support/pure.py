@@ -27,7 +27,8 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     first = first.set_column(
         first.schema.get_field_index("own_sequence_id"), "own_sequence_id", messages["sequence_id"]
     )
-    content = pa.array([hash(tuple(map(str, row.values()))) for row in messages.to_pylist()], pa.int64())
+    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in messages.columns]
+    content = pa.array([hash(repr(row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
     cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
@@ -68,7 +69,10 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     events = dispatcher_events(tables["membership"].to_pylist(), _scopes(tables))
     dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
     receipts = bool(tables["deliveries"]["received_at"].is_valid().to_numpy().any())
-    return Judge(policy, dispatchers, receipts, terms)
+    delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
+    joins = tables["membership"].filter(pc.equal(tables["membership"]["event"], "join"))
+    served, known = (set(rows["consumer"].to_pylist()) for rows in (delivered, joins))
+    return Judge(policy, dispatchers, receipts, terms, strangers=bool(served - known))
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:

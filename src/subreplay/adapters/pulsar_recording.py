@@ -1,10 +1,10 @@
 """Adapter ``pulsar-recording``: what a real broker did in one session, recorded by an interceptor inside it.
 
 A recording is a folder of gzip JSON lines (``messages``, ``broker_events``; optional ``deliveries``, ``membership``,
-``scenario.json``). Dispatches, their order (``seq``), acknowledgements, redelivery requests and membership come from
-the broker's own events; the client's ``deliveries`` only add when the application took a message, since a client's
-times are calls, not effects. A recording is one bounded capture, so it is read whole; tables of a data lake need no
-such adapter.
+``dlq``: what arrived on the dead letter topic, ``scenario.json``). Dispatches, their order (``seq``), acknowledgements,
+redelivery requests and membership come from the broker's own events; the client's ``deliveries`` only add when the
+application took a message and gave it back, since a client's times are calls, not effects. A recording is one bounded
+capture, so it is read whole; tables of a data lake need no such adapter.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from subreplay.adapters.base import Ingested, Reason
 from subreplay.adapters.jsonl import Lines, read_lines
+from subreplay.adapters.recorded_dead_letters import DeadLetter, dead_letter_rows, recorded_policy
 from subreplay.adapters.recorded_deliveries import Replayer
 from subreplay.adapters.recorded_membership import membership_rows
 from subreplay.adapters.recorded_rows import (
@@ -72,9 +73,11 @@ def read(folder: Path) -> Ingested:
     events: Lines[Any] = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
     receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False)
     notes = read_lines(folder, "membership", TypeAdapter(_Note), required=False)
+    letters = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False)
     scenario = _scenario(folder)
 
     reject_divergent(messages)
+    reject_divergent(letters)
     reject_backward_times(events)
     reject_early_ends(receipts)
     reject_unknown_joins(events, {n.consumer for n in notes.rows.values() if n.event == "join" and n.consumer})
@@ -83,15 +86,19 @@ def read(folder: Path) -> Ingested:
     deliveries = replay(messages, ordered, receipts)
     queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers}
     tables = {
-        "messages": to_table("messages", message_rows(messages.rows.values())),
+        "messages": to_table(
+            "messages", [*message_rows(messages.rows.values()), *dead_letter_rows(letters.rows.values())]
+        ),
         "membership": to_table("membership", membership_rows(ordered, queue_sizes)),
         "deliveries": to_table("deliveries", deliveries),
     }
-    files: list[Lines[Any]] = [messages, events, receipts, notes]
+    files: list[Lines[Any]] = [messages, events, receipts, notes, letters]
     rejected = tuple(r for lines in files for _, r in sorted(lines.rejected.items()))
     counts = tuple(f.count for f in files if f.count.rows_in)
     run = suggested_run(events, scenario)
     named = run.get("subscription", {})
+    if policy := recorded_policy(letters.rows.values(), deliveries, named.get("topic")):
+        run["topic"] = {"dead_letter": policy}
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
     return Ingested(tables, rejected, counts, run, tuple(sorted(others - {(named.get("name"), named.get("topic"))})))
 
@@ -108,7 +115,7 @@ def _scenario(folder: Path) -> _Scenario:
         raise InputError(f"{path}: {place}{first['msg']}; correct it, or leave the file out") from error
 
 
-def reject_divergent(messages: Lines[Message]) -> None:
+def reject_divergent(messages: Lines[Any]) -> None:
     """One position, two contents: nobody can tell which is right, so all are rejected. Of equal rows one stays."""
     places: dict[tuple[Any, ...], list[int]] = defaultdict(list)
     for line, m in messages.rows.items():
@@ -116,7 +123,7 @@ def reject_divergent(messages: Lines[Message]) -> None:
     for place, lines in places.items():
         if len(lines) < 2:
             continue
-        equal = len({messages.rows[line] for line in lines}) == 1
+        equal = all(messages.rows[line] == messages.rows[lines[0]] for line in lines)
         twice = f"one position, two contents (rows {', '.join(map(str, lines))})"
         rule = f"the position is there already (row {lines[0]})" if equal else twice
         value = ":".join(map(str, place[1:]))

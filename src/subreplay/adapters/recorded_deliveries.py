@@ -45,6 +45,7 @@ class _Delivery:
     acked: int | None = None
     ack_type: str | None = None
     nacked: int | None = None
+    refused: int | None = None
     closed: bool = False
 
     @property
@@ -147,8 +148,8 @@ class Replayer:
                 delivery.nacked = event.t_ns if delivery.open else delivery.nacked
 
     def add_receipts(self, receipts: Lines[Receipt], subscription: str) -> None:
-        """Give each delivery of ``subscription`` the time its application took it: a consumer's n-th receipt
-        is its n-th dispatch.
+        """Give each delivery of ``subscription`` the times its application took it and gave it back: a consumer's n-th
+        receipt is its n-th dispatch.
 
         A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client
         alone; one of a message the broker never dispatched goes to quarantine.
@@ -161,11 +162,13 @@ class Replayer:
         for line, receipt in sorted(mine, key=lambda item: (item[1].recv_ns, item[0])):
             one = (receipt.position, receipt.batch_index)
             if matching := waiting.get((one, receipt.consumer)):
-                matching.pop().received = receipt.recv_ns
+                delivery = matching.pop()
+                delivery.received, delivery.refused = receipt.recv_ns, receipt.nack_ns
             elif one in self._deliveries:
                 self._deliveries[one].append(
                     _Delivery(receipt.consumer, receipt.subscription, receipt.recv_ns, 0, receipt.redelivery_count,
-                              received=receipt.recv_ns, acked=receipt.ack_ns, nacked=receipt.nack_ns)
+                              received=receipt.recv_ns, acked=receipt.ack_ns, nacked=receipt.nack_ns,
+                              refused=receipt.nack_ns)
                 )  # fmt: skip
             else:
                 place = f"{receipt.ledger}:{receipt.entry}:{receipt.batch_index}"
@@ -190,9 +193,18 @@ class Replayer:
                 yield _row(position, index, d)
 
 
+_EXACT = ("delivered", "acked", "nacked")  # by the broker's clock, to the nanosecond
+
+
 def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
     topic, partition = base_topic(position.topic)
-    times = {"delivered": d.delivered, "received": d.received, "acked": d.acked, "nacked": d.nacked}
+    times = {
+        "delivered": d.delivered,
+        "received": d.received,
+        "acked": d.acked,
+        "nacked": d.nacked,
+        "refused": d.refused,
+    }
     return {
         "date": day(micros(d.delivered if d.delivered is not None else d.acked or 0)),
         "subscription": d.subscription,
@@ -208,5 +220,5 @@ def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
         "outcome": d.outcome,
         "source": "observed",
         **{f"{name}_at": None if t is None else micros(t) for name, t in times.items()},
-        **{f"{name}_nanos": None if t is None else t % 1_000 for name, t in times.items() if name != "received"},
+        **{f"{name}_nanos": None if t is None else t % 1_000 for name, t in times.items() if name in _EXACT},
     }

@@ -20,13 +20,13 @@ from subreplay.adapters.pulsar_recording import (
     reject_backward_times,
     reject_divergent,
 )
+from subreplay.adapters.recorded_dead_letters import DeadLetter
 from subreplay.adapters.recorded_membership import membership_rows
 from subreplay.adapters.recorded_rows import (
     BrokerEvent,
     Count,
     Created,
     Message,
-    Name,
     Receipt,
     Subscribe,
     base_topic,
@@ -44,7 +44,6 @@ from subreplay.timeline import Timeline
 
 QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
-_ORIGIN = re.compile(r"\(?(\d+)[,:](\d+)")
 
 
 class _Consumer(BaseModel):
@@ -57,14 +56,6 @@ class _Scenario(BaseModel):
     version: str | None = None
     selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
     consumers: tuple[_Consumer, ...] = ()
-
-
-class _DeadLetter(BaseModel):
-    """A message as it arrived on the dead letter topic; its properties name where it came from."""
-
-    model_config = ConfigDict(extra="ignore")
-    topic: Name
-    properties: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +98,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
     messages = read_lines(folder, "messages", TypeAdapter(Message))
     lines: Any = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
     receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False).rows.values()
-    dead = read_lines(folder, "dlq", TypeAdapter(_DeadLetter), required=False).rows.values()
+    dead = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
     reject_divergent(messages)
     reject_backward_times(lines)
     events, scenario = in_broker_order(lines), _scenario(folder)
@@ -191,6 +182,5 @@ def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline
 
 def _origins(dead: Any, topic: str) -> Iterator[tuple[int, int]]:
     for letter in dead:
-        origin = _ORIGIN.match(letter.properties.get("ORIGIN_MESSAGE_ID", ""))
-        if origin and letter.properties.get("REAL_TOPIC") == topic:
-            yield int(origin[1]), int(origin[2])
+        if letter.origin and letter.origin[0].topic == topic:
+            yield letter.origin[0][1:]

@@ -74,6 +74,7 @@ class Excuse(IntEnum):
     COMPACTED = 10
     DEDUPLICATED = 11
     LAST_ATTEMPT = 12
+    FILTERED = 13
 
     @property
     def bit(self) -> int:
@@ -138,6 +139,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "it was acknowledged at its last attempt, which may have succeeded",
         frozenset({Code.DLQ_INCOMPLETE}),
     ),
+    Excuse.FILTERED: (
+        "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
+        frozenset({Code.LOST, Code.UNSEEN}),
+    ),
 }
 
 
@@ -159,12 +164,14 @@ def unexcused(codes: Ints, excuses: Ints) -> Ints:
     return left
 
 
-Kind = Literal["keyed", "unordered", "active", "shared"]
+Kind = Literal["keyed", "unordered", "active", "filtered", "shared"]
 """How a policy serves its messages: ``keyed`` by slot and in order; ``unordered`` by slot where out-of-order delivery
-is allowed; ``active``, one consumer for the whole partition; ``shared``, anybody."""
-EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "shared"})
+is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, while the
+others are skipped; ``shared``, anybody."""
+EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared"})
 KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
 ACTIVE: Final[frozenset[Kind]] = frozenset({"active"})
+FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
 ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
 MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})

@@ -7,6 +7,7 @@ remember two holders, a ring or a stack, this looks at everything that came befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -232,7 +233,7 @@ def undelivered(h: History, m: Message) -> set[Code]:
     owner = int(timeline.owner_at(np.array([m.slot]), np.array([m.hash], np.uint32), epoch)[0])
     if m.first_ack != NEVER or _passed(h, m, owner):
         return {Code.LOST}
-    if owner < 0 and policy.routing == "slot" and timeline.connected(int(epoch[0])):
+    if owner < 0 and policy.routing == "slot" and not h.judge.filters and timeline.connected(int(epoch[0])):
         return {Code.UNROUTABLE}
     return {Code.UNSEEN, *([Code.STUCK] if _still_held(h, m, owner, last) else [])}
 
@@ -269,6 +270,46 @@ def _still_held(h: History, m: Message, owner: int, last: int) -> bool:
     return (
         longest is not None and longest.waited_for > last and last - max(m.due, since) >= h.judge.stuck_after
     )  # fmt: skip
+
+
+def dead_letters_behind(letters: Iterable[Mapping[str, Any]]) -> set[Place]:
+    """DLQ_ORDER, by the place of the dead letter: one of its key stands before it that was later in its own log."""
+    ordered = sorted(letters, key=lambda row: _place(row))
+    return {
+        _place(b)
+        for i, b in enumerate(ordered)
+        for a in ordered[:i]
+        if b["key"] is not None and _stream(a) == _stream(b) and _origin(a) > _origin(b)
+    }
+
+
+def never_arrived(
+    deliveries: Iterable[Mapping[str, Any]], letters: Iterable[Mapping[str, Any]], max_redeliveries: int
+) -> dict[Place, bool]:
+    """DLQ_INCOMPLETE of one partition, and whether it fails: the last attempt was the last one allowed and was given
+    back (or acknowledged, which is excused), or beyond, and no dead letter names the message."""
+    arrived = {_origin(row) for row in letters}
+    found: dict[Place, bool] = {}
+    attempts = [d for d in deliveries if d["redelivery_count"] >= max_redeliveries]
+    for place in {_place(d) for d in attempts} - arrived:
+        mine = [d for d in attempts if _place(d) == place]
+        last = max(mine, key=lambda d: (d["redelivery_count"], d["delivered_at"], d["seq"]))
+        given_up = last["redelivery_count"] > max_redeliveries or last["nacked_at"] or last["refused_at"]
+        if given_up or any(d["acked_at"] for d in mine):
+            found[place] = bool(given_up)
+    return found
+
+
+def _stream(letter: Mapping[str, Any]) -> tuple[Any, ...]:
+    return letter["topic"], letter["partition"], letter["key"]
+
+
+def _place(row: Mapping[str, Any]) -> Place:
+    return row["ledger"], row["entry"], row["batch_index"]
+
+
+def _origin(letter: Mapping[str, Any]) -> Place:
+    return letter["origin_ledger"], letter["origin_entry"], letter["origin_batch_index"]
 
 
 def findings(h: History) -> set[tuple[Code, Place, int]]:

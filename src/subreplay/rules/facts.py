@@ -117,7 +117,8 @@ class _Batch:
     def facts(self) -> pa.Table:
         self.keys = message_keys(self.judge.policy, self.messages)
         self.published = numbers(self.messages, "at")
-        self.due = np.maximum(self.published, numbers(self.messages, "deliver_at"))
+        delayed = numbers(self.messages, "deliver_at") if self.judge.delays else self.published
+        self.due = np.maximum(self.published, delayed)
         self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
         self.chunk = numbers(self.messages, "chunk_id", -1)
         # a chunk that is not the last of its message

@@ -194,7 +194,7 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     keys = message_keys(judge.policy, one)
     message.known, message.judged = True, row["judged"]
     message.key, message.slot, message.hash = int(keys.key_id[0]), int(keys.slots[0]), int(keys.hashes[0])
-    message.published, message.due = row["at"], max(row["at"], _time(row, "deliver_at"))
+    message.published, message.due = row["at"], max(row["at"], _time(row, "deliver_at") if judge.delays else UNKNOWN)
     message.mixed = bool(keys.mixed[0])
     key = own_keys(one)[0].as_py() if row["batch_index"] >= 0 else None
     message.stream = (row["producer"],) if key is None else (row["producer"], key)

@@ -61,7 +61,9 @@ class DispatcherState:
     to join while recalling, the horizon of the night before.
     """
 
-    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, carried: Arrays) -> None:
+    def __init__(
+        self, sessions: Sessions, queue_sizes: Ints, horizon: int, carried: Arrays, strangers: bool = False
+    ) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.horizon = horizon
         self.keys = States(KEY_STATE + later)
@@ -70,7 +72,7 @@ class DispatcherState:
         self.members = np.full((n, SESSION_STATE), UNKNOWN)
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
         self.queues = Queues.of(queue_sizes)
-        self.active, self.strayed = active_state(), np.full(n, -1)
+        self.active, self.strayed = active_state(strangers), np.full(n, -1)
         self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
         if carried:
             self._restore(carried)
@@ -82,8 +84,9 @@ class DispatcherState:
         self.slots = States.of(carried["slot_ids"], carried["slots"])
         self.everything = carried["everything"].copy()
         self.members[:known], self.strayed[:known] = carried["members"], carried["strayed"][:, 0]
-        self.queues.restore(carried["rings"], carried["untaken"])
-        self.active, self.scalars = carried["active"].copy(), carried["scalars"][0].copy()
+        self.queues.restore(carried["rings"], carried["untaken"].T)
+        # somebody may be a stranger today only, and stays one
+        self.active, self.scalars = np.maximum(self.active, carried["active"]), carried["scalars"][0].copy()
 
     def carried(self) -> dict[str, Ints]:
         """What the next night begins with."""
@@ -99,7 +102,7 @@ class DispatcherState:
             "members": without_open(self.members, BEFORE_JOIN, PAIR // 2),
             "strayed": self.strayed[:, None],
             "rings": self.queues.rings,
-            "untaken": self.queues.untaken,
+            "untaken": self.queues.untaken.T,
             "active": self.active,
             "scalars": scalars[None],
         }

@@ -21,13 +21,13 @@ from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
 from subreplay.rules.carried import OPEN, OPEN_DAY, Arrays, Carried, carried_rows, open_positions
-from subreplay.rules.codes import Code, mask, unexcused
+from subreplay.rules.codes import MANY, Code, mask, unexcused
 from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState, begin_instants
 from subreplay.rules.positions import PositionState
-from subreplay.rules.registry import standings
+from subreplay.rules.registry import kind_of, standings
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.terms import Terms
 from subreplay.rules.timed import judge_deliveries, judged, judged_carried, recall_deliveries
@@ -81,6 +81,8 @@ class Judge:
     ``receipts``: whether applications recorded what they received, so that a message nobody received can be told.
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
+    ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
+    of partitions, too, which never served it.
     """
 
     policy: Policy
@@ -88,6 +90,7 @@ class Judge:
     receipts: bool
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
+    strangers: bool = False
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -103,6 +106,16 @@ class Judge:
     def promised(self) -> int:
         """The bits of the rules whose findings fail unless they are excused."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+
+    @cached_property
+    def delays(self) -> bool:
+        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
+        return kind_of(self.policy) in MANY
+
+    @cached_property
+    def filters(self) -> bool:
+        """Whether a reader skips the messages of slots that are not its own."""
+        return kind_of(self.policy) == "filtered"
 
     @property
     def waits_by_slot(self) -> bool:
@@ -185,7 +198,7 @@ class Judge:
 
     def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
         arrays = _of(_INSTANTS, carried.arrays())
-        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, arrays)
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, arrays, self.strangers)
 
     def _open(self, rows: pa.Table, codes: Ints) -> list[Ints]:
         return [open_positions(rows, codes, self.horizon)] if self.carries else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.columns import UNKNOWN, Ints
-from subreplay.rules.codes import ACTIVE, ANY_ORDER, EVERY, KEYED, Code, Rule
+from subreplay.rules.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Code, Rule
 from subreplay.rules.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
 from subreplay.rules.steps import step
 
@@ -14,7 +14,7 @@ RULES = (
         "The messages of one key are delivered for the first time in the order of the log, and one consumer's "
         "application takes them in that order.",
         "PIP-379, Key_Shared ordering; row L-ROUTE-3",
-        promised=KEYED,
+        promised=KEYED | FILTERED,
         allowed=ANY_ORDER,
     ),
     Rule(

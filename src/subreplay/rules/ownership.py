@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.columns import Ints
-from subreplay.rules.codes import ACTIVE, BY_SLOT, EVERY, Code, Excuse, Rule
+from subreplay.rules.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
 from subreplay.rules.deliveries import CHANGING, EPOCH, OWNER, SESSION, WITNESS, Flags, prove, remember
 from subreplay.rules.steps import step
 
@@ -17,7 +17,7 @@ RULES = (
         "under way, to the owner before or after it.",
         "StickyKeyConsumerSelector.select, AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer "
         "(3.2.3, 4.0.8); rows P-KS-1, P-FO-1",
-        promised=BY_SLOT | ACTIVE,
+        promised=BY_SLOT | ACTIVE | FILTERED,
     ),
     Rule(
         Code.NOT_CONNECTED,
@@ -45,9 +45,11 @@ _WRONG, _STRANGE, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit, Co
 _INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 
-def active_state() -> Ints:
-    """A partition that served nobody yet."""
-    return np.full((1, ACTIVE_STATE), -1, np.int64)
+def active_state(strangers: bool) -> Ints:
+    """A partition that served nobody yet; ``strangers``: the membership is known to lack somebody."""
+    state = np.full((1, ACTIVE_STATE), -1, np.int64)
+    state[0, _BROKEN] = 1 if strangers else -1
+    return state
 
 
 @step

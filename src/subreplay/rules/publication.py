@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from subreplay.columns import UNKNOWN, Ints
-from subreplay.rules.codes import BY_SLOT, EVERY, Code, Rule
+from subreplay.rules.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
 from subreplay.rules.steps import step
 
 RULES = (
@@ -31,7 +31,7 @@ RULES = (
         Code.DIVERGENT_ID,
         "One position, two contents",
         "A position of the log names one message.",
-        "ManagedLedger positions",
+        "ManagedLedgerImpl (3.2.3, 4.0.8): a ledger id and an entry id name one entry",
         promised=EVERY,
         uncertain=True,
     ),
@@ -39,7 +39,7 @@ RULES = (
         Code.UNKNOWN_MESSAGE,
         "Delivery of a message that is not in the log",
         "Every delivery is of a message in the messages table.",
-        "the data's own contract",
+        "ManagedCursorImpl.readEntries (3.2.3, 4.0.8): what is dispatched was read from the log",
         promised=EVERY,
         uncertain=True,
     ),
@@ -48,7 +48,7 @@ RULES = (
         "A batch mixes keys",
         "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
         "Commands.peekStickyKey, BatchMessageContainerImpl.add (3.2.3, 4.0.8); row L-BATCH-3",
-        promised=BY_SLOT,
+        promised=BY_SLOT | FILTERED,
     ),
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.model import Standing
 from subreplay.profiles import PULSAR_3_2
-from subreplay.rules.codes import ACTIVE, EVERY, MANY, Code, Excuse, Rule
+from subreplay.rules.codes import ACTIVE, EVERY, FILTERED, MANY, Code, Excuse, Rule
 from subreplay.rules.steps import step
 
 RULES = (
@@ -26,7 +26,7 @@ RULES = (
         "delivers outstanding messages again.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6",
         promised=MANY,
-        allowed=ACTIVE,
+        allowed=ACTIVE | FILTERED,
         # a replay read that races with its own pending acknowledgement
         profiles={PULSAR_3_2: Standing.ALLOWED},
     ),
@@ -34,7 +34,7 @@ RULES = (
         Code.ACK_EARLY,
         "Acknowledged before it was delivered",
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
-        "the order of events at a broker",
+        "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
         allowed=EVERY,
     ),
     Rule(

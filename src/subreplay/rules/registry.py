@@ -12,6 +12,7 @@ from typing import Final
 
 from subreplay.model import Standing
 from subreplay.policies.base import Policy
+from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.rules import (
     dead_letters,
     flow,
@@ -46,7 +47,7 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
 
 def kind_of(policy: Policy) -> Kind:
     """How ``policy`` serves its messages."""
-    return _KINDS[policy.routing, policy.ordered]
+    return "filtered" if isinstance(policy, KeyHashRange) else _KINDS[policy.routing, policy.ordered]
 
 
 def standing(code: Code, policy: Policy) -> Standing:
@@ -55,7 +56,7 @@ def standing(code: Code, policy: Policy) -> Standing:
     Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the
     keys, and a switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key
     unless it allows out-of-order delivery (row P-KS-ORD-3). A slot without an owner is legal (row P-KS-ST-2): its
-    messages wait.
+    messages wait; a reader of some slots skips those of the others (row P-KR-1).
     """
     rule, kind = RULES[code], kind_of(policy)
     if kind not in rule.promised | rule.allowed or (rule.only and policy.name not in rule.only):

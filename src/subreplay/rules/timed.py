@@ -53,8 +53,7 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     d = _deliveries(rows)
     conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
     read_instants(state, d, conditions, found)
-    if not active:  # one active consumer ignores delays (row L-DELAY-1)
-        found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found

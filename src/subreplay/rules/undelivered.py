@@ -40,7 +40,8 @@ RULES = (
     Rule(
         Code.UNROUTABLE,
         "No consumer owns its slot",
-        "Every slot belongs to some consumer, else its messages wait for ever.",
+        "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the "
+        "others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
     ),
@@ -91,7 +92,10 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
 
     found.codes[proven < NEVER] |= _LOST
     homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
-    found.codes[(proven == NEVER) & homeless] |= _HOMELESS
+    if judge.filters:
+        found.excuses[homeless] |= Excuse.FILTERED.bit
+    else:
+        found.codes[(proven == NEVER) & homeless] |= _HOMELESS
     found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
     _excuse(judge, state, rows, proven, published, found)
     if judge.waits_by_slot:

@@ -17,7 +17,9 @@ from subreplay.spark.schemas import spark_schema
 from subreplay.tables import FACTS, JUDGED, VIOLATIONS
 from subreplay.words import DIGEST
 
-NOT_OF_DELIVERIES = (Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP)
+NOT_OF_DELIVERIES = (
+    Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE
+)  # fmt: skip
 _BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer")
 _BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
 
@@ -141,10 +143,13 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
 
 def counts_of_others(found: DataFrame, width: int) -> DataFrame:
     """Findings of table ``violations`` that are not about one delivery, counted as ``finding_counts`` counts."""
-    mine = found.where(F.col("code").isin([code.name for code in NOT_OF_DELIVERIES]))
+    # of a message without a key: it is about its producer, and names no consumer
+    stray = (F.col("code") == Code.ROUTING_MISMATCH.name) & F.col("consumer").isNull() & F.col("at").isNotNull()
+    mine = found.where(F.col("code").isin([code.name for code in NOT_OF_DELIVERIES]) | stray)
     window = window_start(F.unix_micros("moment") * 1_000, width).alias("window")
-    none = F.lit(Excuse.NONE.value).alias("excuse")
-    return mine.groupBy(window, "consumer", "code", none).count()
+    excuses = [F.when(F.col("excuse") == e.sentence, e.value) for e in Excuse if e]
+    excuse = F.coalesce(*excuses, F.lit(Excuse.NONE.value)).alias("excuse")
+    return mine.groupBy(window, "consumer", "code", excuse).count()
 
 
 def _excuse(code: Code) -> Column:

@@ -43,6 +43,8 @@ def rows(frame: DataFrame) -> Rows:
 def counts(inputs: Inputs) -> Rows:
     """Valid and quarantined rows of each input table, and what their ingest had rejected already, in one job."""
     tables = {"messages": inputs.messages, "membership": inputs.membership, "deliveries": inputs.deliveries}
+    if inputs.dead_letters is not None:
+        tables["dead_letters"] = inputs.dead_letters
     parts = [_marked(t, True, f) for t, f in tables.items()] + [
         _marked(t, False, f) for t, f in inputs.rejected.items()
     ]
@@ -69,6 +71,13 @@ def events(inputs: Inputs, carried: DataFrame | None = None) -> Mapping[Scope, t
     scopes = [(r["topic"], r["partition"]) for r in rows(places.distinct().orderBy("topic", "partition"))]
     members = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
     return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)
+
+
+def has_strangers(inputs: Inputs) -> bool:
+    """Whether a consumer was served whose joining no membership event tells."""
+    known = inputs.membership.where("event = 'join'").select("consumer").distinct()
+    served = inputs.deliveries.where("delivered_at IS NOT NULL").select("consumer").distinct()
+    return bool(served.join(F.broadcast(known), "consumer", "left_anti").limit(1).count())
 
 
 def has_receipts(inputs: Inputs) -> bool:

@@ -25,7 +25,7 @@ from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
 from subreplay.rules.life import Life, finding_lines
 from subreplay.rules.registry import kind_of
-from subreplay.spark import audit, collect, lake, stages, topic_findings
+from subreplay.spark import audit, collect, lake, nights, stages, topic_findings
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.tables import JUDGED, LOG
 
@@ -116,7 +116,9 @@ class _Evidence:
     @classmethod
     def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
         inputs = read_inputs(spark, run)
-        source = stages.Source(spark, run, inputs, as_log(inputs, run.date), collect.events(inputs), [], {})
+        before = nights.handed_on(spark, run, inputs.topic)
+        events = collect.events(inputs, None if before is None else before.carried)
+        source = stages.Source(spark, run, inputs, as_log(inputs), before, events, [], {})
         return cls(source, stages.fold(source), _written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
@@ -124,8 +126,9 @@ class _Evidence:
         if self.written is not None:
             return self.written.where(dispatchers)
         config = self.source.config
-        judged = audit.judged(self.source.log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
-        return audit.published(judged, config.subscription.name, config.keys)
+        log = nights.log_of_night(self.source.spark, config, self.source.inputs, self.source.before)
+        judged = audit.judged(log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
+        return audit.published(judged.where("carried IS NULL"), config.subscription.name, config.keys)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
@@ -159,7 +162,7 @@ class _Evidence:
         messages, deliveries = (
             frame.where(near).join(asked, [*_PLACE], "left_semi") for frame in (inputs.messages, inputs.deliveries)
         )
-        log = as_log(replace(inputs, messages=messages, deliveries=deliveries), self.source.config.date)
+        log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
         since = min(row["at"] for row in told)
         late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
         return pa.Table.from_pylist(collect.rows(log.where(late)), LOG)
@@ -219,7 +222,8 @@ def _written(source: stages.Source) -> DataFrame | None:
     for column, value in source.where.items():
         mine &= F.col(column) == value
     same = (F.col("run_id") == config.run_id) & (F.col("kind") == "audit")
-    return audited.where(mine) if runs.where(mine & same).limit(1).count() else None
+    told = audited.where(mine & F.col("carried").isNull())
+    return told if runs.where(mine & same).limit(1).count() else None
 
 
 def _counted(rows: DataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date as Date
+from datetime import timedelta
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -25,6 +26,7 @@ class Inputs:
     messages: DataFrame
     membership: DataFrame
     deliveries: DataFrame
+    dead_letters: DataFrame | None  # messages that name one of this topic as their origin; None: no such topic is named
     rejected: Mapping[str, DataFrame]
     topic: str
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
@@ -50,8 +52,16 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
     }
     parts = {name: split(name, frame) for name, frame in selected.items()}
+    if config.topic.dead_letter is not None:
+        name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
+        letters = frames["messages"].where((F.col("topic") == name) & (F.col("origin.topic") == topic))
+        parts["dead_letters"] = split("messages", letters.where(_since(config.date, traffic.lookback_days)))
+    valid = {name: frame for name, (frame, _) in parts.items()}
     return Inputs(
-        **{name: valid for name, (valid, _) in parts.items()},
+        messages=valid["messages"],
+        membership=valid["membership"],
+        deliveries=valid["deliveries"],
+        dead_letters=valid.get("dead_letters"),
         rejected={name: rejected for name, (_, rejected) in parts.items()},
         topic=topic,
         ingest=_ingest_quarantine(spark, config, topic),
@@ -81,6 +91,10 @@ def _only_topic(membership: DataFrame, config: RunConfig) -> str:
 
 def _day(day: Date | None) -> Column:
     return F.lit(True) if day is None else F.col("date") == F.lit(day)
+
+
+def _since(day: Date | None, lookback: int) -> Column:
+    return F.lit(True) if day is None else F.col("date") >= F.lit(day - timedelta(days=lookback))
 
 
 def as_log(inputs: Inputs) -> DataFrame:

@@ -28,7 +28,7 @@ from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
-from subreplay.spark import audit, collect, lake, nights, topic_findings, whatif
+from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif
 from subreplay.spark.log import Inputs, as_log, read_inputs
 from subreplay.spark.windows import bounds, loads, violations
 from subreplay.spark.worst import worst
@@ -108,8 +108,11 @@ def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    receipts, terms = collect.has_receipts(source.inputs), source.config.topic.terms
-    return Judge(folded.policy, dispatchers, receipts, terms, source.horizon)
+    with collect.together() as start:
+        receipts = start(collect.has_receipts, source.inputs)
+        strangers = start(collect.has_strangers, source.inputs)
+    terms = source.config.topic.terms
+    return Judge(folded.policy, dispatchers, receipts.result(), terms, source.horizon, strangers=strangers.result())
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
@@ -126,7 +129,9 @@ def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
     subscription = source.config.subscription.name
     words = audit.violations(judged, Explainer(judge, subscription))
     others = topic_findings.found(source.log, judge, subscription, source.config.keys)
-    return source.write(words.unionByName(lake.of_arrow(source.spark, others)), "violations")
+    found = words.unionByName(lake.of_arrow(source.spark, others))
+    given_up = dead_letters.found(source.inputs, judge, subscription, source.config.date, source.config.keys)
+    return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 
 def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:

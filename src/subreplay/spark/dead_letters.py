@@ -1,0 +1,97 @@
+"""Dead letters beside the messages that were given up: joins and sorts, then the rules of ``rules.dead_letters``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date as Date
+from functools import partial
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame
+
+from subreplay.config import Keys
+from subreplay.model import Standing
+from subreplay.rules.codes import Code
+from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
+from subreplay.rules.findings import Finding, violations_of
+from subreplay.rules.judge import Judge
+from subreplay.rules.registry import RULES
+from subreplay.spark.audit import key_words
+from subreplay.spark.log import Inputs, nanos
+from subreplay.spark.schemas import spark_schema
+from subreplay.tables import VIOLATIONS
+
+_PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
+
+
+def found(inputs: Inputs, judge: Judge, subscription: str, day: Date | None, keys: Keys) -> DataFrame | None:
+    """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
+
+    A message may be given up before midnight and arrive after it, so letters of later days count too; their order is
+    looked at on their own day, behind those of the days read before.
+    """
+    limit = judge.terms.max_redeliveries
+    arrived = inputs.dead_letters
+    if arrived is None or limit is None:
+        return None
+    told = _Told(subscription, judge.standings)
+    shape = spark_schema(VIOLATIONS)
+    missing = exhausted(inputs, arrived, limit, keys).mapInArrow(
+        told.by(partial(incomplete, max_redeliveries=limit)), shape
+    )
+    ordered = letters(arrived, day, keys).repartition("topic", "partition", "key")
+    return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Tells findings as rows of table ``violations``."""
+
+    subscription: str
+    standings: Mapping[Code, Standing]
+
+    def by(
+        self, rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
+    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            yield from violations_of(rule(batches), self.subscription, RULES, self.standings).to_batches()
+
+        return rows
+
+
+def exhausted(inputs: Inputs, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
+    """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters that ``arrived``."""
+    at = nanos("delivered_at", "delivered_nanos")
+    last = F.struct("redelivery_count", at.alias("at"), "seq")
+    nacked = F.col("nacked_at").isNotNull() | F.col("refused_at").isNotNull()
+    of_last = F.struct(
+        "consumer",
+        at.alias("at"),
+        F.col("redelivery_count").cast("long").alias("redelivery_count"),
+        nacked.alias("nacked"),
+    )
+    attempts = inputs.deliveries.where((F.col("redelivery_count") >= limit) & F.col("delivered_at").isNotNull())
+    by_message = attempts.groupBy(*_PLACE).agg(
+        F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
+    )
+    named = inputs.messages.select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
+    missing = by_message.join(arrived.select("origin.*"), [*_PLACE], "left_anti")
+    rows = missing.join(named.dropDuplicates([*_PLACE]), [*_PLACE], "left")
+    return rows.select(*_PLACE, "key", "last.*", "acked").select(*EXHAUSTED.names)
+
+
+def letters(dead_letters: DataFrame, day: Date | None, keys: Keys) -> DataFrame:
+    """``LETTERS`` up to a day (None: all)."""
+    rows = dead_letters if day is None else dead_letters.where(F.col("date") <= F.lit(day))
+    key = F.coalesce("ordering_key", "key")
+    return rows.where(key.isNotNull()).select(
+        "origin.topic",
+        "origin.partition",
+        *[F.col(f"origin.{name}").alias(f"origin_{name}") for name in _PLACE[2:]],
+        *_PLACE[2:],
+        key_words(key, keys).alias("key"),
+        nanos("publish_time").alias("published"),
+        (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),
+    ).select(*LETTERS.names)  # fmt: skip

@@ -1,0 +1,58 @@
+"""Dead letters on Spark: what a recording's dead letter topic lacks, found by an audit of its day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from subreplay.adapters import ADAPTERS
+from subreplay.cli import main
+from subreplay.rules.definitions import dead_letters_behind, never_arrived
+from tests.support.recordings import Recording
+
+pytestmark = pytest.mark.spark
+
+
+def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSession, tmp_path: Path) -> None:
+    recording = Recording.load("3.2.3/s7b_shared_dlq")
+    lost = recording.files["dlq"].pop(70)["properties"]["ORIGIN_MESSAGE_ID"].strip("()").split(",")
+    folder = recording.save(tmp_path / "recording")
+    assert main(["ingest", str(folder), "--to", str(tmp_path / "in")]) == 0
+    run = yaml.safe_load((tmp_path / "in/audit.yaml").read_text())
+    assert run["topic"]["dead_letter"]["max_redeliveries"] == 3
+    config = ["--config", str(tmp_path / "in/audit.yaml"), "--date", "2026-11-21", "--out", str(tmp_path)]
+    assert main(["audit", *config]) == 1
+
+    found = spark.read.format("delta").load(str(tmp_path / "tables/violations"))
+    dlq = [row.asDict() for row in found.where("code LIKE 'DLQ%'").collect()]
+    tables = ADAPTERS["pulsar-recording"](folder).tables
+    letters = [_letter(m) for m in tables["messages"].to_pylist() if m["origin"]]
+    missing = never_arrived(tables["deliveries"].to_pylist(), letters, 3)
+    assert missing == {(int(lost[0]), int(lost[1]), -1): True}
+    assert {_place(r): r["verdict"] == "invalid" for r in dlq if r["code"] == "DLQ_INCOMPLETE"} == missing
+    behind = {_place(m): tuple(m[f"origin_{name}"] for name in PLACE) for m in letters}
+    late = [behind[place] for place in dead_letters_behind(letters)]
+    assert sorted(_place(r) for r in dlq if r["code"] == "DLQ_ORDER") == sorted(late) != []
+    counts = spark.read.format("delta").load(str(tmp_path / "tables/finding_counts")).where("code LIKE 'DLQ%'")
+    assert {r["code"]: r["sum(count)"] for r in counts.groupBy("code").sum("count").collect()} == {
+        "DLQ_INCOMPLETE": 1,
+        "DLQ_ORDER": len(late),
+    }
+
+
+PLACE = ("ledger", "entry", "batch_index")
+
+
+def _place(row: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(row[name] for name in PLACE)
+
+
+def _letter(message: dict[str, Any]) -> dict[str, Any]:
+    origin = message["origin"]
+    return message | {"topic": origin["topic"], "partition": origin["partition"]} | {
+        f"origin_{name}": origin[name] for name in PLACE
+    }  # fmt: skip

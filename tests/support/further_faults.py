@@ -1,0 +1,213 @@
+"""Further faults: what somebody else would try, once those of ``faults`` are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+from tests.support.faults import (
+    S1,
+    S1B,
+    S1E,
+    S2,
+    S3,
+    S4,
+    S5,
+    S5P,
+    S6,
+    S7,
+    S8,
+    S9,
+    Capture,
+    Expected,
+    Row,
+    acked,
+    at,
+    exchange,
+    nanos,
+    place,
+    put,
+)
+
+MILLISECOND = 1_000_000
+
+
+def _later(c: Capture, d: Row, after: int) -> Row:
+    """A second delivery of the same message, and as long."""
+    again = dict(d)
+    put(again, "delivered", after)
+    put(again, "acked", after + MILLISECOND)
+    if again["received_at"] is not None:
+        again["received_at"] = after // 1000 + 1
+    c.deliveries.append(again)
+    return again
+
+
+def _elsewhere(c: Capture, d: Row, rng: Random) -> str:
+    return rng.choice(sorted(c.connected(at(d)) - {d["consumer"]}))
+
+
+def exchange_two_consumers(c: Capture, rng: Random) -> Expected:
+    """Two messages of different keys get each other's consumer."""
+    neighbours = [
+        (a, b)
+        for a, b in pairwise(c.once)
+        if a["consumer"] != b["consumer"] and a["partition"] == b["partition"] and c.steady(at(a), at(b))
+    ]
+    a, b = rng.choice(neighbours)
+    exchange(a, b, "consumer")
+    return Expected("WRONG_OWNER", place(a))
+
+
+def deliver_to_a_second_consumer_too(c: Capture, rng: Random) -> Expected:
+    """While a message is outstanding, another consumer gets it as well."""
+    long = [d for d in c.once if acked(d) - at(d) > 100 and c.steady(at(d), acked(d)) and len(c.connected(at(d))) > 1]
+    d = rng.choice(long)
+    again = _later(c, d, at(d) + 5)
+    again["consumer"] = _elsewhere(c, d, rng)
+    return Expected("WRONG_OWNER" if c.policy.routing != "any" else "DUP_OUTSTANDING", place(d))
+
+
+def deliver_elsewhere_after_the_acknowledgement(c: Capture, rng: Random) -> Expected:
+    """A message that was acknowledged comes again, to another consumer."""
+    d = rng.choice([d for d in c.once if c.steady(at(d), acked(d) + 10) and len(c.connected(at(d))) > 1])
+    _later(c, d, acked(d) + 5)["consumer"] = _elsewhere(c, d, rng)
+    return Expected("DUP_DELIVERY", place(d), frozenset({"WRONG_OWNER"}))
+
+
+def deliver_to_one_that_left(c: Capture, rng: Random) -> Expected:
+    """A message goes to a consumer that had closed."""
+    gone = {m["consumer"]: nanos(m, "at") or 0 for m in c.membership if m["event"] == "leave"}
+    late = [(d, name) for d in c.once for name, left in gone.items()
+            if left < at(d) - 5 * MILLISECOND and name not in c.connected(at(d)) and c.steady(at(d))]  # fmt: skip
+    d, name = rng.choice(late)
+    d["consumer"] = name
+    return Expected("NOT_CONNECTED", place(d))
+
+
+def deliver_to_a_stranger(c: Capture, rng: Random) -> Expected:
+    """A message goes to a consumer that nobody knows."""
+    d = rng.choice(c.once)
+    d["consumer"] = "nobody-knows"
+    return Expected("NOT_CONNECTED", place(d))
+
+
+def come_late(c: Capture, rng: Random) -> Expected:
+    """A message comes, and is acknowledged, after the next one of its key."""
+    pairs = [
+        (a, b)
+        for ds in c.by_key
+        for a, b in pairwise(ds)
+        if a["consumer"] == b["consumer"]
+        and (a["ledger"], a["entry"]) < (b["ledger"], b["entry"])
+        and c.steady(at(a), at(b) + MILLISECOND)
+    ]
+    a, b = rng.choice(pairs)
+    put(a, "delivered", at(b) + 1)
+    put(a, "acked", max(acked(a), at(a) + MILLISECOND))
+    if a["received_at"] is not None:
+        a["received_at"] = max(a["received_at"], at(a) // 1000 + 1)
+    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", place(a))
+
+
+def exchange_two_messages_in_the_log(c: Capture, rng: Random) -> Expected:
+    """Two messages of one key and producer stand in the log the other way round."""
+    of_key: dict[object, list[Row]] = {}
+    for m in sorted(c.messages, key=lambda m: (m["ledger"], m["entry"])):
+        of_key.setdefault((m["partition"], m["key"], m["producer"]), []).append(m)
+    one = {place(d) for d in c.once}
+    pairs = [
+        (a, b)
+        for (_, key, _), ms in of_key.items()
+        for a, b in pairwise(ms)
+        if key is not None and {place(a), place(b)} <= one and a["sequence_id"] > 0
+    ]
+    a, b = rng.choice(pairs)
+    exchange(a, b, "sequence_id", "publish_time", "size")
+    return Expected("PRODUCER_ORDER", place(b))
+
+
+def forget_an_acknowledgement(c: Capture, rng: Random) -> Expected:
+    """A message was never acknowledged: allowed, but whoever gets its key next comes too soon, and one who starts
+    behind it skips it."""
+    d = rng.choice(c.once)
+    put(d, "acked", None)
+    implied = {"SKIP"} if c.active else {"KEY_TWO_OWNERS", "BEFORE_PREDECESSOR_ACK"}
+    return Expected("UNACKED", place(d), frozenset(implied))
+
+
+def acknowledge_before_the_delivery(c: Capture, rng: Random) -> Expected:
+    """The acknowledgement is older than the delivery."""
+    d = rng.choice(c.once)
+    put(d, "acked", at(d) - MILLISECOND)
+    return Expected("ACK_EARLY", place(d))
+
+
+def end_too_soon(c: Capture, rng: Random) -> Expected:
+    """The last message of the log was not delivered by the end: late, not lost."""
+    del rng
+    last = max(c.messages, key=lambda m: (m["publish_time"], m["partition"], m["ledger"], m["entry"]))
+    behind = {
+        place(m)
+        for m in c.messages
+        if m["partition"] == last["partition"] and (m["ledger"], m["entry"]) >= (last["ledger"], last["entry"])
+    }
+    c.deliveries = [d for d in c.deliveries if place(d) not in behind]
+    return Expected("UNSEEN", place(last))
+
+
+def let_a_message_expire(c: Capture, rng: Random) -> Expected:
+    """A message is missing that was older than the time to live when a later one came."""
+    c.terms = replace(c.terms, ttl=MILLISECOND // 1000)
+    d = rng.choice(c.once[: len(c.once) // 2])
+    c.deliveries.remove(d)
+    return Expected("LOST", place(d), excused=True)
+
+
+def compact_a_message_away(c: Capture, rng: Random) -> Expected:
+    """A message is missing of whose key a newer one was delivered, under compaction."""
+    c.terms = replace(c.terms, compacted=True)
+    d, _ = rng.choice([pair for ds in c.by_key for pair in pairwise(ds) if pair[0]["ledger"] <= pair[1]["ledger"]])
+    c.deliveries.remove(d)
+    return Expected("LOST", place(d), excused=True)
+
+
+def change_a_key(c: Capture, rng: Random) -> Expected:
+    """The log says another key than the one that a message was dispatched by."""
+    owners: dict[object, set[str]] = {}
+    for d in c.once:
+        owners.setdefault(c.keys[place(d)], set()).add(d["consumer"])
+    d = rng.choice([d for d in c.once if c.steady(at(d))])
+    others = [key for key, names in owners.items() if key is not None and d["consumer"] not in names]
+    other = rng.choice(sorted(others))
+    (m,) = (m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    m["key"], m["ordering_key"] = other, None
+    return Expected("WRONG_OWNER", place(d), frozenset({"KEY_ORDER"}))
+
+
+def ask_for_the_slots_of_another(c: Capture, rng: Random) -> Expected:
+    """A sticky consumer asks for slots that a connected one serves, and is refused; yet it is served."""
+    joins = [m for m in c.membership if m["event"] == "join" and m["ranges"]]
+    later = rng.choice(joins[1:2])
+    later["ranges"][0] = {"start": 0, "end": 65535}
+    return Expected("STICKY_OVERLAP", None, frozenset({"NOT_CONNECTED"}))
+
+
+FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
+    exchange_two_consumers: (S1, S2, S3),
+    deliver_to_a_second_consumer_too: (S1, S3, S5, S7),
+    deliver_elsewhere_after_the_acknowledgement: (S1, S5, S7),
+    deliver_to_one_that_left: (S1, S5, S7),
+    deliver_to_a_stranger: (S1, S4, S6, S8),
+    come_late: (S1, S2, S5P),
+    exchange_two_messages_in_the_log: (S1, S5, S7),
+    forget_an_acknowledgement: (S1, S1B, S5, S9),
+    acknowledge_before_the_delivery: (S1, S6),
+    end_too_soon: (S1, S5, S7, S1E),
+    let_a_message_expire: (S1, S5, S7),
+    compact_a_message_away: (S1, S3),
+    change_a_key: (S1, S2, S3),
+    ask_for_the_slots_of_another: (S3,),
+}
