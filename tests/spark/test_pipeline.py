@@ -56,6 +56,11 @@ def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(spark: Spark
     assert table(spark, steady, "assignments").agg(F.sum("messages")).first()[0] == 4002
 
 
+def test_statistics_are_kept_of_what_a_run_finds_its_rows_by(spark: SparkSession, steady: Path) -> None:
+    detail = spark.sql(f"DESCRIBE DETAIL delta.`{steady / 'tables/audited'}`").first()
+    assert detail.properties["delta.dataSkippingStatsColumns"] == "subscription,topic"
+
+
 def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     for path in (steady / "report").iterdir():
         assert "Order-" not in path.read_text(encoding="utf-8")
