@@ -13,8 +13,9 @@ from subreplay.replay.balance import Connected
 from subreplay.rules.codes import Code, Excuse, mask
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Judge
+from subreplay.rules.travelling import TRAVELLING, packed, unpacked
 from subreplay.spark.schemas import spark_schema
-from subreplay.tables import FACTS, JUDGED, VIOLATIONS
+from subreplay.tables import JUDGED, VIOLATIONS
 from subreplay.words import DIGEST
 
 NOT_OF_DELIVERIES = (
@@ -22,17 +23,33 @@ NOT_OF_DELIVERIES = (
 )  # fmt: skip
 _BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer")
 _BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
+_LEDGER_BITS, _TIME_BITS, _TIME_STEP = 40, 43, 20
 
 
 def judged(log: DataFrame, judge: Judge, partitions: int) -> DataFrame:
-    """The ``LOG`` of one subscription, judged: a hot partition costs time, not memory."""
+    """The ``LOG`` of one topic and subscription, judged: a hot partition costs time, not memory.
+
+    Topic partitions are dealt out in turn, which balances better than a hash of few values.
+    """
     facts = (
-        log.repartition(partitions, "topic", "partition")
-        .sortWithinPartitions(*_BY_POSITION)
-        .mapInArrow(judge.by_position, spark_schema(FACTS))
+        log.repartitionById(partitions, "partition")
+        .sortWithinPartitions(_leading(F.col("ledger"), _LEDGER_BITS), *_BY_POSITION)
+        .mapInArrow(lambda rows: packed(judge.by_position(rows)), spark_schema(TRAVELLING))
     )
-    ordered = facts.sortWithinPartitions("topic", "partition", F.desc("delivered"), *_BY_TIME)
-    return ordered.mapInArrow(judge.by_time, spark_schema(JUDGED))
+    time = F.shiftright("at", _TIME_STEP)  # of a message that was never delivered: later than all
+    ordered = facts.sortWithinPartitions(
+        _leading(time, _TIME_BITS), "topic", "partition", F.desc("delivered"), *_BY_TIME
+    )
+    return ordered.mapInArrow(lambda rows: judge.by_time(unpacked(rows)), spark_schema(JUDGED))
+
+
+def _leading(value: Column, bits: int) -> Column:
+    """One number for most of an order by partition, then by ``value``; rows of one number still need that order.
+
+    Spark compares eight bytes of the first column of a sort, and only where they are equal the rows themselves.
+    """
+    within = F.greatest(F.lit(0), F.least(value, F.lit((1 << bits) - 1)))
+    return F.shiftleft(F.col("partition").cast("long"), bits) + within
 
 
 def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:

@@ -34,12 +34,15 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
     """Write ``frame`` as table ``name`` below ``root``, replacing exactly the rows whose columns equal ``where``.
 
     Delta replaces them in one transaction; Parquet replaces the partitions that ``frame`` holds, so ``where`` must
-    be columns that it is partitioned by.
+    be columns that it is partitioned by. Of a new Delta table, statistics are kept for the columns of ``where`` only:
+    by these a run finds its rows, and those of every column cost as much as writing it.
     """
     path = f"{root.rstrip('/')}/{name}"
     writer = frame.write.format(form).mode("overwrite")
     if form == "delta":
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
+        indexed = ",".join(column for column in where if column != "date")
+        writer = writer.option("delta.dataSkippingStatsColumns", indexed)
         writer = writer.option("replaceWhere", condition).partitionBy("date")
     else:
         writer = writer.option("partitionOverwriteMode", "dynamic").partitionBy(*where, "date")

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from subreplay import __version__
 from subreplay.config import Spark
+from subreplay.rules.judge import ROWS
 
 __all__ = ["SparkSession", "open_session"]
 
@@ -44,6 +45,7 @@ def open_session(options: Spark) -> SparkSession:
         session = _local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS))
     return session
 
 

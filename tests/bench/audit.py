@@ -1,0 +1,130 @@
+"""What an audit of ten million deliveries costs: ``python -m tests.bench.audit [number of deliveries]`` prints a table.
+
+Every rule is on, and everything a nightly job does is measured: tables are read and checked, every delivery is judged,
+result tables are written, windows are summed. Beside it a Polars script of the two simplest rules reads the same files,
+in turn with the audit, so that both meet the same machine. Then half of the deliveries are of one key: that may cost
+time, but no memory.
+
+Times are from an open session to the finished report; memory is that of all processes together: program, JVM and
+Python workers.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psutil
+
+from tests.bench import day
+
+ROUNDS = 2
+SAMPLE = 0.5  # seconds between two looks at the memory
+WARM_UP = 20_000  # deliveries that are audited first, so that compiled code is loaded
+
+
+class Measured(NamedTuple):
+    """What a run found, and the most resident memory (MiB) of it and all its children."""
+
+    found: dict[str, Any]
+    peak: float
+
+
+def measured(*command: str) -> Measured:
+    """Run a module of the benchmarks, which prints what it found as JSON in its last line."""
+    run = subprocess.Popen(
+        [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    peak, root = 0, psutil.Process(run.pid)
+    while run.poll() is None:
+        peak = max(peak, sum(map(_resident, [root, *_children(root)])))
+        time.sleep(SAMPLE)
+    if run.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {run.returncode}")
+    assert run.stdout is not None
+    return Measured(json.loads(run.stdout.read().splitlines()[-1]), peak / 2**20)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    try:
+        found: list[psutil.Process] = process.children(recursive=True)
+    except psutil.Error:
+        return []
+    return found
+
+
+def _resident(process: psutil.Process) -> int:
+    """Its resident memory; of pages that it shares with others, its share."""
+    try:
+        return int(process.memory_full_info().pss)
+    except psutil.Error:  # it has ended meanwhile
+        return 0
+
+
+def audit(warm_up: Path, folder: Path) -> dict[str, Any]:
+    """Seconds of each stage of the audit of one folder, and what was found."""
+    from subreplay import config, pipeline
+    from subreplay.spark.session import open_session
+
+    stages: dict[str, float] = {}
+
+    @contextmanager
+    def timed(stage: str) -> Iterator[None]:
+        began = time.perf_counter()
+        yield
+        stages[stage] = time.perf_counter() - began
+
+    def run(tables: Path, progress: Callable[..., Any]) -> pipeline.Result:
+        with tempfile.TemporaryDirectory() as out:
+            asked = {
+                "traffic": {"path": str(tables), "format": "parquet"},
+                "windows": {"width": "1m"},
+                "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
+            }
+            return pipeline.audit(spark, config.parse(asked, "benchmark"), progress)
+
+    spark = open_session(config.Spark())
+    run(warm_up, timed)
+    stages.clear()
+    result = run(folder, timed)
+    counts = {row.code: row.count for row in result.report.codes if row.count}
+    return {"seconds": sum(stages.values()), "stages": stages, "counts": counts}
+
+
+def main(deliveries: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        warm_up, steady, hot = (Path(scratch) / name for name in ("warm_up", "steady", "hot"))
+        day.write(warm_up, WARM_UP)
+        day.write(steady, deliveries)
+        print(f"{'audit':44}{'seconds':>9}{'rows/s':>12}{'MiB':>7}   {deliveries:,} deliveries")
+        for _ in range(ROUNDS):
+            polars = measured("tests.bench.two_rules", str(steady))
+            _print("Polars, two rules", polars, deliveries)
+            every = measured("tests.bench.audit", str(warm_up), str(steady))
+            _print("all rules", every, deliveries)
+            ratio = polars.found["seconds"] / every.found["seconds"]
+            print(f"  {ratio:.2f} times the rows/s of Polars")
+        for stage, seconds in every.found["stages"].items():
+            print(f"  {stage:42}{seconds:9.1f}")
+        day.write(hot, deliveries, deliveries // 2)
+        of_one_key = measured("tests.bench.audit", str(warm_up), str(hot))
+        _print("all rules, half of it of one key", of_one_key, deliveries)
+
+
+def _print(row: str, run: Measured, deliveries: int) -> None:
+    seconds = run.found["seconds"]
+    print(f"{row:44}{seconds:9.1f}{deliveries / seconds:12,.0f}{run.peak:7.0f}")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        print(json.dumps(audit(Path(sys.argv[1]), Path(sys.argv[2]))))
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)

@@ -1,0 +1,139 @@
+"""A day of one subscription as Parquet tables: what the benchmark of the audit reads.
+
+Key_Shared as Pulsar 4.0 serves it: 100,000 keys, eight consumers that join and leave in between, eight topic
+partitions, rows in order of time. One message in a hundred is given back and comes again; ``STRAYS`` deliveries go to a
+consumer that does not own them, so that there is something to find.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from subreplay.columns import Ints
+from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+from subreplay.tables import DELIVERIES, MEMBERSHIP, MESSAGES
+from subreplay.timeline import Timeline
+
+TOPIC, SUBSCRIPTION = "persistent://bench/default/orders", "sub"
+POLICY, PROFILE = "pulsar.key_shared.consistent_hash", "pulsar-4.0"
+PARTITIONS, KEYS, LEDGER, FILE = 8, 100_000, 50_000, 1_000_000  # entries a ledger, rows a file
+STRAYS = 100
+SECOND = 1_000_000  # µs
+MIDNIGHT = 20_000 * 86_400 * SECOND
+QUIET = 5 * SECOND  # before a join or a leave, so that nothing is outstanding when keys move
+# second of the day, event, consumer
+MEMBERS = (
+    *((second, "join", f"c{second}") for second in range(1, 7)),
+    (20_000, "join", "c7"), (40_000, "join", "c8"), (60_000, "leave", "c3"), (70_000, "join", "c3"),
+)  # fmt: skip
+
+
+def write(folder: Path, deliveries: int, of_one_key: int = 0) -> None:
+    """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key."""
+    draw = np.random.default_rng(7)
+    n = deliveries - deliveries // 100
+    keys = draw.integers(0, KEYS, n)
+    keys[draw.permutation(n)[:of_one_key]] = 0
+    published = MIDNIGHT + np.sort(draw.integers(100 * SECOND, 86_000 * SECOND, n))
+    for second, _, _ in MEMBERS:
+        at = MIDNIGHT + second * SECOND
+        published[(published > at - QUIET) & (published <= at)] = at + 1
+    partition = (keys % PARTITIONS).astype(np.int32)
+    place = np.empty(n, np.int64)
+    for number in range(PARTITIONS):
+        mine = np.flatnonzero(partition == number)
+        place[mine] = np.arange(len(mine))
+    words = pa.array([f"order-{key:06}".encode() for key in range(KEYS)])
+    messages = {
+        "date": _day(n), "topic": _word(TOPIC, n), "partition": partition, "ledger": 100 + place // LEDGER,
+        "entry": place % LEDGER, "batch_index": np.full(n, -1, np.int32), "key": words.take(pa.array(keys)),
+        "producer": _word("p", n), "sequence_id": place, "publish_time": published, "size": draw.integers(100, 2000, n),
+    }  # fmt: skip
+    _write(folder / "messages", messages, MESSAGES)
+    _write(folder / "membership", _membership(), MEMBERSHIP)
+    _write(folder / "deliveries", _deliveries(messages, keys, words, draw), DELIVERIES)
+
+
+def _deliveries(messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.random.Generator) -> dict[str, Any]:
+    """The deliveries of messages to the owners of their keys, in order of time."""
+    n = len(keys)
+    delivered = messages["publish_time"] + 1_000
+    acked = delivered + draw.integers(SECOND // 20, 2 * SECOND, n)
+    back = np.sort(draw.permutation(n)[: (n + 98) // 99])
+    again = delivered[back] + SECOND
+    row = np.concatenate([np.arange(n), back])
+    at = np.concatenate([delivered, again])
+    order = np.argsort(at, kind="stable")
+    row, at, first = row[order], at[order], order < n
+    given_back = np.zeros(n, bool)
+    given_back[back] = True
+    nacked = first & given_back[row]
+    end = np.where(first, acked[row], at + SECOND // 5)
+    consumer = _owners(keys[row], at, words)
+    strays = draw.permutation(len(at))[:STRAYS]
+    consumer[strays] = (consumer[strays] + 1) % 6
+    names = pa.array([f"c{number}" for number in range(1, 9)])
+    m = len(at)
+    return {
+        "date": _day(m), "subscription": _word(SUBSCRIPTION, m), "topic": _word(TOPIC, m),
+        **{name: messages[name][row] for name in ("partition", "ledger", "entry", "batch_index")},
+        "consumer": names.take(pa.array(consumer)), "delivered_at": at, "seq": np.arange(m),
+        "redelivery_count": (~first).astype(np.int32), "received_at": at + 500,
+        "acked_at": pa.array(end, mask=nacked), "nacked_at": pa.array(at + SECOND // 2, mask=~nacked),
+        "ack_type": _word("Individual", m), "source": _word("observed", m),
+    }  # fmt: skip
+
+
+def _owners(keys: Ints, at: Ints, words: pa.Array) -> Ints:
+    """The number of the consumer that owns each key at each time, from 0."""
+    policy: Policy = make(POLICY, PROFILE)
+    scope = Scope(TOPIC, 0)
+    instants = [Instant((MIDNIGHT + second * SECOND) * 1_000) for second, _, _ in MEMBERS]
+    events = [
+        MembershipEvent(scope, event, name, instant, instant)  # type: ignore[arg-type]
+        for (_, event, name), instant in zip(MEMBERS, instants, strict=True)
+    ]
+    timeline = Timeline.fold(policy, scope, events)
+    hashes = murmur3_32_array(words)
+    slots = policy.slots(hashes)
+    epochs = [timeline.owner_at(slots, hashes, np.full(KEYS, e.index, np.int32)) for e in timeline.epochs]
+    number = np.array([int(consumer.name[1:]) - 1 for consumer in timeline.consumers])
+    return number[np.stack(epochs)[timeline.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), keys]]
+
+
+def _membership() -> dict[str, Any]:
+    n = len(MEMBERS)
+    seconds, kinds, names = zip(*MEMBERS, strict=True)
+    return {
+        "date": _day(n), "subscription": _word(SUBSCRIPTION, n), "topic": _word(TOPIC, n),
+        "type": _word("Key_Shared", n), "consumer": pa.array(names), "event": pa.array(kinds),
+        "at": MIDNIGHT + np.array(seconds) * SECOND, "seq": np.arange(n),
+    }  # fmt: skip
+
+
+def _day(rows: int) -> NDArray[np.int32]:
+    return np.full(rows, MIDNIGHT // (86_400 * SECOND), np.int32)
+
+
+def _word(word: str, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(np.zeros(rows, np.int8), [word])
+
+
+def _write(folder: Path, columns: dict[str, Any], schema: pa.Schema) -> None:
+    """Files of a million rows each; optional columns that are not given are left out."""
+    folder.mkdir(parents=True)
+    rows = len(columns["date"])
+    for number, begin in enumerate(range(0, rows, FILE)):
+        here = {name: values[begin : begin + FILE] for name, values in columns.items()}
+        fields = [schema.field(name) for name in here]
+        arrays = [pa.array(v).cast(f.type) for v, f in zip(here.values(), fields, strict=True)]
+        pq.write_table(pa.table(arrays, schema=pa.schema(fields)), folder / f"{number:03}.parquet")
