@@ -164,7 +164,7 @@ def test_d_dlq_1_a_crash_does_not_count():
 @pytest.mark.row("D-RETRY-1")
 def test_d_retry_1_a_failed_message_comes_back_through_the_retry_letter_topic_and_ends_as_a_dead_letter():
     model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=5 * SECOND, max_redeliver=2)
-    run = predict(SHARED, "documented", "+a", "k", model, settings=Settings(delay_strict=True))
+    run = predict(SHARED, "documented", "+a", "k", model)
     assert run.outcomes(0) == ["a:RETRIED", "a:RETRIED", "a:DEAD_LETTERED"]
     assert [row.retries for row in run.of(0)] == [0, 1, 2]
     assert [row.redeliveries for row in run.of(0)] == [0, 0, 0]
@@ -218,8 +218,10 @@ def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknow
     keys = f"{KEYS} 100:{KEYS}"
     run = predict(AUTO_SPLIT, "pulsar-3.2", "+a +b 50:+c", keys, consumer(), others=STUCK)
     first = min(row.delivered_at for row in run.rows if row.consumer == "c")
+    kept_back = sum(row.consumer == "c" and row.delivered_at == 500 for row in run.rows)
     assert first == 500
-    assert ("c", "b", 50, 500, 0) in run.waits()
+    assert kept_back > 0
+    assert ("c", "b", 50, 500, kept_back) in run.waits()
 
 
 @pytest.mark.row("P-KS-ORD-1")
@@ -409,7 +411,7 @@ def test_l_nonpers_1_a_full_queue_drops_and_nothing_is_redelivered():
 @pytest.mark.parametrize("name", [SHARED, EXCLUSIVE])
 def test_l_delay_1_only_shared_waits_for_the_time(name):
     columns = {"deliver_at": [3 * SECOND, 0]}
-    run = predict(name, "documented", "+a", "k k", columns=columns, settings=Settings(delay_strict=True))
+    run = predict(name, "documented", "+a", "k k", columns=columns)
     assert run.of(0)[0].delivered_at == (3000 if name == SHARED else 0)
     assert run.of(1)[0].delivered_at == 0
 
