@@ -114,7 +114,7 @@ def _make_dead_letters(b: Broker, c: Clients, head: int) -> None:
         m = c.messages[at]
         if package.chunked and at != head:
             settled = settle(b, c, m.entry)
-        if m.outcome != Outcome.ACKED:
+        if m.outcome != Outcome.ACKED and m.outcome != Outcome.RETRIED:
             m.outcome = Outcome.DEAD_LETTERED
         if settled and not m.settled:
             m.settled = True
