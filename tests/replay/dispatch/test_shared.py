@@ -168,8 +168,9 @@ def test_all_chunks_of_a_message_go_to_one_consumer(profile):
     assert (first, second) == ("a:0", "a:1")
 
 
-def test_a_chunk_whose_first_was_never_sent_waits():
-    stage = Stage(SHARED, "pulsar-4.2")
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_chunk_whose_first_was_never_sent_waits(profile):
+    stage = Stage(SHARED, profile)
     stage.join("a")
     assert stage.publish("k", chunked=7, chunk_id=1, chunks=2) == ""
     assert stage.wait(1_000) == ""
