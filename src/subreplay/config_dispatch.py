@@ -69,12 +69,18 @@ class Consumers(Model):
     factor: Annotated[float, Field(gt=0)] = 1.0
     receiver_queue_size: Annotated[int, Field(ge=0)] = 1000
     failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
-    on_failure: Literal["nack", "nothing"] = "nack"
+    on_failure: Literal["nack", "retry", "nothing"] = "nack"
     nack_delay: Duration = parse_duration("1m")
+    retry_delay: Duration = parse_duration("1s")
     ack_timeout: Duration = 0
+    redelivery_multiplier: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    longest_redelivery: Duration = parse_duration("10m")
     max_redeliver: Annotated[int, Field(ge=1)] | None = None
     cumulative: bool = False
     stuck: Stuck | None = None
+    max_pending_chunked: Annotated[int, Field(ge=0)] = 10
+    chunk_expiry: Annotated[Duration, Field(ge=1)] = parse_duration("1h")
+    acks_oldest_chunked: bool = False
 
     def model(self, recorded: ServiceModel, start: int) -> ConsumerModel:
         """For the kernel; ``start`` is the time (ns) of the first message."""
@@ -86,11 +92,17 @@ class Consumers(Model):
             failure_rate=self.failure_rate,
             on_failure=OnFailure[self.on_failure.upper()],
             nack_delay=self.nack_delay * US,
+            retry_delay=self.retry_delay * US,
             ack_timeout=self.ack_timeout * US,
+            redelivery_multiplier=self.redelivery_multiplier,
+            longest_redelivery=self.longest_redelivery * US,
             max_redeliver=self.max_redeliver,
             cumulative=self.cumulative,
             stuck_from=None if stuck is None else start + stuck.start * US,
             stuck_until=None if stuck is None or stuck.end is None else start + stuck.end * US,
+            max_pending_chunked=self.max_pending_chunked,
+            chunk_expiry=self.chunk_expiry * US,
+            acks_oldest_chunked=self.acks_oldest_chunked,
         )
 
 
@@ -105,7 +117,18 @@ class Dispatch(Model):
     ttl: Duration = 0
     deduplicates: bool = False
     persistent: bool = True
+    batch_index_acks: bool | None = None
     seed: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Dispatch:
+        if self.persistent:
+            return self
+        if self.deduplicates:
+            raise ValueError("deduplicates: a topic that is not persistent knows of no earlier message; leave it out")
+        if any(consumers.on_failure == "retry" for consumers in (self.consumers, *self.others.values())):
+            raise ValueError("on_failure: a topic that is not persistent has no retry letters; write nack or nothing")
+        return self
 
     def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
@@ -115,6 +138,7 @@ class Dispatch(Model):
             ttl=self.ttl * US,
             deduplicates=self.deduplicates,
             persistent=self.persistent,
+            batch_index_acks=self.batch_index_acks,
             seed=self.seed,
             interval=interval,
         )

@@ -10,6 +10,7 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.config_dispatch import Dispatch
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.membership import dispatcher_events
 from subreplay.policies import make
 from subreplay.replay.dispatch.service import Fixed
@@ -37,12 +38,12 @@ def messages_of(recording, scenario):
     return pa.table(columns).sort_by(order), members
 
 
-def predict(recording, policy, batch=1000, options=None, **supposed):
+def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", **supposed):
     """All rows of the replay of a recording's traffic, whose members are those recorded."""
     rows, members = messages_of(recording, "x")
     scopes = {(r["topic"], r["partition"]) for r in rows.select(["topic", "partition"]).to_pylist()}
     events = dispatcher_events(_in_ns(members), sorted(scopes))
-    folded = plan("x", make(policy, "pulsar-4.0", **(options or {})), {s: recorded(e) for s, e in events.items()})
+    folded = plan("x", make(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
     start = pc.min(rows["at"]).as_py()
     dispatch = Dispatch.model_validate(supposed)
     predictor = Predictor({"x": Supposition(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
@@ -69,10 +70,12 @@ def of_kind(table, kind):
         ("4.0.8/s5_failover_partitioned", "pulsar.failover"),
         ("4.0.8/s1e_key_shared_key_based_batching", "pulsar.shared"),
         ("4.0.8/s8_exclusive_cumulative", "pulsar.exclusive"),
+        ("4.0.8/s1f_key_shared_default_batching", "pulsar.key_failover"),
     ],
 )
-def test_every_message_of_a_real_log_ends_exactly_once(recording, policy):
-    log, found = predict(recording, policy, consumers={"service": {"time": "2ms"}, "failure_rate": 0.05,
+@pytest.mark.parametrize("profile", ["documented", "pulsar-4.0"])
+def test_every_message_of_a_real_log_ends_exactly_once(recording, policy, profile):
+    log, found = predict(recording, policy, profile=profile, consumers={"service": {"time": "2ms"}, "failure_rate": 0.05,
                                                        "nack_delay": "1s", "max_redeliver": 2})  # fmt: skip
     deliveries = of_kind(found, DELIVERY)
     done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
@@ -114,3 +117,43 @@ def test_a_message_is_never_delivered_before_it_was_published():
     late = pc.subtract(deliveries["delivered_at"], deliveries["at"])
 
     assert pc.min(late).as_py() >= 0
+
+
+def owners_by_key(recording, profile="pulsar-4.0"):
+    """Of each key: the consumers that its messages went to; nobody leaves or is slow."""
+    log, found = predict(recording, "pulsar.key_shared.consistent_hash", profile=profile,
+                         consumers={"receiver_queue_size": 100_000})  # fmt: skip
+    place = ("partition", "ledger", "entry", "batch_index")
+    keys = dict(zip(zip(*(log[n].to_pylist() for n in place), strict=True), log["key"].to_pylist(), strict=True))
+    deliveries = of_kind(found, DELIVERY)
+    rows = zip(
+        zip(*(deliveries[n].to_pylist() for n in place), strict=True), deliveries["slot"].to_pylist(), strict=True
+    )
+    slots = {}
+    for at, slot in rows:
+        slots.setdefault(keys[at], set()).add(slot)
+    return slots
+
+
+@pytest.mark.row("P-KS-BAT-1")
+@pytest.mark.row("L-BATCH-3")
+def test_l_batch_3_batched_by_key_every_message_goes_by_its_own_key():
+    slots = owners_by_key("4.0.8/s1e_key_shared_key_based_batching")
+
+    assert len(slots) > 100
+    assert all(len(of_key) == 1 for of_key in slots.values())
+
+
+@pytest.mark.row("P-KS-BAT-1")
+@pytest.mark.row("L-BATCH-3")
+def test_l_batch_3_batched_by_default_a_message_goes_by_the_key_of_its_batchs_first():
+    slots = owners_by_key("4.0.8/s1f_key_shared_default_batching")
+
+    assert sum(len(of_key) > 1 for of_key in slots.values()) > 200
+
+
+@pytest.mark.row("L-BATCH-3")
+def test_l_batch_3_what_has_no_key_is_dispatched_under_non_key():
+    slots = owners_by_key("4.0.8/s1d_key_shared_ordering_nokey", "documented")
+
+    assert slots[None] >= {murmur3_32(b"NON_KEY") & MASK_31}

@@ -25,7 +25,7 @@ READ_LAG = 10 * MILLISECOND
 """A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""
 
 Ints = NDArray[np.int64]
-_Row = tuple[int, int, Deed, int, int]  # as in DEEDS
+_Row = tuple[int, int, Deed, int, int, int]  # as in DEEDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,13 +160,13 @@ def _flows(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
     for name, joins in sessions.joins.items():
         for _, joined, index in joins:
             queues[index] = max(recorded.queue_sizes.get(name, QUEUE_SIZE), 1)
-            yield joined, 0, Deed.FLOW, index, queues[index]
+            yield joined, 0, Deed.FLOW, index, queues[index], 0
     taken: dict[int, int] = defaultdict(int)
     for at, consumer in _taken(recorded, log, sessions):
         half = max(queues.get(consumer, QUEUE_SIZE) // 2, 1)
         taken[consumer] += 1
         if taken[consumer] % half == 0 and consumer in queues and at < sessions.left.get(consumer, NEVER):
-            yield at, 0, Deed.FLOW, consumer, half
+            yield at, 0, Deed.FLOW, consumer, half, 0
 
 
 def _taken(recorded: RecordedDispatcher, log: _Log, sessions: _Sessions) -> list[tuple[int, int]]:
@@ -187,16 +187,16 @@ def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
     for event in recorded.events:
         if isinstance(event, Ack):
             acks = _acks_up_to(event, log) if event.ack_type == "Cumulative" else _acks(event, log, pending)
-            yield from ((event.t_ns, ordinal, deed, sessions.at(event), n) for ordinal, deed, n in acks)
+            yield from ((event.t_ns, ordinal, deed, sessions.at(event), n, event.seq + 1) for ordinal, deed, n in acks)
         elif isinstance(event, Redeliver):
             consumer = sessions.at(event)
             if consumer == NOBODY:
                 continue
             named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
             if not event.ids or recorded.broker.dispatcher == Dispatcher.SINGLE_ACTIVE:
-                yield event.t_ns, 0, Deed.REDELIVER_ALL, consumer, 0
+                yield event.t_ns, 0, Deed.REDELIVER_ALL, consumer, 0, 0
             else:
-                yield from ((event.t_ns, ordinal, Deed.NACK, consumer, 0) for ordinal in named)
+                yield from ((event.t_ns, ordinal, Deed.NACK, consumer, 0, event.seq + 1) for ordinal in named)
 
 
 def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, Deed, int]]:

@@ -18,9 +18,10 @@ from subreplay.entry_keys import outer_sticky_keys
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
 from subreplay.policies.base import Policy
+from subreplay.replay.dispatch.choice import dispatcher_of
 from subreplay.replay.dispatch.intake import PUBLISHED
 from subreplay.replay.dispatch.records import NO_CHUNK, Records, empty_records
-from subreplay.replay.dispatch.rules import Dispatcher, dispatch_rule
+from subreplay.replay.dispatch.rules import Dispatcher
 
 
 class Places(NamedTuple):
@@ -92,7 +93,8 @@ class Entries:
         slots = self.policy.slots(hashes)
         entries = empty_records(len(starts), PUBLISHED)
         entries.at, entries.slot, entries.messages = at, slots, counts
-        entries.hash = slots if _compares_slots(self.policy.profile) else hashes & np.uint32(MASK_31)
+        draining = dispatcher_of(self.policy) == Dispatcher.KEY_SHARED_DRAINING
+        entries.hash = slots if draining else hashes & np.uint32(MASK_31)
         entries.deliver_at = ints(firsts, "deliver_at", 0)
         entries.size = np.add.reduceat(ints(rows, "size", 0), starts)
         entries.producer = self._numbered(column(firsts, "producer"))
@@ -115,8 +117,3 @@ class Entries:
         known = [self._producers.setdefault(name, len(self._producers)) for name in coded.dictionary.to_pylist()]
         numbers: Ints = np.array(known, np.int64)[np.asarray(coded.indices)]
         return numbers
-
-
-def _compares_slots(profile: str) -> bool:
-    """Whether the dispatcher compares slots; otherwise whole hashes of 31 bits."""
-    return dispatch_rule(profile).key_shared == Dispatcher.KEY_SHARED_DRAINING

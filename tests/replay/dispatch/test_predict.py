@@ -79,6 +79,14 @@ def test_d_ack_1_on_shared_a_cumulative_acknowledgement_does_nothing():
     assert run.replay.broker.state[0].mark_delete == -1
 
 
+@pytest.mark.row("P-KS-BAT-1")
+@pytest.mark.parametrize("profile", BROKERS)
+def test_p_ks_bat_1_on_key_shared_a_cumulative_acknowledgement_does_nothing(profile):
+    run = predict(AUTO_SPLIT, profile, "+a +b", "k l m n", consumer(cumulative=True))
+    assert run.replay.broker.state[0].mark_delete == -1
+    assert not any(row.settled for row in run.rows)
+
+
 @pytest.mark.row("D-NACK-1")
 def test_d_nack_1_on_shared_the_message_alone_comes_again_after_the_delay():
     model = consumer(failure_rate=0.3, nack_delay=100 * MILLISECOND)
@@ -164,13 +172,78 @@ def test_d_dlq_1_a_crash_does_not_count():
 @pytest.mark.row("D-RETRY-1")
 def test_d_retry_1_a_failed_message_comes_back_through_the_retry_letter_topic_and_ends_as_a_dead_letter():
     model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=5 * SECOND, max_redeliver=2)
-    run = predict(SHARED, "documented", "+a", "k", model, settings=Settings(delay_strict=True))
+    run = predict(SHARED, "documented", "+a", "k", model)
     assert run.outcomes(0) == ["a:RETRIED", "a:RETRIED", "a:DEAD_LETTERED"]
     assert [row.retries for row in run.of(0)] == [0, 1, 2]
     assert [row.redeliveries for row in run.of(0)] == [0, 0, 0]
     assert [row.delivered_at for row in run.of(0)] == [0, 5001, 10002]
     assert all(row.settled for row in run.of(0))
     assert run.replay.backlog().published.sum() == 3
+
+
+@pytest.mark.row("D-RETRY-1")
+def test_d_retry_1_without_a_limit_of_ones_own_it_is_retried_16_times():
+    model = consumer(failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=SECOND)
+    run = predict(SHARED, "documented", "+a", "k", model)
+    assert run.outcomes(0) == ["a:RETRIED"] * 16 + ["a:DEAD_LETTERED"]
+
+
+@pytest.mark.row("D-RETRY-1")
+def test_d_retry_1_a_retry_letter_comes_behind_what_was_read_and_before_what_was_not():
+    model = consumer(
+        failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=0, max_redeliver=1, receiver_queue_size=1
+    )
+    run = predict(SHARED, "documented", "+a", "k k k", model)
+    assert [(row.ordinal, row.retries) for row in run.rows] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (2, 1)]
+
+
+@pytest.mark.row("D-NACK-1")
+def test_d_nack_1_each_redelivery_may_double_the_delay():
+    model = consumer(**FAILS, redelivery_multiplier=2.0, longest_redelivery=300 * MILLISECOND, max_redeliver=4)
+    first, *others = predict(SHARED, "documented", "+a", "k", model).of(0)
+    before = [first, *others[:-1]]
+    assert [row.delivered_at - last.nacked_at for last, row in zip(before, others, strict=True)] == [100, 200, 300, 300]
+
+
+@pytest.mark.row("D-TIMEOUT-1")
+def test_d_timeout_1_each_redelivery_may_double_the_timeout():
+    model = consumer(
+        failure_rate=1.0, on_failure=OnFailure.NOTHING, ack_timeout=SECOND, redelivery_multiplier=2.0, max_redeliver=3
+    )
+    run = predict(SHARED, "documented", "+a", "k", model)
+    assert [row.nacked_at for row in run.of(0)] == [2_000, 5_000, 10_000, 19_000]
+
+
+@pytest.mark.parametrize("name", [SHARED, EXCLUSIVE])
+def test_a_prediction_ends_where_nothing_will_ever_be_settled(name):
+    run = predict(name, "pulsar-4.0", "+a", "k k", consumer(**FAILS))
+    assert run.outcomes(0)[-1] == "a:PENDING" or run.outcomes(0)[-1] == "PENDING"
+    assert 100 < len(run.rows) < 1_000
+    assert not any(row.settled for row in run.rows)
+
+
+def test_many_consumers_wait_in_one_read():
+    """More of them than a read has entries."""
+    names = [f"c{number}" for number in range(150)]
+    keys = " ".join(f"k{number}" for number in range(600))
+    run = predict(
+        AUTO_SPLIT, "pulsar-4.0", " ".join(f"+{name}" for name in names), keys, consumer(receiver_queue_size=1)
+    )
+    assert {row.ordinal for row in run.rows if row.settled} == set(range(600))
+
+
+def test_delayed_messages_that_expire_are_tracked_until_they_are_due():
+    """More of them than the window of the log holds."""
+    keys = " ".join(f"{10 * number}:k" for number in range(2_500))
+    run = predict(SHARED, "pulsar-4.0", "+a", keys, columns={"deliver_at": 3600 * SECOND}, ttl=SECOND, ttl_check=SECOND)
+    assert {row.outcome for row in run.rows} == {"EXPIRED"}
+    assert len(run.replay.broker.log) < 2_500 <= len(run.replay.broker.delayed)
+
+
+def test_time_may_pass_by_centuries():
+    run = predict(SHARED, "documented", "+a", "k k", columns={"deliver_at": [200 * 365 * 86_400 * SECOND, 0]})
+    assert run.outcomes(0) == ["a:ACKED"]
+    assert len(run.replay.backlog().starts) == 2
 
 
 @pytest.mark.row("D-DISC-1")
@@ -218,8 +291,10 @@ def test_p_ks_ord_1_in_3_x_a_newcomer_gets_nothing_until_all_before_it_is_acknow
     keys = f"{KEYS} 100:{KEYS}"
     run = predict(AUTO_SPLIT, "pulsar-3.2", "+a +b 50:+c", keys, consumer(), others=STUCK)
     first = min(row.delivered_at for row in run.rows if row.consumer == "c")
+    kept_back = sum(row.consumer == "c" and row.delivered_at == 500 for row in run.rows)
     assert first == 500
-    assert ("c", "b", 50, 500, 0) in run.waits()
+    assert kept_back > 0
+    assert ("c", "b", 50, 500, kept_back) in run.waits()
 
 
 @pytest.mark.row("P-KS-ORD-1")
@@ -319,6 +394,19 @@ def test_l_batch_2_without_batch_index_acknowledgement_the_whole_batch_comes_aga
 
 
 @pytest.mark.row("L-BATCH-2")
+@pytest.mark.parametrize("profile", ["documented", *BROKERS])
+@pytest.mark.parametrize("by_index", [False, True])
+def test_l_batch_2_the_setting_decides_under_every_profile(profile, by_index):
+    model = consumer(failure_rate=0.3, nack_delay=SECOND)
+    run = predict(SHARED, profile, "+a", "k", model, columns={"messages": 8}, seed=4, batch_index_acks=by_index)
+    first, second = sorted({row.delivered_at for row in run.rows})[:2]
+    failed = [row.index for row in run.rows if row.delivered_at == first and row.outcome == "NACKED"]
+    again = [row.index for row in run.rows if row.delivered_at == second]
+    assert 0 < len(failed) < 8
+    assert again == (failed if by_index else list(range(8)))
+
+
+@pytest.mark.row("L-BATCH-2")
 def test_l_batch_2_with_it_only_what_is_not_acknowledged_comes_again():
     model = consumer(failure_rate=0.3, nack_delay=SECOND)
     run = predict(SHARED, "pulsar-4.2", "+a", "k", model, columns={"messages": 8}, seed=4)
@@ -332,6 +420,16 @@ def test_l_batch_2_with_it_only_what_is_not_acknowledged_comes_again():
 
 def chunks(of, ids, count):
     return {"chunked": of, "chunk_id": ids, "chunks": count, "size": 10}
+
+
+@pytest.mark.row("L-CHUNK-1")
+@pytest.mark.parametrize("name", [EXCLUSIVE, FAILOVER])
+def test_l_chunk_1_chunks_of_several_producers_interleave_and_each_message_is_taken_as_one(name):
+    columns = chunks([0, 1, 2, 0, 1, 2], [0, 0, 0, 1, 1, 1], 2) | {"producer": [0, 1, 2] * 2}
+    run = predict(name, "documented", "+a", "k " * 6, columns=columns, settings=Settings(failover_delay=0))
+    taken = {number: {row.received_at for row in run.rows if row.ordinal % 3 == number} for number in range(3)}
+    assert taken == {0: {0}, 1: {1}, 2: {2}}
+    assert all(row.settled for row in run.rows)
 
 
 @pytest.mark.row("L-CHUNK-2")
@@ -409,7 +507,7 @@ def test_l_nonpers_1_a_full_queue_drops_and_nothing_is_redelivered():
 @pytest.mark.parametrize("name", [SHARED, EXCLUSIVE])
 def test_l_delay_1_only_shared_waits_for_the_time(name):
     columns = {"deliver_at": [3 * SECOND, 0]}
-    run = predict(name, "documented", "+a", "k k", columns=columns, settings=Settings(delay_strict=True))
+    run = predict(name, "documented", "+a", "k k", columns=columns)
     assert run.of(0)[0].delivered_at == (3000 if name == SHARED else 0)
     assert run.of(1)[0].delivered_at == 0
 
@@ -433,8 +531,9 @@ def test_an_illegal_setting_is_named(key, value):
         Prediction(interval=0)
 
 
-def test_rows_do_not_depend_on_how_the_log_is_cut():
-    model = ConsumerModel(service=Fixed(MILLISECOND), failure_rate=0.2, nack_delay=10 * MILLISECOND)
+@pytest.mark.parametrize("on_failure", OnFailure)
+def test_rows_do_not_depend_on_how_the_log_is_cut(on_failure):
+    model = consumer(failure_rate=0.2, on_failure=on_failure, nack_delay=10 * MILLISECOND, retry_delay=0)
     keys = " ".join(f"{i // 3}:k{i % 7}" for i in range(90))
     one, two, three = (
         predict(AUTO_SPLIT, "pulsar-4.0", "+a 9:+b 15:-a 20:+c", keys, model, cut=cut).table for cut in (None, 1, 7)

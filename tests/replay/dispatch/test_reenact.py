@@ -86,3 +86,19 @@ def test_nothing_happens_before_it_is_published_or_after_the_end():
     rows = played("pulsar-4.0", 500, until=1_000 * MS)
     assert sorted(rows["ordinal"].tolist()) == list(range(1_000))
     assert (rows["at"] >= rows["ordinal"] * MS).all()
+
+
+@pytest.mark.parametrize(("command", "again"), [(0, [0, 1]), (7, [0, 0])])
+def test_what_one_command_rejects_is_read_again_together(command, again):
+    """3.x reads at once after each command, and a read is one consumer's turn."""
+    policy, rule = make("pulsar.shared", "pulsar-3.2"), dispatch_rule("pulsar-3.2")
+    log = entries(policy, False)[:2]
+    log["at"] = 1
+    rows = np.zeros(4, DEEDS)
+    rows["at"], rows["kind"], rows["amount"] = [1, 2, 3, 3], [Deed.FLOW, Deed.FLOW, Deed.NACK, Deed.NACK], 10
+    rows["consumer"], rows["ordinal"], rows["command"] = [0, 1, 0, 0], [-1, -1, 0, 1], [0, 0, command, command]
+    broker = new_broker(Subscription(Dispatcher.SHARED, rule), window=256, output=256)
+    played = np.concatenate([*reenact(broker, changes(timeline(policy)), [log], [rows], 10)])
+
+    assert played["consumer"].tolist()[:2] == [0, 0]
+    assert [1 - consumer for consumer in played["consumer"].tolist()[2:]] == again

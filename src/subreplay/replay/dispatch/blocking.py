@@ -77,6 +77,9 @@ def _tell(b: Broker, c: Clients, start: int, hash_: int, consumer: int, blocker:
 def follow_joined(b: Broker, c: Clients) -> None:
     """Consumers that joined recently wait for whoever holds the first entry that is not acknowledged."""
     t, state = c.totals[0], b.state[0]
+    for at in range(state.joined):
+        it = c.clients[b.consumers[at].joined]
+        it.waiting = max(it.waiting, b.consumers[b.consumers[at].joined].waiting)
     first = state.mark_delete + 1
     blocker = b.log[place(b, first)].holder if first < state.end else NOBODY
     changed = blocker != t.blocker
@@ -86,10 +89,11 @@ def follow_joined(b: Broker, c: Clients) -> None:
         it = c.clients[consumer]
         waits = b.consumers[consumer].joined_at >= 0
         if it.waits_since != NONE and (changed or not waits):
-            _tell(b, c, it.waits_since, NONE, consumer, t.blocker, 0)
+            _tell(b, c, it.waits_since, NONE, consumer, t.blocker, it.waiting)
             it.waits_since = NONE
         if waits and it.waits_since == NONE:
             it.waits_since = state.now
+            it.waiting = b.consumers[consumer].waiting
     t.blocker, t.joined = blocker, state.joined
 
 
@@ -97,5 +101,6 @@ def follow_joined(b: Broker, c: Clients) -> None:
 def open_waits(b: Broker, c: Clients) -> None:
     """Tell the waits that are under way, as if they ended now."""
     for consumer in range(len(c.clients)):
-        if c.clients[consumer].waits_since != NONE:
-            _tell(b, c, c.clients[consumer].waits_since, NONE, consumer, c.totals[0].blocker, 0)
+        it = c.clients[consumer]
+        if it.waits_since != NONE:
+            _tell(b, c, it.waits_since, NONE, consumer, c.totals[0].blocker, it.waiting)

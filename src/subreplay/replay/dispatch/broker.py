@@ -45,7 +45,7 @@ class Broker(NamedTuple):
     words: NDArray[np.uint64]  # replay set: a bit per entry of the window
     blocks: NDArray[np.int32]  # waiting entries per 64 words
     facts: Records  # hash table
-    stamps: NDArray[np.int64]  # [hash]: number of the distribution of entries in which it is held back
+    stamps: NDArray[np.int64]  # 4.x: [hash]: number of the distribution of entries in which it is held back
     reads: NDArray[np.int64]  # [row][at]: ordinals of a normal and of a replay read, their owners, whom they served
     tasks: Records  # ring
     dispatched: Records  # entries handed out since the caller last looked: state.dispatched of them
@@ -80,6 +80,7 @@ def new_broker(subscription: Subscription, window: int = 1024, output: int = 409
     await the caller.
     """
     max_read = subscription.settings.max_read
+    output = max(output, max_read)
     return Broker(
         rule=_rule(subscription),
         state=_state(subscription),
@@ -88,10 +89,10 @@ def new_broker(subscription: Subscription, window: int = 1024, output: int = 409
         words=np.zeros(window // 64, np.uint64),
         blocks=np.zeros(max(window // 4096, 1), np.int32),
         facts=_facts(window),
-        stamps=np.zeros(BUCKETS, np.int64),
+        stamps=np.zeros(subscription.last_slot + 1 if _drains(subscription) else 0, np.int64),
         reads=np.zeros((READ_ROWS, max_read), np.int64),
-        tasks=empty_records(256, TASK),
-        dispatched=empty_records(max(output, max_read), DISPATCHED),
+        tasks=empty_records(_ring(output), TASK),
+        dispatched=empty_records(output, DISPATCHED),
         delayed=empty_records(window, DELAYED),
         pins=empty_records(64, PIN),
         buckets=np.zeros(BUCKETS, np.int32),
@@ -108,7 +109,9 @@ def with_consumers(broker: Broker, count: int) -> Broker:
     consumers = empty_records(max(count, 2 * known), CONSUMER)
     consumers.joined_at = NOBODY
     consumers[:known] = broker.consumers
-    return broker._replace(consumers=consumers)
+    reads = np.zeros((READ_ROWS, max(broker.reads.shape[1], len(consumers))), np.int64)
+    reads[:, : broker.reads.shape[1]] = broker.reads
+    return broker._replace(consumers=consumers, reads=reads)
 
 
 def with_window(broker: Broker, count: int) -> Broker:
@@ -116,28 +119,49 @@ def with_window(broker: Broker, count: int) -> Broker:
     size = len(broker.log)
     while size < count:
         size *= 2
+    return _with_log(_with_delayed(broker, size), size)
+
+
+def _with_delayed(broker: Broker, more: int) -> Broker:
+    """``broker`` with room for ``more`` delayed entries: it tracks what expired, too, until it is due."""
+    known = int(broker.state[0].delayed)
+    if known + more <= len(broker.delayed):
+        return broker
+    delayed = empty_records(2 * known + more, DELAYED)
+    delayed[:known] = broker.delayed[:known]
+    return broker._replace(delayed=delayed)
+
+
+def _with_log(broker: Broker, size: int) -> Broker:
     if size == len(broker.log):
         return broker
     held = np.arange(int(broker.state[0].start), int(broker.state[0].end))
     old, new = held & (len(broker.log) - 1), held & (size - 1)
-    log, facts, delayed = empty_records(size, ENTRY), _facts(size), empty_records(size, DELAYED)
+    log, facts = empty_records(size, ENTRY), _facts(size)
     log[new] = broker.log[old]
-    delayed[: len(broker.delayed)] = broker.delayed
     words, blocks = np.zeros(size // 64, np.uint64), np.zeros(max(size // 4096, 1), np.int32)
     waiting = new[(broker.words[old >> 6] >> (old & 63).astype(np.uint64)) & np.uint64(1) > 0]
     np.bitwise_or.at(words, waiting >> 6, np.uint64(1) << (waiting & 63).astype(np.uint64))
     np.add.at(blocks, waiting >> 12, 1)
     _move_facts(broker.facts, facts)
-    return broker._replace(log=log, words=words, blocks=blocks, facts=facts, delayed=delayed)
+    return broker._replace(log=log, words=words, blocks=blocks, facts=facts)
+
+
+def _ring(output: int) -> int:
+    """Room for all tasks at an instant: whoever is handed an entry may ask for more at once, and for a read."""
+    return 1 << (2 * output + SMALLEST_WINDOW).bit_length()
+
+
+def _drains(subscription: Subscription) -> bool:
+    return subscription.dispatcher == Dispatcher.KEY_SHARED_DRAINING
 
 
 def _rule(subscription: Subscription) -> Records:
     """Every field of the rule, the settings and the subscription in one record."""
     values = asdict(subscription)
     values = values.pop("rule") | values.pop("settings") | values
-    draining = subscription.dispatcher == Dispatcher.KEY_SHARED_DRAINING
     values["ordered"] = subscription.ordered and subscription.dispatcher >= Dispatcher.KEY_SHARED_JOINED
-    values["drains"] = draining and subscription.ordered and not subscription.sticky
+    values["drains"] = _drains(subscription) and subscription.ordered and not subscription.sticky
     values["individual"] = subscription.dispatcher != Dispatcher.SINGLE_ACTIVE
     fields = [(name, "?" if isinstance(value, bool) else "i8") for name, value in values.items()]
     return np.array([tuple(values.values())], np.dtype(fields, align=True)).view(np.recarray)
@@ -148,7 +172,7 @@ def _state(subscription: Subscription) -> Records:
     state = records[0]
     state.mark_delete = state.least_replayed = state.tick_for = -1
     state.active = state.reader = NOBODY
-    state.retry_at = state.unblock_at = state.switch_at = state.tick_at = NEVER
+    state.retry_at = state.unblock_at = state.switch_at = state.tick_at = state.wheel_start = NEVER
     state.last_tick = -NEVER // 2
     state.fixed_delay = True
     state.shift = max(subscription.last_slot.bit_length() - 16, 0)

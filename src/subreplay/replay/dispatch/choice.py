@@ -28,6 +28,9 @@ _DISPATCHERS: dict[type[object], Dispatcher] = {
     KeyFailover: Dispatcher.KEY_SHARED_DRAINING,
 }
 
+_MOST_SLOTS = 2**24
+"""A dispatcher of 4.x notes something of every slot."""
+
 
 def dispatcher_of(policy: Policy) -> Dispatcher:
     """The dispatcher that serves a policy under its profile; raises ConfigError if Pulsar's do not."""
@@ -37,9 +40,15 @@ def dispatcher_of(policy: Policy) -> Dispatcher:
 
 
 def subscription_of(policy: Policy, settings: Settings = Settings()) -> Subscription:
-    """What a dispatcher is told that serves ``policy``."""
+    """What a dispatcher is told that serves ``policy``; raises ConfigError if it has too many slots."""
+    dispatcher = dispatcher_of(policy)
+    if dispatcher == Dispatcher.KEY_SHARED_DRAINING and policy.space[1] >= _MOST_SLOTS:
+        raise ConfigError(
+            f"{policy.name}: a dispatch replay needs range_size to be at most {_MOST_SLOTS:,}, "
+            f"got {policy.space[1] + 1:,}"
+        )
     return Subscription(
-        dispatcher_of(policy),
+        dispatcher,
         dispatch_rule(policy.profile),
         settings,
         ordered=policy.ordered,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.consumers import member
-from subreplay.replay.dispatch.cursor import REPLAY
+from subreplay.replay.dispatch.cursor import NORMAL, REPLAY
 from subreplay.replay.dispatch.kernel import inlined, step
 from subreplay.replay.dispatch.records import NO_CHUNK
 from subreplay.replay.dispatch.replay_set import place, put_back
@@ -37,7 +37,9 @@ def dispatch_chunked(b: Broker, kind: int, count: int) -> bool:
         sent = finish(b, member(b, at)) > 0 or sent
     if sent:
         push(b, Task.SENT, 0)
-    return not sent or (overflow and b.rule[0].merges_reads)
+    if not b.rule[0].retries:  # of 3.x, which reads the same again and again: only an event can change what comes of it
+        return not sent and kind == NORMAL
+    return not sent or overflow
 
 
 @inlined

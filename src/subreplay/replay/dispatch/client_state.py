@@ -19,8 +19,6 @@ from subreplay.replay.dispatch.service import SERVICE, write_service
 
 NONE = -1
 """No message, no consumer, no time."""
-SETTLED, LETTERS = 0, 1
-"""What is counted by interval: messages that were settled, retry letters that were sent."""
 ROWS = 16384
 """About how many rows are handed out at once."""
 
@@ -97,6 +95,8 @@ CLIENT = np.dtype(
         ("failure_rate", "f8"),
         ("on_failure", "i8"),
         ("nack_delay", "i8"),
+        ("multiplier", "f8"),
+        ("longest", "i8"),
         ("ack_timeout", "i8"),
         ("ack_tick", "i8"),
         ("max_redeliver", "i8"),
@@ -125,6 +125,7 @@ CLIENT = np.dtype(
         ("exhausted", "i8"),  # ns without permits, or blocked by unacknowledged messages
         ("exhausted_since", "i8"),
         ("waits_since", "i8"),  # for its position to be acknowledged
+        ("waiting", "i8"),  # most entries that waited since
     ],
     align=True,
 )
@@ -147,7 +148,9 @@ WAIT = np.dtype(
     [("start", "i8"), ("end", "i8"), ("hash", "i8"), ("consumer", "i8"), ("blocker", "i8"), ("entries", "i8")]
 )
 """Between two times (ns) ``entries`` of a hash waited for ``consumer`` because ``blocker`` had not acknowledged others;
-hash -1: everything did, as the consumer had joined recently (``entries`` is 0 then)."""
+hash -1: all that is the consumer's did, as it had joined recently; ``entries`` is the most that were kept back."""
+COUNT = np.dtype([("interval", "i8"), ("settled", "i8"), ("letters", "i8")], align=True)
+"""What happened in an interval (numbered from the Unix epoch): messages settled, retry letters sent."""
 TOTALS = np.dtype(
     [
         ("number", "i8"),  # of events set
@@ -164,12 +167,13 @@ TOTALS = np.dtype(
         ("largest", "i8"),  # messages in an entry
         ("sweep_at", "i8"),
         ("swept", "i8"),  # expired up to here, exclusive
-        ("interval_start", "i8"),  # of the first interval
-        ("interval_end", "i8"),  # of the current one
-        ("interval_at", "i8"),
+        ("sweeping", "?"),  # a look is under way
+        ("interval_at", "i8"),  # the current one's place in ``counts``
+        ("interval_end", "i8"),  # ns
         ("joined", "i8"),  # consumers that wait for their position
         ("blocker", "i8"),
         ("vain", "i8"),  # timers of the dispatcher in a row that changed nothing
+        ("idle", "i8"),  # deliveries since a message was settled
         # the rules
         ("ttl", "i8"),
         ("ttl_check", "i8"),
@@ -202,7 +206,7 @@ class Clients(NamedTuple):
     timers: Records  # heap: nacks, timeouts
     rows: Records
     waits: Records
-    counts: NDArray[np.int64]  # [SETTLED or LETTERS][interval]: messages
+    counts: Records  # by interval, of those in which anything happened
 
 
 def new_clients(prediction: Prediction, nacks: NackRule, filters: bool, window: int) -> Clients:
@@ -230,7 +234,7 @@ def new_clients(prediction: Prediction, nacks: NackRule, filters: bool, window: 
         timers=empty_records(1024, EVENT),
         rows=empty_records(0, DELIVERED),
         waits=empty_records(0, WAIT),
-        counts=np.zeros((2, 64), np.int64),
+        counts=empty_records(64, COUNT),
     )
     return with_messages(clients, 1024)
 
@@ -248,7 +252,8 @@ def with_client(clients: Clients, consumer: int, model: ConsumerModel, now: int)
     it.nack_delay = max(model.nack_delay, int(clients.totals[0].nack_least))
     it.ack_tick = model.ack_timeout_tick
     it.ack_timeout = -(-model.ack_timeout // model.ack_timeout_tick) * model.ack_timeout_tick
-    it.max_redeliver = NEVER if model.max_redeliver is None else model.max_redeliver
+    it.multiplier, it.longest = model.redelivery_multiplier, model.longest_redelivery
+    it.max_redeliver = NEVER if model.most_redeliveries is None else model.most_redeliveries
     it.retry_delay = model.retry_delay
     it.cumulative = model.cumulative
     it.stuck_from = NEVER if model.stuck_from is None else model.stuck_from
@@ -279,7 +284,7 @@ def with_messages(clients: Clients, more: int) -> Clients:
 
 def with_rows(clients: Clients, more: int) -> Clients:
     """``clients`` with room for the rows and the waits of everything that is held, and ``more``."""
-    count = max(ROWS + len(clients.messages) + more, len(clients.rows))
+    count = max(ROWS + len(clients.messages) + len(clients.clients) + more, len(clients.rows))
     return clients._replace(rows=_longer(clients.rows, count), waits=_longer(clients.waits, count))
 
 
@@ -311,12 +316,9 @@ def with_producers(clients: Clients, count: int) -> Clients:
     return clients._replace(producers=np.concatenate([clients.producers, new]))
 
 
-def with_intervals(clients: Clients, count: int) -> Clients:
-    """``clients`` that count what happens in at least ``count`` intervals."""
-    known = clients.counts.shape[1]
-    counts = np.zeros((2, max(count, 2 * known)), np.int64)
-    counts[:, :known] = clients.counts
-    return clients._replace(counts=counts)
+def with_intervals(clients: Clients) -> Clients:
+    """``clients`` that count what happens in twice as many intervals."""
+    return clients._replace(counts=_longer(clients.counts, 2 * len(clients.counts)))
 
 
 def _longer(rows: Records, count: int) -> Records:

@@ -11,7 +11,7 @@ from subreplay.replay.dispatch.rules import MILLISECOND
 
 @inlined
 def delays(b: Broker, ordinal: int) -> bool:
-    """Track the entry if it is not due; unless deliveries are strict, it is due up to a tick early."""
+    """Track the entry if it is not due; unless deliveries are strict or exact, it is due up to a tick early."""
     state, deliver_at = b.state[0], b.log[place(b, ordinal)].deliver_at
     state.delays = state.delays or deliver_at > 0
     if deliver_at <= _cutoff(b):
@@ -64,9 +64,20 @@ def set_tick(b: Broker) -> None:
     if due == state.tick_for:
         return
     state.tick_at, state.tick_for = NEVER, -1
-    if due > state.now:
+    if due >= state.now:
         state.tick_for = due
-        state.tick_at = max(due, state.last_tick + b.rule[0].delay_tick)
+        turn = _turn_after(b, max(due, state.last_tick + b.rule[0].delay_tick))
+        state.tick_at = due if b.rule[0].exact_delays else turn
+
+
+@inlined
+def _turn_after(b: Broker, at: int) -> int:
+    """When the broker's timer looks after what was set for ``at`` (netty's ``HashedWheelTimer``): with the first turn
+    of its wheel after that. The wheel turns once a tick, from when the first timer is set."""
+    state, tick = b.state[0], b.rule[0].delay_tick
+    if state.wheel_start == NEVER:
+        state.wheel_start = state.now
+    return int(state.wheel_start + ((at - state.wheel_start) // tick + 1) * tick)
 
 
 @inlined
@@ -77,7 +88,7 @@ def forget_delayed(b: Broker) -> None:
 @inlined
 def _cutoff(b: Broker) -> int:
     rule = b.rule[0]
-    return int(b.state[0].now if rule.delay_strict else b.state[0].now + rule.delay_tick)
+    return int(b.state[0].now if rule.delay_strict or rule.exact_delays else b.state[0].now + rule.delay_tick)
 
 
 @inlined

@@ -35,6 +35,11 @@ IN_VAIN = 16
 """A dispatcher that tried so often in vain while nothing else can happen will try in vain for ever."""
 
 
+FUTILE = 100
+"""When everything that is held was delivered so often and nothing was settled by it, nothing ever will be: the
+prediction ends there (all applications fail every time, or are stuck and messages time out)."""
+
+
 class Need(IntEnum):
     """Why the kernel came back."""
 
@@ -48,6 +53,10 @@ def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], unt
     """Let everything happen that does before ``until``; tells what is needed to go on."""
     t, state = c.totals[0], b.state[0]
     while True:
+        if t.sweeping:  # as a whole, before anything that follows from it
+            t.sweeping = not sweep(b, c, entries, cursor)
+            if t.sweeping:
+                return Need.ENTRIES if cursor[0] == len(entries) and cursor[2] == 0 else Need.ROOM
         need = _settle(b, c, entries, cursor, until)
         if need != Need.NOTHING:
             return need
@@ -65,14 +74,15 @@ def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], unt
             return Need.NOTHING
         if until == NEVER and min(t.sweep_at, client, end, entry) == NEVER and _is_in_vain(b, c):
             return Need.NOTHING
-        state.now = max(state.now, first)
-        if not keep_time(b, c):
+        if until == NEVER and t.idle > FUTILE * (t.used + 1) and _is_all_published(b, entries, cursor):
+            return Need.NOTHING
+        if not keep_time(c, max(state.now, first)):
             return Need.ROOM
+        state.now = max(state.now, first)
         if timer == first:
             fire_timer(b)
         elif t.sweep_at == first:
-            if not sweep(b, c, entries, cursor):
-                return Need.ENTRIES if cursor[0] == len(entries) and cursor[2] == 0 else Need.ROOM
+            t.sweeping = True
         elif client <= min(end, entry):
             _fire(b, c)
         elif end <= entry:
@@ -103,7 +113,8 @@ def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], 
         if state.more and (state.waits or state.starved):
             if not _feed(b, c, entries, cursor, latest):
                 return Need.ROOM
-        elif state.starved:
+            continue
+        if state.starved:
             published(b, False)
         elif state.tasks == 0:
             break
@@ -115,9 +126,14 @@ def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], 
 
 @step
 def _feed(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], latest: int) -> bool:
-    """Publish what a read may take of the entries that are published by now; False if there has to be more room."""
-    stop = min(cursor[0] + b.rule[0].max_read, len(entries))
-    while cursor[0] < stop and entries[cursor[0]].at <= latest:
+    """Publish what the read wants of the entries that are published by now; False if there has to be more room.
+
+    Never more than it wants: retry letters come behind what was read, however the log is cut.
+    """
+    state = b.state[0]
+    while state.end - state.read_position < state.wanted - state.normal:
+        if cursor[0] == len(entries) or entries[cursor[0]].at > latest:
+            break
         if not has_room_for_entry(b, c, entries[cursor[0]].messages):
             return False
         publish_next(b, c, entries, cursor)
@@ -175,6 +191,11 @@ def _fire(b: Broker, c: Clients) -> None:
 
 
 @inlined
+def _is_all_published(b: Broker, entries: Records, cursor: NDArray[np.int64]) -> bool:
+    return bool(cursor[0] == len(entries) or entries[cursor[0]].at <= b.state[0].now)
+
+
+@inlined
 def _is_in_vain(b: Broker, c: Clients) -> bool:
     state, t = b.state[0], c.totals[0]
     if state.tick_at != NEVER or state.switch_at != NEVER:
@@ -184,15 +205,18 @@ def _is_in_vain(b: Broker, c: Clients) -> bool:
 
 
 @small_operation
-def keep_time(b: Broker, c: Clients) -> bool:
-    """Count what is settled from now on in the interval of now; False if there are too few of them."""
-    t, now = c.totals[0], b.state[0].now
-    if now >= t.interval_end:
-        if t.interval_at == NONE:
-            t.interval_start = now // t.interval * t.interval
-        t.interval_at = (now - t.interval_start) // t.interval
-        t.interval_end = t.interval_start + (t.interval_at + 1) * t.interval
-    return t.interval_at < c.counts.shape[1]
+def keep_time(c: Clients, now: int) -> bool:
+    """Count what is settled from ``now`` on in its interval; False if there has to be room for another one."""
+    t = c.totals[0]
+    if now < t.interval_end:
+        return True
+    if t.interval_at == NONE or c.counts[t.interval_at].settled > 0 or c.counts[t.interval_at].letters > 0:
+        if t.interval_at + 1 == len(c.counts):
+            return False
+        t.interval_at += 1
+    c.counts[t.interval_at].interval = now // t.interval
+    t.interval_end = (now // t.interval + 1) * t.interval
+    return True
 
 
 @operation

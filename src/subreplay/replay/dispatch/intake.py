@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.replay.dispatch.broker import Broker
-from subreplay.replay.dispatch.client_state import LETTERS, Clients, Outcome
+from subreplay.replay.dispatch.client_state import Clients, Outcome
 from subreplay.replay.dispatch.kernel import inlined, step
 from subreplay.replay.dispatch.operations import publish, published, room
 from subreplay.replay.dispatch.packages import count_settled, end_of_message
@@ -101,5 +101,5 @@ def send_retry_letter(b: Broker, c: Clients, at: int, deliver_at: int) -> None:
     _note_origin(b, c, b.state[0].end, m.ordinal, b.state[0].now, m.size, m.index, m.retries + 1, 1)
     c.origins[b.state[0].end & (len(c.origins) - 1)].attempts = m.attempt
     publish(b, m.hash, m.slot, 1, deliver_at, NO_CHUNK, 0, 0)
-    c.counts[LETTERS, c.totals[0].interval_at] += 1
+    c.counts[c.totals[0].interval_at].letters += 1
     published(b, b.state[0].more)

@@ -36,13 +36,13 @@ def dispatch_joined(b: Broker, kind: int, count: int) -> bool:
             hand(b, owner, ordinal, kind == REPLAY)
         else:
             put_back(b, ordinal, True)
-    if finish_all(b) > 0:
+    sent, handed = finish_all(b), _handed(b)
+    if handed > 0:
         push(b, Task.SENT, 0)
-        return False
-    if state.joined == 0:
+    if sent == 0 and state.joined == 0:
         state.look_ahead = True
         return True
-    return state.served > 0 and _handed(b) == 0
+    return state.served > 0 and handed == 0  # a read that is nobody's is not followed by another one
 
 
 @step

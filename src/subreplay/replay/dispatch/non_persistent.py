@@ -9,7 +9,6 @@ from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.consumers import is_available
-from subreplay.replay.dispatch.intake import is_duplicate
 from subreplay.replay.dispatch.kernel import inlined, step
 from subreplay.replay.dispatch.packages import count_settled, end_of_message
 from subreplay.replay.dispatch.permits import follow_permits
@@ -27,9 +26,9 @@ def pass_on(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) 
     cursor[0] += 1
     cursor[1] += 1
     outcome = Outcome.DROPPED
-    if is_duplicate(c, e):
-        outcome = Outcome.DEDUPLICATED
-    consumer = _receiver(b, e.slot, e.hash) if outcome == Outcome.DROPPED else NOBODY
+    consumer = _receiver(b, e.slot, e.hash)
+    if consumer != NOBODY and c.totals[0].filters and owner_of(b, e.slot, e.hash) == NOBODY:
+        consumer, outcome = NOBODY, Outcome.SKIPPED
     if consumer == NOBODY:
         for index in range(e.messages):
             end_of_message(c, number, index, 0, outcome, True)

@@ -15,13 +15,14 @@ from subreplay.replay.dispatch.reading import read_more
 from subreplay.replay.dispatch.replay_set import forget_up_to, place, put_back
 from subreplay.replay.dispatch.rules import Dispatcher, Purge
 from subreplay.replay.dispatch.single_active import flow_of_single, reject_everything
-from subreplay.replay.dispatch.tasks import Task, ask_read, ask_unblocked_read, push
+from subreplay.replay.dispatch.tasks import Task, ask_read, ask_unblocked_read, is_last, push
 
 
 @small_operation
 def room(b: Broker) -> int:
-    """How many entries can be published before the window has to grow (``broker.with_window``)."""
-    return int(len(b.log) - (b.state[0].end - b.state[0].start))
+    """How many entries can be published, and delayed, before there has to be more room (``broker.with_window``)."""
+    state = b.state[0]
+    return int(min(len(b.log), len(b.delayed) - state.delayed) - (state.end - state.start))
 
 
 @small_operation
@@ -201,6 +202,6 @@ def _mark_delete_moved(b: Broker) -> None:
         forget_up_to(b, state.mark_delete)
     if rule.dispatcher == Dispatcher.KEY_SHARED_DRAINING:
         ask_unblocked_read(b)
-    elif state.joined > 0:
+    elif state.joined > 0 and not is_last(b, Task.MARK_DELETE_MOVED):
         push(b, Task.MARK_DELETE_MOVED, 0)
     release_window(b)

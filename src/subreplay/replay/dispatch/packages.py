@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from subreplay.replay.dispatch.broker import Broker
-from subreplay.replay.dispatch.client_state import NONE, SETTLED, Clients, Outcome
+from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import push
 from subreplay.replay.dispatch.kernel import inlined, step
 from subreplay.replay.dispatch.replay_set import place
+
+TIMERS = 8
+"""More than one event sets."""
 
 
 @inlined
@@ -16,12 +19,12 @@ def in_window(b: Broker, entry: int) -> bool:
 
 @inlined
 def has_room(b: Broker, c: Clients) -> bool:
-    """Whether there is room for what one event can lead to: rows for all that is held, a timer for everybody."""
+    """Whether there is room for what one event can lead to: rows for all that is held and for another entry, timers."""
     t = c.totals[0]
     covered = (b.state[0].end - b.state[0].mark_delete) * t.largest if t.covers else 0
-    if t.rows + t.used + covered > len(c.rows) or t.waits + t.used + len(c.clients) > len(c.waits):
+    if t.rows + t.used + t.largest + covered > len(c.rows) or t.waits + t.used + len(c.clients) >= len(c.waits):
         return False
-    return t.timers + len(c.clients) < len(c.timers)
+    return t.timers + TIMERS < len(c.timers)
 
 
 @inlined
@@ -105,7 +108,10 @@ def set_timer(c: Clients, at: int, rank: int, message: int) -> None:
 
 @inlined
 def count_settled(c: Clients, messages: int) -> None:
-    c.counts[SETTLED, c.totals[0].interval_at] += messages
+    t = c.totals[0]
+    c.counts[t.interval_at].settled += messages
+    if messages > 0:
+        t.idle = 0
 
 
 @step

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.policies.base import Policy
 from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.blocking import open_waits
-from subreplay.replay.dispatch.broker import Broker, new_broker, with_window
+from subreplay.replay.dispatch.broker import Broker, Subscription, new_broker, with_window
 from subreplay.replay.dispatch.choice import subscription_of
 from subreplay.replay.dispatch.client_state import (
     WAIT,
@@ -34,6 +36,7 @@ from subreplay.replay.dispatch.client_state import (
 from subreplay.replay.dispatch.event_loop import Need, give_up_held, keep_time, play, tell_pending
 from subreplay.replay.dispatch.intake import PUBLISHED
 from subreplay.replay.dispatch.membership import join, leave
+from subreplay.replay.dispatch.operations import room
 from subreplay.replay.dispatch.permits import ask
 from subreplay.replay.dispatch.prediction import Prediction, nack_rule
 from subreplay.replay.dispatch.records import NEVER, Records, empty_records
@@ -65,7 +68,7 @@ class Replay:
         self, timeline: Timeline, entries: Iterable[Records], prediction: Prediction, settings: Settings = Settings()
     ) -> None:
         self.timeline, self.prediction = timeline, prediction
-        self.broker: Broker = new_broker(subscription_of(timeline.policy, settings))
+        self.broker: Broker = new_broker(_subscription(timeline.policy, prediction, settings))
         filters = isinstance(timeline.policy, KeyHashRange)
         nacks = nack_rule(timeline.policy.profile)
         self.clients: Clients = new_clients(prediction, nacks, filters, len(self.broker.log))
@@ -96,12 +99,11 @@ class Replay:
 
     def backlog(self) -> Backlog:
         """Messages that were published and settled, by interval."""
-        width, counts = self.prediction.interval, self.clients.counts
-        first = int(self.clients.totals[0].interval_start) // width
-        used = np.flatnonzero(counts.any(0))
-        settled, letters = (dict(zip((used + first).tolist(), row[used].tolist(), strict=True)) for row in counts)
+        width, counts = self.prediction.interval, self.clients.counts[: self.clients.totals[0].interval_at + 1]
+        intervals = counts.interval.tolist()
+        settled, letters = (dict(zip(intervals, counts[name].tolist(), strict=True)) for name in ("settled", "letters"))
         published = self._published + Counter(letters)
-        at = sorted({*settled, *published})
+        at = sorted(interval for interval in {*settled, *published} if settled.get(interval) or published[interval])
         columns = [[count.get(interval, 0) for interval in at] for count in (published, settled)]
         return Backlog(np.array(at, np.int64) * width, *np.array(columns, np.int64).reshape(2, -1))
 
@@ -119,8 +121,8 @@ class Replay:
             else:
                 yield from self._make_room()
         if until != NEVER:
-            self.broker.state[0].now = max(int(self.broker.state[0].now), until)
-            while not keep_time(self.broker, self.clients):
+            self.broker.state[0].now = now = max(int(self.broker.state[0].now), until)
+            while not keep_time(self.clients, now):
                 yield from self._make_room()
 
     def _change(self, change: Change) -> Iterator[Records]:
@@ -202,17 +204,17 @@ class Replay:
         """Hand out what is there, and let grow what is too small."""
         yield from self._take_rows()
         t, state = self.clients.totals[0], self.broker.state[0]
-        coming = max(int(t.wanted), self._largest_next())
+        coming = max(int(t.wanted), self._largest_next(), int(t.largest))
         if t.used + coming > len(self.clients.messages):
             self.clients = with_messages(self.clients, coming)
         covered = int(state.end - state.mark_delete) * int(t.largest) if t.covers else 0
         self.clients = with_rows(self.clients, covered + coming)
-        if 2 * (t.timers + len(self.clients.clients)) > len(self.clients.timers):
+        if 2 * t.timers > len(self.clients.timers):
             self.clients = with_timers(self.clients)
-        if t.interval_at >= self.clients.counts.shape[1]:
-            self.clients = with_intervals(self.clients, int(t.interval_at) + 1)
-        if len(self.broker.log) - (state.end - state.start) < self.broker.rule[0].max_read:
-            self.broker = with_window(self.broker, len(self.broker.log) + 1)
+        if t.interval_at + 1 == len(self.clients.counts):
+            self.clients = with_intervals(self.clients)
+        if room(self.broker) <= self.broker.rule[0].max_read:
+            self.broker = with_window(self.broker, int(state.end - state.start) + self.broker.rule[0].max_read + 1)
             self.clients = with_origins(self.clients, len(self.broker.log), int(state.start), int(state.end))
         first = self._first_mark()
         while coming > 1 and t.mark_end - first + coming > len(self.clients.marks):
@@ -226,3 +228,10 @@ class Replay:
         state, origins = self.broker.state[0], self.clients.origins
         here = state.start < state.end
         return int(origins[state.start & (len(origins) - 1)].first if here else self.clients.totals[0].mark_end)
+
+
+def _subscription(policy: Policy, prediction: Prediction, settings: Settings) -> Subscription:
+    subscription, by_index = subscription_of(policy, settings), prediction.batch_index_acks
+    if by_index is None:
+        return subscription
+    return replace(subscription, rule=replace(subscription.rule, batch_index_acks=by_index))

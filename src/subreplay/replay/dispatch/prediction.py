@@ -30,6 +30,10 @@ class OnFailure(IntEnum):
     NOTHING = 2  # only an acknowledgement timeout, or the consumer's end, brings it back
 
 
+MAX_RETRIES = 16
+"""``RetryMessageUtil.MAX_RECONSUMETIMES``: retries where no dead letter policy says how many."""
+
+
 @dataclass(frozen=True)
 class ConsumerModel:
     """One consumer: its client's settings, and what its application does with messages, one at a time.
@@ -38,9 +42,12 @@ class ConsumerModel:
     * ``receiver_queue_size``: permits at the start (row D-FLOW-1). When half of them were used up by taking messages,
       as many are asked for. With 0 the client asks for one message whenever the application is idle.
     * ``nack_delay``: until a message comes again (see ``NACKS``), at least 100 ms where there are brokers.
+    * ``redelivery_multiplier``: every redelivery of a message multiplies its ``nack_delay`` and ``ack_timeout``, up to
+      ``longest_redelivery`` (``MultiplierRedeliveryBackoff``).
     * ``ack_timeout`` (0: none) from when the application took a message; looked after every ``ack_timeout_tick``.
-    * ``max_redeliver``: dead letters after so many redeliveries, or retries (row D-DLQ-1); None: never.
-    * ``retry_delay``: until a message comes back from the retry letter topic.
+    * ``max_redeliver``: dead letters after so many redeliveries, or retries (row D-DLQ-1); None: never, but after 16
+      retries (``RetryMessageUtil.MAX_RECONSUMETIMES``).
+    * ``retry_delay``: until a message comes back from the retry letter topic (row D-RETRY-1).
     * ``cumulative``: acknowledges everything up to a message (row D-ACK-1; Exclusive and Failover only).
     * ``stuck_from``, ``stuck_until``: between these times (since the Unix epoch) the application takes messages but
       acknowledges none; what it held it acknowledges at the end of that time. None: never, and for ever.
@@ -56,6 +63,8 @@ class ConsumerModel:
     failure_rate: float = 0.0
     on_failure: OnFailure = OnFailure.NACK
     nack_delay: int = 60 * SECOND
+    redelivery_multiplier: float = 1.0
+    longest_redelivery: int = 600 * SECOND
     ack_timeout: int = 0
     ack_timeout_tick: int = SECOND
     max_redeliver: int | None = None
@@ -67,10 +76,18 @@ class ConsumerModel:
     chunk_expiry: int = 3600 * SECOND
     acks_oldest_chunked: bool = False
 
+    @property
+    def most_redeliveries(self) -> int | None:
+        """After so many a message is a dead letter; None: never."""
+        if self.max_redeliver is None and self.on_failure == OnFailure.RETRY:
+            return MAX_RETRIES
+        return self.max_redeliver
+
     def __post_init__(self) -> None:
         _at_least("factor", self.factor, 0)
         for key in ("receiver_queue_size", "nack_delay", "ack_timeout", "retry_delay", "max_pending_chunked"):
             _at_least(key, getattr(self, key), 0)
+        _at_least("redelivery_multiplier", self.redelivery_multiplier, 1)
         _at_least("ack_timeout_tick", self.ack_timeout_tick, 1)
         _at_least("chunk_expiry", self.chunk_expiry, 1)
         if not 0 <= self.failure_rate <= 1:
@@ -87,7 +104,8 @@ class Prediction:
 
     ``ttl`` (0: none) counts from publication and is looked after every ``ttl_check`` (row L-TTL-1). ``deduplicates``:
     what a producer sends again is not stored (row L-DEDUP-1). A topic that is not ``persistent`` drops what nobody can
-    take at once (row L-NONPERS-1). ``interval`` is the width of the backlog's steps.
+    take at once (row L-NONPERS-1). ``batch_index_acks``: whether messages of a batch are acknowledged one by one (row
+    L-BATCH-2); None: as the profile's broker does. ``interval`` is the width of the backlog's steps.
     """
 
     consumer: ConsumerModel = ConsumerModel()
@@ -96,6 +114,7 @@ class Prediction:
     ttl_check: int = 300 * SECOND
     deduplicates: bool = False
     persistent: bool = True
+    batch_index_acks: bool | None = None
     seed: int = 0
     interval: int = SECOND
 
@@ -106,6 +125,8 @@ class Prediction:
         _at_least("seed", self.seed, 0)
         if not self.persistent and any(m.on_failure == OnFailure.RETRY for m in (self.consumer, *self.others.values())):
             raise ConfigError("on_failure: a topic that is not persistent has no retry letters")
+        if self.deduplicates and not self.persistent:
+            raise ConfigError("deduplicates: a topic that is not persistent knows of no earlier message")
 
     def of(self, name: str) -> ConsumerModel:
         """The model of the consumer of that name."""
@@ -126,7 +147,7 @@ class NackRule:
 
 
 NACKS: Mapping[str, NackRule] = {
-    DOCUMENTED: NackRule(),
+    DOCUMENTED: NackRule(least=MILLISECOND),
     PULSAR_3_2: NackRule(ticks=3, least=100 * MILLISECOND),
     PULSAR_4_0: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
     PULSAR_4_2: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),

@@ -35,6 +35,7 @@ def receive(b: Broker, c: Clients) -> bool:
         else:
             _receive_entry(b, c, row)
         t.received += 1
+        t.idle += 1
     t.received = t.wanted = b.state[0].dispatched = 0
     return True
 

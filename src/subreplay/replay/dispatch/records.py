@@ -129,6 +129,7 @@ STATE = np.dtype(
         ("tick_at", "i8"),
         ("tick_for", "i8"),
         ("last_tick", "i8"),
+        ("wheel_start", "i8"),
         # delayed entries and chunked messages
         ("delays", "?"),  # an entry was to be delayed
         ("delayed", "i8"),

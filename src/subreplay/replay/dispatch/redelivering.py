@@ -12,6 +12,8 @@ from subreplay.replay.dispatch.heap import ranked
 from subreplay.replay.dispatch.kernel import inlined, operation, step
 from subreplay.replay.dispatch.operations import reject_all
 from subreplay.replay.dispatch.packages import close, count_settled, let_go, set_timer, shut
+from subreplay.replay.dispatch.records import Records
+from subreplay.replay.dispatch.rules import MILLISECOND
 
 
 class Event(IntEnum):
@@ -24,6 +26,15 @@ class Event(IntEnum):
     WORK = 4  # an application ends its work on a message
 
 
+@inlined
+def _after(it: Records, delay: int, redeliveries: int) -> int:
+    """The delay of a message that was delivered again so often (``MultiplierRedeliveryBackoff.next``), in whole ms."""
+    if it.multiplier == 1 or redeliveries <= 0:
+        return delay
+    longer = min(float(delay) * it.multiplier**redeliveries, float(max(it.longest, delay)))
+    return int(longer) // MILLISECOND * MILLISECOND
+
+
 @step
 def ask_again_later(b: Broker, c: Clients, head: int) -> None:
     """Set the timer of a package of which a message was negatively acknowledged; one is enough."""
@@ -32,7 +43,7 @@ def ask_again_later(b: Broker, c: Clients, head: int) -> None:
         return
     package.returning = True
     it, now = c.clients[package.consumer], b.state[0].now
-    due = now + it.nack_delay
+    due = now + _after(it, it.nack_delay, package.redeliveries)
     if t.nack_ticks > 0:
         if it.nacks == 0:
             it.nack_origin = now
@@ -53,7 +64,8 @@ def watch(b: Broker, c: Clients, head: int, end: int) -> None:
     if it.ack_timeout == 0 or package.watched or not c.totals[0].persistent:
         return
     ticks = (b.state[0].now - it.joined_at) // it.ack_tick + 1
-    due = it.joined_at + ticks * it.ack_tick + it.ack_timeout
+    timeout = _after(it, it.ack_timeout, package.redeliveries)
+    due = it.joined_at + ticks * it.ack_tick + -(-timeout // it.ack_tick) * it.ack_tick
     if end <= due and package.sibling == NONE and it.failure_rate == 0 and end < it.stuck_from:
         return
     package.watched = True
@@ -102,7 +114,7 @@ def _make_dead_letters(b: Broker, c: Clients, head: int) -> None:
         m = c.messages[at]
         if package.chunked and at != head:
             settled = settle(b, c, m.entry)
-        if m.outcome != Outcome.ACKED:
+        if m.outcome != Outcome.ACKED and m.outcome != Outcome.RETRIED:
             m.outcome = Outcome.DEAD_LETTERED
         if settled and not m.settled:
             m.settled = True

@@ -52,8 +52,15 @@ ENTRIES = np.dtype(
 )
 """Entries in log order: the arguments of ``operations.publish``."""
 
-DEEDS = np.dtype([("at", "i8"), ("ordinal", "i8"), ("kind", "i4"), ("consumer", "i4"), ("amount", "i8")], align=True)
-"""What happened to a subscription, in order of time (ns); ``amount`` is of permits or of messages."""
+DEEDS = np.dtype(
+    [("at", "i8"), ("ordinal", "i8"), ("kind", "i4"), ("consumer", "i4"), ("amount", "i8"), ("command", "i8")],
+    align=True,
+)
+"""What happened to a subscription, in order of time (ns); ``amount`` is of permits or of messages.
+
+A client acknowledges or rejects several entries with one ``command``, which takes effect as a whole: its rows have its
+number, follow each other at the same time, and are in one array. 0: the row is a command of its own.
+"""
 
 
 class Deed(IntEnum):
@@ -130,7 +137,7 @@ class _Stage:
         while need != _Need.NOTHING:
             need = _play(self.broker, self.entry_rows, self.deed_rows, self.place, self.last, until)
             if need == _Need.WINDOW:
-                self.broker = with_window(self.broker, len(self.broker.log) + 1)
+                self.broker = with_window(self.broker, int(state.end - state.start) + self.broker.rule[0].max_read)
             elif need == _Need.ENTRIES:
                 self.entry_rows = self._next(self.entries, 0, ENTRIES)
             elif need == _Need.DEEDS:
@@ -168,11 +175,12 @@ def _play(
         if timer == first:
             fire_timer(b)
         elif deed == first:
-            need = _reach(b, entries, place, last, deeds[place[1]].ordinal)
+            end = _end_of_command(deeds, place[1])
+            need = _reach(b, entries, place, last, _highest(deeds, place[1], end))
             if need != _Need.NOTHING:
                 return need
-            _do(b, deeds, place[1])
-            place[1] += 1
+            _do(b, deeds, place[1], end)
+            place[1] = end
 
 
 @inlined
@@ -187,7 +195,8 @@ def _settle(b: Broker, entries: Records, place: NDArray[np.int64], last: NDArray
             if room(b) < b.rule[0].max_read:
                 return _Need.WINDOW
             _feed(b, entries, place, last)
-        elif state.starved:
+            continue
+        if state.starved:
             published(b, False)
         elif state.tasks == 0:
             return _Need.NOTHING
@@ -230,21 +239,48 @@ def _publish_next(b: Broker, entries: Records, place: NDArray[np.int64]) -> None
 
 
 @inlined
-def _do(b: Broker, deeds: Records, at: int) -> None:
-    deed = deeds[at]
+def _end_of_command(deeds: Records, first: int) -> int:
+    """The row behind the last one of the command that begins with ``first``."""
+    one, end = deeds[first], first + 1
+    while one.command != 0 and end < len(deeds):
+        other = deeds[end]
+        if other.command != one.command or other.at != one.at or other.consumer != one.consumer:
+            break
+        end += 1
+    return end
+
+
+@inlined
+def _highest(deeds: Records, first: int, end: int) -> int:
+    highest = deeds[first].ordinal
+    for at in range(first + 1, end):
+        highest = max(highest, deeds[at].ordinal)
+    return int(highest)
+
+
+@inlined
+def _do(b: Broker, deeds: Records, first: int, end: int) -> None:
+    kind, consumer = deeds[first].kind, deeds[first].consumer
+    for at in range(first, end):
+        _do_one(b, deeds[at])
+    if kind == Deed.ACK or kind == Deed.ACK_SOME:
+        acknowledged(b)
+    elif kind == Deed.NACK:
+        rejected(b, consumer)
+
+
+@inlined
+def _do_one(b: Broker, deed: Records) -> None:
     if deed.kind == Deed.FLOW:
         flow(b, deed.consumer, deed.amount)
     elif deed.kind == Deed.ACK:
         acknowledge(b, deed.ordinal)
-        acknowledged(b)
     elif deed.kind == Deed.ACK_SOME:
         acknowledge_some(b, deed.ordinal, deed.amount)
-        acknowledged(b)
     elif deed.kind == Deed.ACK_UP_TO:
         acknowledge_up_to(b, deed.ordinal)
     elif deed.kind == Deed.NACK:
         reject(b, deed.consumer, deed.ordinal)
-        rejected(b, deed.consumer)
     elif deed.kind == Deed.REDELIVER_ALL:
         reject_all(b, deed.consumer)
     else:
