@@ -75,8 +75,8 @@ def of_kind(table, kind):
 )
 @pytest.mark.parametrize("profile", ["documented", "pulsar-4.0"])
 def test_every_message_of_a_real_log_ends_exactly_once(recording, policy, profile):
-    log, found = predict(recording, policy, profile=profile, consumers={"service": {"time": "2ms"}, "failure_rate": 0.05,
-                                                       "nack_delay": "1s", "max_redeliver": 2})  # fmt: skip
+    fails = {"service": {"time": "2ms"}, "failure_rate": 0.05, "nack_delay": "1s", "max_redeliver": 2}
+    log, found = predict(recording, policy, profile=profile, consumers=fails)
     deliveries = of_kind(found, DELIVERY)
     done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
     place = ("partition", "ledger", "entry", "batch_index")
@@ -140,7 +140,7 @@ def owners_by_key(recording, profile="pulsar-4.0"):
 def test_l_batch_3_batched_by_key_every_message_goes_by_its_own_key():
     slots = owners_by_key("4.0.8/s1e_key_shared_key_based_batching")
 
-    assert len(slots) > 100
+    assert len(slots) > 30
     assert all(len(of_key) == 1 for of_key in slots.values())
 
 

@@ -194,7 +194,7 @@ def test_d_retry_1_a_retry_letter_comes_behind_what_was_read_and_before_what_was
         failure_rate=1.0, on_failure=OnFailure.RETRY, retry_delay=0, max_redeliver=1, receiver_queue_size=1
     )
     run = predict(SHARED, "documented", "+a", "k k k", model)
-    assert [(row.ordinal, row.retries) for row in run.rows] == [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (2, 1)]
+    assert [(row.ordinal, row.retries) for row in run.rows] == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0), (2, 1)]
 
 
 @pytest.mark.row("D-NACK-1")

@@ -25,7 +25,7 @@ def acknowledge_message(b: Broker, c: Clients, at: int) -> None:
     head.left -= 1
     if m.settled:  # dropped before
         return
-    if c.clients[m.consumer].cumulative:
+    if c.clients[m.consumer].cumulative and c.totals[0].persistent:
         _acknowledge_cumulatively(b, c, at)
     elif head.chunked:
         _acknowledge_chunks(b, c, at)
