@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.replay.dispatch.by_reference import by_reference
 from subreplay.replay.dispatch.heap import EVENT
 from subreplay.replay.dispatch.prediction import ConsumerModel, NackRule, Prediction
 from subreplay.replay.dispatch.records import NEVER, Records, empty_records
@@ -187,6 +188,7 @@ TOTALS = np.dtype(
 )
 
 
+@by_reference
 class Clients(NamedTuple):
     """All clients of one subscription. Arrays are shared with whoever holds another tuple of the same state."""
 
