@@ -1,5 +1,8 @@
-"""``python -m tests.bench``: every benchmark, one after the other."""
+"""``python -m tests.bench [--quick]``: every benchmark, one after the other."""
 
-from tests.bench import membership
+import sys
+
+from tests.bench import dispatch, membership
 
 membership.main(1_000)
+dispatch.main(quick="--quick" in sys.argv)

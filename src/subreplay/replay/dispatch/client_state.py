@@ -322,6 +322,8 @@ def with_intervals(clients: Clients, count: int) -> Clients:
 
 
 def _longer(rows: Records, count: int) -> Records:
+    if len(rows) >= count:
+        return rows
     longer = empty_records(count, rows.dtype)
     longer[: len(rows)] = rows
     return longer

@@ -146,6 +146,8 @@ class Replay:
 
     def _blocking_hashes(self) -> dict[int, tuple[int, int, int]]:
         """Hashes that wait for a former consumer: for whom, since when, and how many entries."""
+        if self.broker.state[0].drains == 0:
+            return {}
         facts = self.broker.facts
         blocking = facts[(facts.hash != NOBODY) & (facts.drainer != NOBODY) & facts.blocked]
         columns = (blocking.hash, blocking.drainer, blocking.blocked_at, blocking.waiting)
