@@ -1,6 +1,9 @@
-"""``python -m tests.bench``: every benchmark, one after the other."""
+"""``python -m tests.bench [--quick]``: every benchmark, one after the other."""
 
-from tests.bench import audit, membership
+import sys
+
+from tests.bench import audit, dispatch, membership
 
 membership.main(1_000)
+dispatch.main(quick="--quick" in sys.argv)
 audit.main(10_000_000)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.replay.dispatch.by_reference import by_reference
 from subreplay.replay.dispatch.heap import EVENT
 from subreplay.replay.dispatch.prediction import ConsumerModel, NackRule, Prediction
 from subreplay.replay.dispatch.records import NEVER, Records, empty_records
@@ -191,6 +192,7 @@ TOTALS = np.dtype(
 )
 
 
+@by_reference
 class Clients(NamedTuple):
     """All clients of one subscription. Arrays are shared with whoever holds another tuple of the same state."""
 
@@ -322,6 +324,8 @@ def with_intervals(clients: Clients) -> Clients:
 
 
 def _longer(rows: Records, count: int) -> Records:
+    if len(rows) >= count:
+        return rows
     longer = empty_records(count, rows.dtype)
     longer[: len(rows)] = rows
     return longer

@@ -1,14 +1,15 @@
-"""How the dispatcher is compiled: in four kinds of functions, all of them handing on a ``Broker``.
+"""How the dispatcher is compiled: operations are called from Python, all else is compiled into those that call it.
 
-numba passes a tuple of arrays as more than a hundred arguments and counts references to every array at every call. Both
-cost many times the work itself. So nothing is counted (the caller in Python holds the arrays; a kernel allocates
-nothing), and all but the large functions are inlined.
+Nothing is counted: the caller in Python holds the arrays, and a kernel allocates nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+import numba
+from numba.core import types
 
 from subreplay.hashing.compiled import compiled
 
@@ -17,23 +18,39 @@ F = TypeVar("F", bound=Callable[..., object])
 
 def operation(function: F) -> F:
     """A function to be called from Python or from a compiled event loop."""
-    return _compiled(function)
+    return _once(compiled(function, **_OPTIONS))
 
 
 def small_operation(function: F) -> F:
     """An operation that is compiled into the event loop that calls it."""
-    return _compiled(function, forceinline=True)
+    return _once(compiled(function, **_OPTIONS))
 
 
 def step(function: F) -> F:
     """A large part of operations, compiled once."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return _part(function)
 
 
 def inlined(function: F) -> F:
     """A small part, compiled into each of its callers."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True)
+    return _part(function)
 
 
-def _compiled(function: F, **options: Any) -> F:
-    return compiled(function, error_model="numpy", _nrt=False, **options)
+_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+
+
+def _part(function: F) -> F:
+    options: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return _once(cast(F, numba.njit(**options)(function)))
+
+
+def _once(kernel: F) -> F:
+    """``kernel``, compiled once for whole numbers of any width."""
+    dispatcher: Any = kernel
+    compile_as_given = dispatcher.compile
+    dispatcher.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))
+    return kernel
+
+
+def _widest(kind: types.Type) -> types.Type:
+    return types.int64 if isinstance(kind, types.IntEnumMember) or kind in types.signed_domain else kind

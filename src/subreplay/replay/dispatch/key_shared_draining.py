@@ -91,13 +91,13 @@ def _open(b: Broker, consumer: int) -> None:
 @inlined
 def _hand_or_keep(b: Broker, kind: int, ordinal: int) -> None:
     entry = b.log[place(b, ordinal)]
-    if b.stamps[entry.hash] != b.state[0].opened:
+    if not _is_held_back(b, entry.hash):
         consumer = owner_of(b, entry.slot, entry.hash)
         if consumer != NOBODY and _takes(b, consumer, entry.hash, kind):
             b.state[0].processed += 1
             hand(b, consumer, ordinal, kind == REPLAY)
             return
-        b.stamps[entry.hash] = b.state[0].opened
+        _hold_back(b, entry.hash)
     put_back(b, ordinal, True)
 
 
@@ -127,10 +127,10 @@ def _perhaps_replayed(b: Broker) -> int:
 
 @inlined
 def _could_be_replayed(b: Broker, ordinal: int) -> bool:
-    entry, opened = b.log[place(b, ordinal)], b.state[0].opened
+    entry = b.log[place(b, ordinal)]
     if not entry.hashed:
         return True
-    if b.stamps[entry.hash] == opened:
+    if _is_held_back(b, entry.hash):
         return False
     consumer = owner_of(b, entry.slot, entry.hash)
     if consumer != NOBODY:
@@ -139,8 +139,20 @@ def _could_be_replayed(b: Broker, ordinal: int) -> bool:
         if free and not (b.rule[0].drains and blocks(b, consumer, entry.hash)):
             b.consumers[consumer].room -= 1
             return True
-    b.stamps[entry.hash] = opened
+    _hold_back(b, entry.hash)
     return False
+
+
+@inlined
+def _is_held_back(b: Broker, hash_: int) -> bool:
+    return bool(b.state[0].held_back and b.stamps[hash_] == b.state[0].opened)
+
+
+@inlined
+def _hold_back(b: Broker, hash_: int) -> None:
+    """Nothing more of the hash goes out in this distribution."""
+    b.state[0].held_back = True
+    b.stamps[hash_] = b.state[0].opened
 
 
 @inlined

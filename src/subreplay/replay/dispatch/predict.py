@@ -39,7 +39,7 @@ from subreplay.replay.dispatch.membership import join, leave
 from subreplay.replay.dispatch.operations import room
 from subreplay.replay.dispatch.permits import ask
 from subreplay.replay.dispatch.prediction import Prediction, nack_rule
-from subreplay.replay.dispatch.records import NEVER, Records, empty_records
+from subreplay.replay.dispatch.records import NEVER, Records, copied, empty_records
 from subreplay.replay.dispatch.redelivering import give_up_client
 from subreplay.replay.dispatch.reenact import Change, changes
 from subreplay.replay.dispatch.rules import Settings
@@ -148,6 +148,8 @@ class Replay:
 
     def _blocking_hashes(self) -> dict[int, tuple[int, int, int]]:
         """Hashes that wait for a former consumer: for whom, since when, and how many entries."""
+        if self.broker.state[0].drains == 0:
+            return {}
         facts = self.broker.facts
         blocking = facts[(facts.hash != NOBODY) & (facts.drainer != NOBODY) & facts.blocked]
         columns = (blocking.hash, blocking.drainer, blocking.blocked_at, blocking.waiting)
@@ -186,18 +188,19 @@ class Replay:
         if not len(self._rows):
             return
         self.clients = with_producers(self.clients, int(self._rows.producer.max()) + 1)
-        seen = self._rows[self._rows.at < self._until]
-        at, which = np.unique(seen.at // self.prediction.interval, return_inverse=True)
-        messages = np.bincount(which, seen.messages).astype(np.int64)
-        self._published.update(dict(zip(at.tolist(), messages.tolist(), strict=True)))
+        seen = self._rows[: np.searchsorted(self._rows.at, self._until)]
+        interval = seen.at // self.prediction.interval
+        firsts = np.flatnonzero(np.diff(interval, prepend=-1))
+        for first, messages in zip(firsts, np.add.reduceat(seen.messages, firsts, dtype=np.int64), strict=True):
+            self._published[int(interval[first])] += int(messages)
 
     def _take_rows(self) -> Iterator[Records]:
         t, c = self.clients.totals[0], self.clients
         if t.waits:
-            self._waits.append(c.waits[: t.waits].copy())
+            self._waits.append(copied(c.waits[: t.waits]))
             t.waits = 0
         if t.rows:
-            yield c.rows[: t.rows].copy()
+            yield copied(c.rows[: t.rows])
             t.rows = 0
 
     def _make_room(self) -> Iterator[Records]:

@@ -103,6 +103,7 @@ STATE = np.dtype(
         ("reads", "i8"),
         ("opened", "i8"),  # number of the current distribution of entries
         ("served", "i8"),  # consumers in it
+        ("held_back", "?"),  # a hash is, in it: see ``Broker.stamps``
         ("reading", "?"),  # a normal read is under way, or waits at the end of the log
         ("waits", "?"),  # it waits for an entry to be published
         ("starved", "?"),  # it waits for entries that are published, but not in the window
@@ -154,3 +155,8 @@ RANGE = np.dtype(
 
 def empty_records(count: int, dtype: np.dtype[Any]) -> Records:
     return np.zeros(count, dtype).view(np.recarray)
+
+
+def copied(records: Records) -> Records:
+    """A copy. numpy copies records one by one; as whole numbers, of which all of ours are made, they go at once."""
+    return np.asarray(records).view(np.int64).copy().view(records.dtype).view(np.recarray)

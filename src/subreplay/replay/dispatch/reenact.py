@@ -34,7 +34,7 @@ from subreplay.replay.dispatch.operations import (
     rejected,
     room,
 )
-from subreplay.replay.dispatch.records import NEVER, Records, empty_records
+from subreplay.replay.dispatch.records import NEVER, Records, copied, empty_records
 from subreplay.timeline import Timeline
 
 ENTRIES = np.dtype(
@@ -143,7 +143,7 @@ class _Stage:
             elif need == _Need.DEEDS:
                 self.deed_rows = self._next(self.deeds, 1, DEEDS)
             if state.dispatched and need in (_Need.ROOM_FOR_OUTPUT, _Need.NOTHING):
-                yield self.broker.dispatched[: state.dispatched].copy()
+                yield copied(self.broker.dispatched[: state.dispatched])
                 state.dispatched = 0
         state.now = max(int(state.now), until)
 

@@ -15,6 +15,7 @@ def start_serving(b: Broker) -> None:
     """Begin a new distribution of entries."""
     b.state[0].opened += 1
     b.state[0].served = 0
+    b.state[0].held_back = False
 
 
 @inlined
