@@ -7,7 +7,7 @@ order in which they were published. What was decided about the group comes back 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from typing import Any
@@ -18,7 +18,7 @@ import pyarrow as pa
 from subreplay.columns import Ints, column, ints
 from subreplay.group_timeline import GroupTimeline, Noticed, Round
 from subreplay.model import Instant, MembershipEvent, Scope
-from subreplay.policies.kafka.assignor import GroupPolicy, Partitions, TopicPartition
+from subreplay.policies.kafka.assignor import Partitions
 from subreplay.replay.assign import Plan
 from subreplay.replay.dispatch.client_state import Outcome
 from subreplay.replay.dispatch.records import Records, empty_records
@@ -26,23 +26,25 @@ from subreplay.replay.kafka.predict import GroupReplay
 from subreplay.replay.kafka.state import LOGGED
 from subreplay.replay.kafka.supposition import Supposed
 from subreplay.replay.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
+from subreplay.replay.scenario import partitions_of
 
 TIMES = ("delivered_at", "received_at", "processed_at", "acked_at", "nacked_at")
 
 
 @dataclass(frozen=True)
 class GroupSupposition:
-    """One scenario: its plan, the partitions and the membership of its group, and what is supposed of its members."""
+    """One scenario: its assignor, the membership of its group and the topic partitions that it reads, and what is
+    supposed of its members."""
 
-    plan: Plan
-    partitions: Partitions
+    name: str
+    policy: Any
     events: tuple[MembershipEvent, ...]
+    scopes: tuple[Scope, ...]
     supposed: Supposed
 
     @property
-    def policy(self) -> GroupPolicy:
-        assert isinstance(self.plan.policy, GroupPolicy)
-        return self.plan.policy
+    def partitions(self) -> Partitions:
+        return partitions_of(self.scopes)
 
 
 @dataclass(frozen=True)
@@ -67,38 +69,38 @@ class _Group:
     """The replay of one group, in words and places."""
 
     def __init__(self, supposed: GroupSupposition, tables: Iterable[pa.Table]) -> None:
-        self.name, self.partitions = supposed.plan.name, supposed.partitions
+        self.name, self.partitions = supposed.name, supposed.partitions
         log = (_logged(table, self.partitions) for table in tables)
         self.replay = GroupReplay(supposed.policy, self.partitions, supposed.events, log, supposed.supposed)
         self.interval = supposed.supposed.interval
-        named = self.partitions.named(np.arange(len(self.partitions)))
         self.topics = pa.array(self.partitions.topics, pa.string())
         self.topic_of = self.partitions.topic_of(np.arange(len(self.partitions)))
-        self.number_of = np.array([place.partition for place in named], np.int32)
+        self.number_of = np.zeros(len(self.partitions), np.int32)
+        for scope in supposed.scopes:
+            self.number_of[self.partitions.number(scope)] = scope.partition
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         for delivered in self.replay.deliveries():
-            yield from self._table(DELIVERY, delivered.partition, self._deliveries(delivered))
+            yield from self._table(DELIVERY, delivered["partition"], self._deliveries(delivered))
             for lags in self.replay.lags():
                 yield from self._intervals(lags)
         for lags in self.replay.lags():
             yield from self._intervals(lags)
         pauses = self.replay.pauses()
-        yield from self._table(WAITED, pauses.partition, self._pauses(pauses))
+        yield from self._table(WAITED, pauses["partition"], self._pauses(pauses))
         yield from pa.Table.from_pylist(list(self._changes()), PREDICTED).to_batches()
 
     def _table(self, kind: int, numbers: Ints, columns: Mapping[str, pa.Array]) -> list[pa.RecordBatch]:
         numbers = np.array(numbers)
         known = {
+            **columns,
             "scenario": pa.array([self.name]).take(pa.array(np.zeros(len(numbers), np.int64))),
             "topic": self.topics.take(pa.array(self.topic_of[numbers])),
             "partition": pa.array(self.number_of[numbers]),
             "kind": pa.array(np.full(len(numbers), kind, np.int8)),
         }
         arrays = [
-            (known | columns)[field.name].cast(field.type)
-            if field.name in known or field.name in columns
-            else pa.nulls(len(numbers), field.type)
+            known[field.name].cast(field.type) if field.name in known else pa.nulls(len(numbers), field.type)
             for field in PREDICTED
         ]
         batches: list[pa.RecordBatch] = pa.table(arrays, schema=PREDICTED).to_batches()
@@ -134,7 +136,7 @@ class _Group:
             "messages_published": _column(rows.published),
             "messages_settled": _column(rows.settled),
         }
-        yield from self._table(INTERVAL, rows.partition, columns)
+        yield from self._table(INTERVAL, rows["partition"], columns)
 
     def _changes(self) -> Iterator[dict[str, Any]]:
         """The decisions about the group, in their order; a rebalance that follows one has no member."""
@@ -159,8 +161,8 @@ class _Group:
         return names.take(pa.array(indexes, mask=indexes < 0))
 
 
-def retold(supposed: GroupSupposition, changes: Iterable[Mapping[str, Any]], scopes: Iterable[Scope]) -> Plan:
-    """The plan as its group went through it: ``changes`` are the ``CHANGE`` rows of the scenario."""
+def retold(supposed: GroupSupposition, changes: Iterable[Mapping[str, Any]]) -> Plan:
+    """The scenario as its group went through it: ``changes`` are the ``CHANGE`` rows of the scenario."""
     rounds = []
     ordered = sorted(changes, key=lambda row: (row["generation"], -1 if row["member"] is None else row["member"]))
     for _, rows in groupby(ordered, key=lambda row: row["generation"]):
@@ -169,7 +171,7 @@ def retold(supposed: GroupSupposition, changes: Iterable[Mapping[str, Any]], sco
         forced = any(row["outcome"] == "rejoin" for row in of_round)
         rounds.append(Round(of_round[0]["at"], of_round[0]["until"], noticed, forced))
     timeline = GroupTimeline.retold(supposed.policy, supposed.partitions, rounds)
-    return replace(supposed.plan, timelines=timeline.timelines(scopes))
+    return Plan(supposed.name, supposed.policy, timeline.timelines(supposed.scopes))
 
 
 def _noticed(supposed: GroupSupposition, row: Mapping[str, Any]) -> Noticed:
@@ -194,7 +196,7 @@ def _by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 def _logged(rows: pa.Table, partitions: Partitions) -> Records:
     logged = empty_records(rows.num_rows, LOGGED)
-    logged.partition = _numbers(rows, partitions)
+    logged["partition"] = _numbers(rows, partitions)
     for name in ("ready", "at", "ledger", "entry", "batch_index"):
         logged[name] = ints(rows, name)
     logged.size = ints(rows, "size", 0)
@@ -202,9 +204,9 @@ def _logged(rows: pa.Table, partitions: Partitions) -> Records:
 
 
 def _numbers(rows: pa.Table, partitions: Partitions) -> Ints:
-    """The number of each record's partition; a topic without partitions has one."""
+    """The number of each record's partition."""
     coded = column(rows, "topic").dictionary_encode()
-    first: Sequence[int] = partitions.numbers(TopicPartition(t, 0) for t in coded.dictionary.to_pylist()).tolist()
+    first = [partitions.number(Scope(topic)) for topic in coded.dictionary.to_pylist()]
     numbers: Ints = np.array(first, np.int64)[np.asarray(coded.indices)] + np.maximum(ints(rows, "partition"), 0)
     return numbers
 
