@@ -13,7 +13,7 @@ from subreplay.model import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
 from subreplay.replay.dispatch.client_state import Outcome
-from subreplay.replay.dispatch.records import empty_records
+from subreplay.replay.dispatch.records import NEVER, empty_records
 from subreplay.replay.dispatch.rules import MILLISECOND
 from subreplay.replay.dispatch.service import Fixed
 from subreplay.replay.kafka.predict import GroupReplay
@@ -77,16 +77,20 @@ class Delivery:
         return f"{self.consumer}:p{self.partition}/{self.offset} {self.outcome} {times}"
 
 
+def _order(row):
+    times = [NEVER if at is None else at for at in (row.delivered_at, row.received_at)]
+    return (*times, row.partition, row.offset)
+
+
 class Consumed:
     def __init__(self, replay, partitions):
         self.replay = replay
         arrays = list(replay.deliveries())
+        self.lags = list(replay.lags())
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [process.event.consumer for process in replay.members.processes]
         rows = [Delivery(row, self.names) for rows in arrays for row in rows]
-        self.rows = sorted(
-            rows, key=lambda r: (r.delivered_at is None, r.delivered_at, r.received_at or 0, r.partition, r.offset)
-        )
+        self.rows = sorted(rows, key=_order)
         self.timeline = GroupTimeline.retold(replay.coordinator.policy, partitions, replay.story())
 
     def of(self, partition, offset):
