@@ -27,7 +27,7 @@ def histories(draw, ends="-!"):
         if here and draw(st.booleans()):
             gone = here.pop(draw(st.integers(0, len(here) - 1)))
             words.append(f"{at}:{draw(st.sampled_from(ends))}{gone}")
-            if gone in instances:
+            if gone in instances and "!" in ends:  # one that comes back while its old self still closes fences it
                 free.append(instances[gone])
         else:
             here.append(f"c{number}")
@@ -74,7 +74,7 @@ def run(name, history, log, model, supposed, delay, cut=None):
 
 
 @given(st.sampled_from(EVERY), histories(), logs(), models, suppositions, delays)
-@settings(max_examples=120)
+@settings(max_examples=100)
 def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, history, log, model, supposed, delay):
     found = run(name, history, log, model, supposed, delay)
     of_record = defaultdict(list)
@@ -128,7 +128,7 @@ def _one_member_at_a_time(found):
     suppositions,
     delays,
 )
-@settings(max_examples=60)
+@settings(max_examples=50)
 def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, supposed, delay):
     found = run(name, history, log, model, supposed | {"max_poll_interval": 10**15}, delay)
 
