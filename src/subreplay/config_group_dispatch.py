@@ -86,7 +86,7 @@ class GroupDispatch(Model):
         )
         for key in ("max_poll_interval", "heartbeat_interval", "rebalance_time"):
             if getattr(self, key) != type(self).model_fields[key].default:
-                said.append((key, f"{getattr(self, key) / 1e6:g} s"))
+                said.append((key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
         return tuple(said)
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from subreplay.figures import DispatchFigures, Row
+from subreplay.policies.base import Policy
 from subreplay.policies.kafka.assignor import GroupPolicy
 from subreplay.reports import findings, words
 from subreplay.reports.dispatch_data import (
@@ -46,7 +47,7 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
         profile=figures.plan.policy.profile,
         service=figures.service,
         seed=figures.seed,
-        settings=figures.settings,
+        settings=figures.settings + _session(figures.plan.policy),
         to_delivered=_latency(figures.latencies, "delivered", figures.steps),
         to_acked=_latency(figures.latencies, "acked", figures.steps),
         backlog=points,
@@ -152,6 +153,13 @@ def _is_group(figures: DispatchFigures) -> bool:
     return isinstance(figures.plan.policy, GroupPolicy)
 
 
+def _session(policy: Policy) -> tuple[tuple[str, str], ...]:
+    """What else is supposed of a group, which is an option of its policy."""
+    if not isinstance(policy, GroupPolicy):
+        return ()
+    return (("session timeout", words.nanos(policy.session_timeout_us * 1_000)),)
+
+
 def _place(row: Row) -> str:
     if row.get("generation") is not None:
         return f"partition {max(row['partition'], 0)}"
@@ -160,7 +168,9 @@ def _place(row: Row) -> str:
 
 def _why(figures: DispatchFigures, row: Row) -> str:
     if _is_group(figures):
-        return "rebalances" if row.get("generation") is None else f"rebalance {row['generation']}"
+        if row.get("generation") is None:
+            return "its partitions were paused"
+        return f"rebalance {row['generation']}" if row["generation"] else "a restart"
     return "the hash drains" if row["by_hash"] else "it joined recently"
 
 

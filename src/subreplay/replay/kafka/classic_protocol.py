@@ -12,7 +12,7 @@ from subreplay.policies.kafka.assignor import Partitions
 from subreplay.replay.dispatch.records import NEVER
 from subreplay.replay.kafka.agenda import Agenda
 from subreplay.replay.kafka.coordinator import Coordinator
-from subreplay.replay.kafka.members import Members, Process
+from subreplay.replay.kafka.members import NO_REBALANCE, Members, Process
 from subreplay.replay.kafka.state import NONE
 
 
@@ -53,7 +53,7 @@ class ClassicProtocol(Coordinator):
         came = self.noticed(process, "join", self.now)
         if self.since == NONE and old.event.topics == process.event.topics:
             self._decide(Round(self.now, self.now, (came,)))
-            self.members.assign(self.owners(), self.fold.group.generation)
+            self.members.assign(self.owners(), NO_REBALANCE)
             return
         self.forced = True
         self.awaited.discard(old.index)

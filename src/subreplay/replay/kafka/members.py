@@ -39,7 +39,9 @@ PAUSE = np.dtype(
     ]
 )
 """Between two times (ns) ``records`` of a partition waited for its next owner ``member`` (-1: there was none by the
-end), because ``blocker`` (-1: nobody) had not rejoined or had left; ``generation`` ended it."""
+end), because ``blocker`` (-1: nobody) had not rejoined or had left; ``generation`` ended it, or ``NO_REBALANCE``."""
+NO_REBALANCE = 0
+"""A static member came back instead."""
 
 Owners = NDArray[np.int32]
 

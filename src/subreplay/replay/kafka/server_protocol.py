@@ -14,7 +14,7 @@ from subreplay.model import Instant
 from subreplay.policies.kafka.assignor import Partitions
 from subreplay.replay.kafka.agenda import Agenda
 from subreplay.replay.kafka.coordinator import Coordinator
-from subreplay.replay.kafka.members import Members, Process
+from subreplay.replay.kafka.members import NO_REBALANCE, Members, Process
 from subreplay.replay.kafka.state import NONE
 
 
@@ -46,6 +46,7 @@ class ServerProtocol(Coordinator):
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
+        self.members.assign(self.holders, NO_REBALANCE)
         self._decide(self.noticed(process, "join", self.now))
 
     def departed(self, process: Process, noticed: Noticed) -> None:
