@@ -137,7 +137,7 @@ for line in evidence.of_message(spark, run, message, last=50):
 # COMMAND ----------
 
 # MAGIC %md
-# MAGIC And that of its key, the latest five deliveries: `subreplay explain --key`. The key is given in the clear, and
+# MAGIC And that of its key, the latest twenty deliveries: `subreplay explain --key`. The key is given in the clear, and
 # MAGIC shown as the run shows keys.
 
 # COMMAND ----------
@@ -145,7 +145,7 @@ for line in evidence.of_message(spark, run, message, last=50):
 place = (moved["ledger"], moved["entry"])
 messages = ingested.tables["messages"].select(["ledger", "entry", "key"]).to_pylist()
 key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == place)
-for line in evidence.of_key(spark, run, key, last=5):
+for line in evidence.of_key(spark, run, key, last=20):
     print(line)
 
 # COMMAND ----------

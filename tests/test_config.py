@@ -10,10 +10,11 @@ import yaml
 from pydantic import BaseModel
 
 from subreplay import config
-from subreplay.config import Member, RunConfig, Scenario, parse_duration
+from subreplay.config import GroupScenario, Member, RunConfig, Scenario, parse_duration
 from subreplay.config_dispatch import Dispatch
+from subreplay.config_group_dispatch import GroupDispatch
 from subreplay.errors import ConfigError
-from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, option_names
+from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
 from subreplay.profiles import KEYLESS
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -68,13 +69,26 @@ def test_default_yaml_loads_to_exactly_the_defaults():
 
 
 def test_the_scenario_in_default_yaml_has_every_key_and_the_defaults():
-    (scenario,) = yaml.safe_load(with_a_scenario())["scenarios"]
+    scenario, _ = yaml.safe_load(with_a_scenario())["scenarios"]
     assert set(scenario) == set(Scenario.model_fields)
     assert set(scenario["members"][0]) == set(Member.model_fields)
     required = {"name": scenario["name"], "policy": scenario["policy"]}
     assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(Dispatch)
     assert Scenario.model_validate(scenario) == Scenario(
         **required, members=[Member(consumer="C1")], dispatch=Dispatch()
+    )
+
+
+def test_the_group_in_default_yaml_has_every_key_and_the_defaults():
+    _, scenario = yaml.safe_load(with_a_scenario())["scenarios"]
+    assert set(scenario) == set(GroupScenario.model_fields)
+    assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(GroupDispatch)
+    assert GroupScenario.model_validate(scenario) == GroupScenario(
+        name=scenario["name"],
+        policy=scenario["policy"],
+        profile=scenario["profile"],
+        members=[Member(consumer="C1")],
+        dispatch=GroupDispatch(),
     )
 
 
@@ -114,6 +128,12 @@ def test_the_what_if_example_has_every_policy_in_both_brokers():
     compared = {(s.policy, s.profile) for s in scenarios}
     several = {policy.name for policy in POLICIES} - {"pulsar.exclusive", "pulsar.key_hash_range"}
     assert compared == {(policy, profile) for policy in several for profile in ("pulsar-3.2", "pulsar-4.0")}
+
+
+def test_the_kafka_dispatch_example_has_every_kind_of_rebalance():
+    scenarios = config.load(CONF / "examples" / "kafka_dispatch.yaml").scenarios
+    assert {make(s.policy, s.profile).rebalance for s in scenarios} == {"eager", "cooperative", "server"}
+    assert all(isinstance(s, GroupScenario) and s.dispatch for s in scenarios)
 
 
 def test_the_kafka_example_has_every_assignor():
@@ -183,6 +203,40 @@ scenarios:
 )  # fmt: skip
 def test_an_unknown_key_is_an_error_with_a_hint(tmp_path, text, message):
     assert complaint(tmp_path, text) == f"run.yaml: {message}"
+
+
+KAFKA = "scenarios: [{name: a, policy: kafka.range, profile: kafka-4.0, dispatch: %s}]"
+PULSAR = "scenarios: [{name: a, policy: pulsar.shared, dispatch: %s}]"
+OTHERS_KEYS = """
+KAFKA  | {ttl: 1s}                         | unknown key %s.ttl; only scenarios of pulsar.* policies have it
+KAFKA  | {consumers: {nack_delay: 1s}}     | unknown key %s.consumers.nack_delay; only scenarios of pulsar.* policies
+KAFKA  | {others: {x: {ack_timeout: 1s}}}  | unknown key %s.others.x.ack_timeout; only scenarios of pulsar.* policies
+PULSAR | {max_poll_records: 9}             | unknown key %s.max_poll_records; only scenarios of kafka.* policies have it
+KAFKA  | {max_pol_records: 9}              | unknown key %s.max_pol_records; did you mean 'max_poll_records'?
+KAFKA  | {max_poll_records: 0}             | %s.max_poll_records: Input should be greater than or equal to 1
+"""
+
+
+@pytest.mark.parametrize("line", OTHERS_KEYS.strip().splitlines())
+def test_a_key_of_the_other_kind_of_policy_is_an_error_that_says_so(tmp_path, line):
+    kind, section, message = (part.strip() for part in line.split(" | "))
+    said = complaint(tmp_path, {"KAFKA": KAFKA, "PULSAR": PULSAR}[kind] % section)
+    assert said.startswith(f"run.yaml: {message}" % "scenarios.0.dispatch")
+
+
+MEMBER = "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: c, %s}]}]"
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ("leave: 1s, crash: 2s", "c leaves and crashes; give one of the two"),
+        ("join: 2s, crash: 1s", "c crashes before it joins"),
+        ("restart: 1s", "c restarts but neither leaves nor crashes; say when it does"),
+    ],
+)
+def test_a_member_ends_in_one_way_and_restarts_after_that(tmp_path, member, message):
+    assert f"scenarios.0.members.0: {message}" in complaint(tmp_path, MEMBER % member)
 
 
 WRONG_VALUES = """

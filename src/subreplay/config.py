@@ -18,6 +18,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 
 from subreplay.config_dispatch import Dispatch
 from subreplay.config_fields import Duration, Model, parse_duration
+from subreplay.config_group_dispatch import GroupDispatch
 from subreplay.errors import ConfigError
 from subreplay.policies import make
 from subreplay.policies.base import Policy
@@ -128,11 +129,19 @@ class Member(Model):
     ranges: list[tuple[int, int]] | None = None
     instance_id: str | None = None
     rack: str | None = None
+    crash: Duration | None = None
+    restart: Duration | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> Member:
         if self.leave is not None and self.leave <= self.join:
             raise ValueError(f"{self.consumer} leaves before it joins")
+        if self.crash is not None and self.crash <= self.join:
+            raise ValueError(f"{self.consumer} crashes before it joins")
+        if self.leave is not None and self.crash is not None:
+            raise ValueError(f"{self.consumer} leaves and crashes; give one of the two")
+        if self.restart is not None and self.leave is None and self.crash is None:
+            raise ValueError(f"{self.consumer} restarts but neither leaves nor crashes; say when it does")
         return self
 
 
@@ -143,21 +152,40 @@ Members = Annotated[
 ]
 
 
-class Scenario(Model):
-    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was).
-
-    ``dispatch`` is what its consumers are supposed to do; None asks only who owns each message.
-    """
+class AnyScenario(Model):
+    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
 
     name: str
     policy: str
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
-    dispatch: Dispatch | None = None
 
     def make_policy(self) -> Policy:
         return make(self.policy, self.profile, **self.options)
+
+
+class Scenario(AnyScenario):
+    """``dispatch`` is what its consumers are supposed to do; None asks only who owns each message."""
+
+    dispatch: Dispatch | None = None
+
+
+class GroupScenario(AnyScenario):
+    """The same for a Kafka group."""
+
+    dispatch: GroupDispatch | None = None
+
+
+def _scenario_kind(given: Any) -> str:
+    policy = given.get("policy") if isinstance(given, dict) else getattr(given, "policy", None)
+    return "(kafka)" if str(policy).startswith("kafka.") else "(pulsar)"
+
+
+SCENARIOS: dict[str, type[AnyScenario]] = {"(pulsar)": Scenario, "(kafka)": GroupScenario}
+EveryScenario = Annotated[
+    Annotated[Scenario, Tag("(pulsar)")] | Annotated[GroupScenario, Tag("(kafka)")], Discriminator(_scenario_kind)
+]
 
 
 class Output(Model):
@@ -194,7 +222,7 @@ class RunConfig(Model):
     date: Date | None = None
     windows: Windows = Windows()
     keys: Keys = Keys()
-    scenarios: list[Scenario] = Field(default_factory=list)
+    scenarios: list[EveryScenario] = Field(default_factory=list)
     output: Output = Output()
     report: Report = Report()
     spark: Spark = Spark()
@@ -257,7 +285,7 @@ def _overridden(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
     return raw | {head: _overridden(section, rest, value) if isinstance(section, dict) else section}
 
 
-def _check_policy(place: str, part: Subscription | Scenario) -> None:
+def _check_policy(place: str, part: Subscription | AnyScenario) -> None:
     try:
         part.make_policy()
     except ConfigError as error:
@@ -269,26 +297,34 @@ def _sentence(source: str, error: Any) -> str:
     place = tuple(part for part in error["loc"] if not str(part).startswith("("))
     key = ".".join(map(str, place))
     if error["type"] == "extra_forbidden":
-        legal = legal_keys(place[:-1])
-        near = difflib.get_close_matches(str(place[-1]), legal, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
-        return f"{source}: unknown key {key}; {hint}"
+        return f"{source}: unknown key {key}; {_hint(error['loc'][:-1], str(place[-1]))}"
     if error["type"] == "missing":
         return f"{source}: {key} is required"
     message = error["msg"].removeprefix("Value error, ")
     return f"{source}: {key}: {message} (given: {str(error['input'])[:100]!r})" if key else f"{source}: {message}"
 
 
+def _hint(place: tuple[Any, ...], key: str) -> str:
+    """What to write instead of a key that the section at ``place`` does not have."""
+    legal = legal_keys(place)
+    near = difflib.get_close_matches(key, legal, n=1)
+    for kind in set(SCENARIOS) & set(place):
+        other = next(name for name in SCENARIOS if name != kind)
+        if key in legal_keys(tuple(other if part == kind else part for part in place)):
+            return f"only scenarios of {other[1:-1]}.* policies have it; legal here: {', '.join(legal)}"
+    return f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
+
+
 def legal_keys(place: tuple[Any, ...]) -> list[str]:
-    """The keys that a section of the configuration knows; ``place`` is its path."""
+    """The keys that a section of the configuration knows; ``place`` is its path, with the kinds of scenarios in it."""
     model: Any = RunConfig
     for part in place:
-        if isinstance(part, int):
-            continue
-        annotation = model.model_fields[part].annotation
-        model = next((m for m in _models(annotation)), None)
-        if model is None:
-            return []
+        if part in SCENARIOS:
+            model = SCENARIOS[part]
+        elif isinstance(part, str) and part in model.model_fields:
+            model = next(iter(_models(model.model_fields[part].annotation)), None)
+            if model is None:
+                return []
     return list(model.model_fields)
 
 

@@ -62,15 +62,33 @@ class GroupTimeline:
         member that is back by then takes its old place without a rebalance. A cooperative assignor is asked again as
         long as partitions have to be given up first. Rebalances take no time here.
         """
-        fold = _Fold(policy, partitions)
+        fold = GroupFold(policy, partitions)
         waiting = deque(_noticed(policy, events))
         while waiting:
             end = fold.waits_until(waiting)
             round_ = [waiting.popleft()]
             while waiting and waiting[0].at.at <= end:
                 round_.append(waiting.popleft())
-            fold.apply(max(round_[0].at, Instant(end, 0)), round_)
-        return cls(policy, partitions, tuple(fold.steps))
+            at = max(round_[0].at, Instant(end, 0))
+            fold.apply(at, round_)
+            while fold.group.unsettled:
+                at = Instant(at.at, at.seq + len(fold.steps[-1].events))
+                fold.follow_up(at, at)
+        return fold.timeline()
+
+    @classmethod
+    def retold(cls, policy: Any, partitions: Partitions, rounds: Iterable[Round]) -> GroupTimeline:
+        """The timeline of a group whose rebalances are known, with the time that each of them took."""
+        fold = GroupFold(policy, partitions)
+        seq = 0
+        for one in rounds:
+            at = Instant(one.at, seq)
+            if one.noticed:
+                fold.apply(at, one.noticed, one.forced)
+            else:
+                fold.follow_up(at, Instant(one.since, seq))
+            seq += 2 * len(one.noticed) + 1
+        return fold.timeline()
 
     def owners(self, numbers: Sequence[int]) -> NDArray[np.int32]:
         """Who owned these partitions after each step: one row a step, one column a partition."""
@@ -111,7 +129,7 @@ class GroupTimeline:
         return replace(Timeline.fold(owned, scope, events), policy=self.policy)
 
 
-class _Noticed(NamedTuple):
+class Noticed(NamedTuple):
     """A membership event when the coordinator learns of it; ``join`` is the ordinal of the join it is or ends."""
 
     at: Instant
@@ -119,26 +137,42 @@ class _Noticed(NamedTuple):
     event: MembershipEvent
 
 
-def _noticed(policy: Any, events: Iterable[MembershipEvent]) -> list[_Noticed]:
+class Round(NamedTuple):
+    """What was answered by one decision: asked for at ``since``, in force ``at`` (ns).
+
+    ``noticed`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
+    member that came back found a rebalance running, and takes part in it.
+    """
+
+    since: int
+    at: int
+    noticed: tuple[Noticed, ...] = ()
+    forced: bool = False
+
+
+def _noticed(policy: Any, events: Iterable[MembershipEvent]) -> list[Noticed]:
     """Joins and departures in the order in which they are noticed; departures of who never came are left out."""
-    noticed: list[_Noticed] = []
+    noticed: list[Noticed] = []
     here: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
     joins = count()
     for event in events:
         if event.event == "join":
             join = next(joins)
             here.setdefault(event.consumer, deque()).append((join, event.instance_id is not None))
-            noticed.append(_Noticed(event.at, join, event))
+            noticed.append(Noticed(event.at, join, event))
         elif here.get(event.consumer):
             join, static = here[event.consumer].popleft()
             silent = static or event.event == "crash"
             late = policy.session_timeout_us * 1_000 if silent else 0
-            noticed.append(_Noticed(Instant(event.at.at + late, event.at.seq), join, event))
+            noticed.append(Noticed(Instant(event.at.at + late, event.at.seq), join, event))
     return sorted(noticed, key=lambda n: n.at)
 
 
-class _Fold:
-    """The one place where a group's timeline grows. A member's id is its name, or another where that is taken."""
+class GroupFold:
+    """The one place where a group's timeline grows. A member's id is its name, or another where that is taken.
+
+    ``owners`` are the joins (by ordinal) that own each partition now; ``here`` the member id of each join that is here.
+    """
 
     def __init__(self, policy: Any, partitions: Partitions) -> None:
         self.policy, self.partitions = policy, partitions
@@ -148,7 +182,7 @@ class _Fold:
         self.here: dict[str, tuple[int, str]] = {}  # join and consumer name by member id
         self.owners = np.full(len(partitions), NOBODY, np.int32)
 
-    def waits_until(self, waiting: Sequence[_Noticed]) -> int:
+    def waits_until(self, waiting: Sequence[Noticed]) -> int:
         """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
         first = waiting[0].at.at
         delay: int = self.policy.initial_rebalance_delay_us * 1_000
@@ -160,12 +194,12 @@ class _Fold:
             end = min(end + delay, first + MAX_INITIAL_DELAY_NS)
         return end
 
-    def apply(self, at: Instant, noticed: Iterable[_Noticed]) -> None:
+    def apply(self, at: Instant, noticed: Iterable[Noticed], forced: bool = False) -> None:
         """One decision about all that was noticed until ``at``: who joins first, then who leaves."""
         happened: list[MembershipEvent] = []
         rebalances = False
         for one in sorted(noticed, key=lambda n: n.event.event != "join"):
-            events, disturbing = self._join(one) if one.event.event == "join" else self._leave(one)
+            events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
             happened += events
             rebalances |= disturbing
         if not happened:
@@ -173,13 +207,17 @@ class _Fold:
         if rebalances:
             self.group = self.group.rebalance()
         self._step(at, happened)
-        while self.group.unsettled:
-            at = Instant(at.at, at.seq + len(happened))
-            happened = [MembershipEvent(Scope(""), "rebalance", "", at, at)]
-            self.group = self.group.rebalance()
-            self._step(at, happened)
 
-    def _join(self, one: _Noticed) -> tuple[list[MembershipEvent], bool]:
+    def follow_up(self, at: Instant, since: Instant) -> None:
+        """One more rebalance, to hand on what was given up."""
+        self.group = self.group.rebalance()
+        self._step(at, [MembershipEvent(Scope(""), "rebalance", "", at, since)])
+
+    def timeline(self) -> GroupTimeline:
+        """All steps so far."""
+        return GroupTimeline(self.policy, self.partitions, tuple(self.steps))
+
+    def _join(self, one: Noticed, forced: bool) -> tuple[list[MembershipEvent], bool]:
         """What happened, and whether it takes a rebalance."""
         event, taken = one.event, one.event.consumer in self.here
         member_id = f"{event.consumer}-{one.join}" if taken else event.consumer
@@ -192,11 +230,11 @@ class _Fold:
             return [event], True
         _, name = self.here.pop(old.member_id)
         self.here[member_id] = one.join, event.consumer
-        quietly = old.topics == topics
+        quietly = old.topics == topics and not forced
         self.group = self.group.restart(old.member_id, member, quietly)
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
-    def _leave(self, one: _Noticed) -> tuple[list[MembershipEvent], bool]:
+    def _leave(self, one: Noticed) -> tuple[list[MembershipEvent], bool]:
         member_id = next((m for m, (join, _) in self.here.items() if join == one.join), None)
         if member_id is None:  # a static member that is back already
             return [], False

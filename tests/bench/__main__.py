@@ -2,8 +2,9 @@
 
 import sys
 
-from tests.bench import audit, dispatch, membership
+from tests.bench import audit, dispatch, kafka, membership
 
 membership.main(1_000)
 dispatch.main(quick="--quick" in sys.argv)
+kafka.main()
 audit.main(10_000_000)

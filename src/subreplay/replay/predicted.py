@@ -20,15 +20,17 @@ from subreplay.replay.dispatch.records import Records
 from subreplay.replay.dispatch.rules import Settings
 from subreplay.replay.entries import Entries
 
-DELIVERY, WAITED, INTERVAL = 0, 1, 2
+DELIVERY, WAITED, INTERVAL, CHANGE = 0, 1, 2, 3
 
 PREDICTED: Final = pa.schema(
     [
         pa.field("scenario", pa.string(), nullable=False),
         pa.field("topic", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
-        pa.field("kind", pa.int8(), nullable=False),  # a delivery, a wait, an interval of the backlog
-        pa.field("at", pa.int64()),  # published; the wait or interval began (ns)
+        pa.field(
+            "kind", pa.int8(), nullable=False
+        ),  # a delivery, a wait, an interval of the backlog, a change of a group
+        pa.field("at", pa.int64()),  # published; the wait or interval began; the change was asked for (ns)
         # of a delivery, or of a message that ended otherwise (consumer null):
         pa.field("ledger", pa.int64()),
         pa.field("entry", pa.int64()),
@@ -37,13 +39,14 @@ PREDICTED: Final = pa.schema(
         pa.field("consumer", pa.string()),  # of a wait: who waited
         pa.field("delivered_at", pa.int64()),
         pa.field("received_at", pa.int64()),
+        pa.field("processed_at", pa.int64()),  # where it is not acknowledged at once: when the application was done
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
         pa.field("redelivery_count", pa.int32()),
         pa.field("retries", pa.int32()),
         pa.field("outcome", pa.string()),
         pa.field("settled", pa.bool_()),  # with this row the message left the backlog
-        # of a wait:
+        # of a wait (and of a change: when it took effect):
         pa.field("until", pa.int64()),
         pa.field("hash", pa.int64()),  # null: everything that the consumer waits for
         pa.field("holder", pa.string()),
@@ -51,6 +54,10 @@ PREDICTED: Final = pa.schema(
         # of an interval:
         pa.field("messages_published", pa.int64()),
         pa.field("messages_settled", pa.int64()),
+        # of a change of a group, whose outcome is join, rejoin, leave, crash or rebalance (see ``predicted_group``):
+        pa.field("generation", pa.int32()),  # and of a wait that it ended; changes: number of the decision
+        pa.field("member", pa.int32()),  # ordinal of the join
+        pa.field("origin", pa.int32()),  # the event of the membership that it stems from
     ]
 )
 """Rows of the dispatch replay; what a kind of row does not have is null."""

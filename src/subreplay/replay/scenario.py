@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from subreplay.group_timeline import GroupTimeline
@@ -16,7 +16,10 @@ from subreplay.timeline import Timeline
 
 @dataclass(frozen=True)
 class PlannedMember:
-    """A consumer of a scenario: joins and leaves in ns after the first message."""
+    """A consumer of a scenario: joins, leaves and crashes in ns after the first message.
+
+    It may come back ``restart`` ns after it left or crashed.
+    """
 
     consumer: str
     join: int
@@ -25,17 +28,26 @@ class PlannedMember:
     ranges: tuple[tuple[int, int], ...] | None = None
     instance_id: str | None = None
     rack: str | None = None
+    crash: int | None = None
+    restart: int | None = None
+
+    def changes(self) -> Iterator[tuple[int, str]]:
+        """(time, event) of this consumer."""
+        yield self.join, "join"
+        end = self.leave if self.crash is None else self.crash
+        if end is not None:
+            yield end, "leave" if self.crash is None else "crash"
+            if self.restart is not None:
+                yield end + self.restart, "join"
 
 
 def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
     """Membership events of invented members; those of the same instant happen in the order of the list, leaves
     first."""
-    changes = [(start + m.join, 1, i, m) for i, m in enumerate(members)]
-    changes += [(start + m.leave, 0, i, m) for i, m in enumerate(members) if m.leave is not None]
+    changes = [(start + at, kind == "join", i, kind, m) for i, m in enumerate(members) for at, kind in m.changes()]
     events = []
-    for seq, (at, joins, _, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
+    for seq, (at, _, _, kind, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
         instant = Instant(at, seq)
-        kind = "join" if joins else "leave"
         event = MembershipEvent(scope, kind, m.consumer, instant, instant, m.priority, m.ranges)  # type: ignore[arg-type]
         events.append(replace(event, instance_id=m.instance_id, rack=m.rack))
     return tuple(events)
@@ -70,9 +82,13 @@ def plan(name: str, policy: Policy, events: Mapping[Scope, tuple[MembershipEvent
     return Plan(name, policy, timelines)
 
 
-def _group_timelines(policy: GroupPolicy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
+def partitions_of(scopes: Iterable[Scope]) -> Partitions:
+    """The partitions of a group that reads these topics, as far as they are known."""
     counts: dict[str, int] = {}
-    for scope in events:
+    for scope in scopes:
         counts[scope.topic] = max(counts.get(scope.topic, 0), scope.partition + 1, 1)
-    partitions = Partitions.of(counts, topic_ids=invented_ids(counts))
-    return GroupTimeline.fold(policy, partitions, group_events(events)).timelines(events)
+    return Partitions.of(counts, topic_ids=invented_ids(counts))
+
+
+def _group_timelines(policy: GroupPolicy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
+    return GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)

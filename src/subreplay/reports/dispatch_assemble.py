@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from subreplay.figures import DispatchFigures, Row
+from subreplay.policies.base import Policy
+from subreplay.policies.kafka.assignor import GroupPolicy
 from subreplay.reports import findings, words
 from subreplay.reports.dispatch_data import (
     BacklogPoint,
@@ -31,19 +33,21 @@ ENDS = {
     "skipped": "skipped",
 }
 CAUSES = {"nacked": "nack", "timed_out": "acknowledgement timeout", "returned": "its consumer left, or a rewind"}
+GROUP_CAUSES = {"timed_out": "an eviction for not polling", "returned": "a crash before the commit"}
 
 
 def dispatch_view(figures: DispatchFigures) -> DispatchView:
     """One scenario's dispatch replay."""
     points, most, most_at, left = _backlog(figures)
     rows = figures.outcomes
+    causes = GROUP_CAUSES if _is_group(figures) else CAUSES
     return DispatchView(
         name=figures.plan.name,
         policy=figures.plan.policy.name,
         profile=figures.plan.policy.profile,
         service=figures.service,
         seed=figures.seed,
-        settings=figures.settings,
+        settings=figures.settings + _session(figures.plan.policy),
         to_delivered=_latency(figures.latencies, "delivered", figures.steps),
         to_acked=_latency(figures.latencies, "acked", figures.steps),
         backlog=points,
@@ -55,12 +59,13 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
         blocked_consumers_count=figures.waits[0]["of"] if figures.waits else 0,
         blocked_hashes=_blocked(figures, figures.hash_waits),
         blocked_hashes_count=figures.hash_waits[0]["of"] if figures.hash_waits else 0,
+        places="partition" if _is_group(figures) else "hash",
         outcomes=_outcomes(rows),
-        redeliveries=sum(r["delivered"] for r in rows if r["outcome"] in CAUSES),
+        redeliveries=sum(r["delivered"] for r in rows if r["outcome"] in causes),
         retries=sum(r["rows"] for r in rows if r["outcome"] == "retried"),
         duplicates=tuple(
             DuplicateCause(cause, count)
-            for outcome, cause in CAUSES.items()
+            for outcome, cause in causes.items()
             if (count := sum(r["delivered"] for r in rows if r["outcome"] == outcome))
         ),
         codes=findings.code_summaries(figures.plan.policy, figures.judged, "predicted") if figures.judged else (),
@@ -111,12 +116,19 @@ def _drain(figures: DispatchFigures, left: int) -> Drain:
     pending = sum(r["rows"] for r in figures.outcomes if r["outcome"] == "pending")
     last = max((r["last"] or 0 for r in figures.outcomes if r["settled"]), default=0)
     took = None if pending else max(last - figures.last_published, 0)
+    serial = {"slot": "hash", "partition": "partition"}.get(figures.plan.policy.routing)
     bounds = [
-        Bound(r["kind"], r["consumer"] if r["kind"] == "consumer" else words.count(r["slot"]), r["messages"], r["busy"])
+        Bound(r["kind"], _bound(r), r["messages"], r["busy"])
         for r in figures.drains
-        if r["kind"] == "consumer" or figures.plan.policy.routing == "slot"
+        if r["kind"] in ("consumer", serial)
     ]
     return drain(left, took, bounds)
+
+
+def _bound(row: Row) -> str:
+    if row["kind"] == "consumer":
+        return str(row["consumer"])
+    return words.count(row["slot"]) if row["kind"] == "hash" else str(max(row["partition"], 0))
 
 
 def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ...]:
@@ -124,9 +136,9 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
     return longest(
         Blocked(
             consumer=r["consumer"] or "nobody",
-            place="" if r.get("hash") is None else f"hash {words.count(r['hash'])}",
+            place=_place(r),
             holder=r["holder"] or "",
-            why="the hash drains" if r["by_hash"] else "it joined recently",
+            why=_why(figures, r),
             since=instant(r["since"]),
             blocked_ns=r["blocked"],
             stretches=r["stretches"],
@@ -135,6 +147,31 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
         )
         for r in rows
     )
+
+
+def _is_group(figures: DispatchFigures) -> bool:
+    return isinstance(figures.plan.policy, GroupPolicy)
+
+
+def _session(policy: Policy) -> tuple[tuple[str, str], ...]:
+    """What else is supposed of a group, which is an option of its policy."""
+    if not isinstance(policy, GroupPolicy):
+        return ()
+    return (("session timeout", words.nanos(policy.session_timeout_us * 1_000)),)
+
+
+def _place(row: Row) -> str:
+    if row.get("generation") is not None:
+        return f"partition {max(row['partition'], 0)}"
+    return "" if row.get("hash") is None else f"hash {words.count(row['hash'])}"
+
+
+def _why(figures: DispatchFigures, row: Row) -> str:
+    if _is_group(figures):
+        if row.get("generation") is None:
+            return "its partitions were paused"
+        return f"rebalance {row['generation']}" if row["generation"] else "a restart"
+    return "the hash drains" if row["by_hash"] else "it joined recently"
 
 
 def _outcomes(rows: Iterable[Row]) -> Outcomes:

@@ -106,7 +106,7 @@ class DispatchView:
     blocked_ns: int  # over all consumers
     blocked_consumers: tuple[Blocked, ...]  # the longest, by `drain.longest`
     blocked_consumers_count: int  # of how many
-    blocked_hashes: tuple[Blocked, ...]
+    blocked_hashes: tuple[Blocked, ...]  # or partitions, see `places`
     blocked_hashes_count: int
     outcomes: Outcomes
     redeliveries: int
@@ -115,4 +115,5 @@ class DispatchView:
     codes: tuple[CodeSummary, ...] = ()  # rules over the predicted deliveries
     findings_over_time: tuple[FindingPoint, ...] = ()
     note: str = ""
+    places: Literal["hash", "partition"] = "hash"  # what waits: a hash of a dispatcher, or a partition of a group
     source: Source = "predicted"

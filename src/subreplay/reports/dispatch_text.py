@@ -11,6 +11,7 @@ from subreplay.reports import words
 from subreplay.reports.dispatch_data import Blocked, DispatchView, Latency
 from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
 
+PLACES = {"hash": "hashes", "partition": "partitions"}
 MOST_BLOCKED = 5  # of consumers and of hashes, in one scenario; the page and the JSON have more
 
 
@@ -42,7 +43,7 @@ def blockers(views: Sequence[DispatchView], day: str | None) -> Iterator[tuple[s
         yield f"{view.name} ({view.source})", _assumed(view)
         for what, blocked, total in (
             ("consumers", view.blocked_consumers, view.blocked_consumers_count),
-            ("hashes", view.blocked_hashes, view.blocked_hashes_count),
+            (PLACES[view.places], view.blocked_hashes, view.blocked_hashes_count),
         ):
             if blocked:
                 yield f"{view.name} ({view.source}): blocked {what}", _blocked(blocked, total, day)

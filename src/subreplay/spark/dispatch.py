@@ -1,4 +1,7 @@
-"""The dispatch replay on Spark: each topic partition of each scenario is one sorted stream through the kernel."""
+"""The dispatch replay on Spark: each topic partition of each scenario is one sorted stream through the kernel.
+
+A Kafka group shares its members, so all its partitions together are one stream, in order of time.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from collections.abc import Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
-from subreplay.replay.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
+from subreplay.replay.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
+from subreplay.replay.predicted_group import GroupPredictor
 from subreplay.spark.log import nanos
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import DELIVERIES
@@ -37,6 +41,29 @@ def predicted(messages: DataFrame, predictor: Predictor, partitions: int) -> Dat
     )
 
 
+def consumed(messages: DataFrame, predictor: GroupPredictor, partitions: int) -> DataFrame:
+    """``PREDICTED`` rows of all scenarios with a group; they are replayed side by side.
+
+    A record can be read once those before it in its partition can: ``ready``.
+    """
+    names = F.array(*[F.lit(name) for name in predictor.scenarios])
+    until_here = Window.partitionBy("topic", "partition").orderBy(*_BY_POSITION[3:])
+    rows = messages.select(*_BY_POSITION[1:], nanos("publish_time").alias("at"), "size")
+    ready = rows.withColumn("ready", F.max("at").over(until_here))
+    return (
+        ready.select(F.explode(names).alias("scenario"), "*")
+        .repartition(max(partitions, len(predictor.scenarios)), "scenario")
+        .sortWithinPartitions("scenario", "ready", *_BY_POSITION[1:])
+        .mapInArrow(predictor.predict, spark_schema(PREDICTED))
+    )
+
+
+def changes(rows: DataFrame) -> DataFrame:
+    """What was decided about groups, a few rows a membership event."""
+    columns = ("scenario", "generation", "member", "origin", "outcome", "at", "until")
+    return rows.where(F.col("kind") == CHANGE).select(*columns).orderBy(*columns[:3])
+
+
 def as_deliveries(rows: DataFrame, subscription: str) -> DataFrame:
     """Predicted deliveries in the shape of the ``deliveries`` table, ``source`` predicted."""
     outcome = (
@@ -57,6 +84,7 @@ def as_deliveries(rows: DataFrame, subscription: str) -> DataFrame:
         "ack_type": F.when(F.col("acked_at").isNotNull(), F.lit("Individual")),
         "nacked_at": _micros("nacked_at"),
         "nacked_nanos": _beyond("nacked_at"),
+        "refused_at": F.lit(None).cast("timestamp"),  # rules of dead letters look at recorded ones only
         "outcome": outcome,
         "source": F.lit("predicted"),
     }
@@ -111,7 +139,8 @@ def backlog(rows: DataFrame, width: int) -> DataFrame:
 
 def held(rows: DataFrame, width: int) -> DataFrame:
     """Messages that came to a consumer, and that left one, by scenario and window: the running sum is at consumers."""
-    mine = rows.where((F.col("kind") == DELIVERY) & F.col("delivered_at").isNotNull())
+    returned = F.col("outcome") == "returned"  # nobody knows when
+    mine = rows.where((F.col("kind") == DELIVERY) & F.col("delivered_at").isNotNull() & ~returned)
     end = F.coalesce("acked_at", "nacked_at")
     steps = mine.select(
         "scenario", F.explode(F.array(F.struct(F.col("delivered_at").alias("at"), F.lit(1).alias("step")),
@@ -124,10 +153,15 @@ def held(rows: DataFrame, width: int) -> DataFrame:
 
 
 def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
-    """The longest waits of each scenario by consumer and holder, and by hash where ``by`` says so; and of how many."""
-    named = F.lit(True) if "hash" not in by else F.col("hash").isNotNull()
+    """The longest waits of each scenario by consumer and holder, and by hash or rebalance where ``by`` says so; and of
+    how many."""
+    of_place = "hash" in by
+    named = F.col("hash").isNotNull() | F.col("generation").isNotNull() if of_place else F.lit(True)
+    # the members of a group wait with all their partitions together
+    partition = F.when(F.col("generation").isNull() | F.lit(of_place), F.col("partition")).otherwise(F.lit(-1))
     grouped = (
         rows.where((F.col("kind") == WAITED) & named)
+        .withColumn("partition", partition)
         .groupBy("scenario", "topic", "partition", *by)
         .agg(
             F.min("at").alias("since"),
@@ -151,19 +185,28 @@ def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
 
 
 def drains(rows: DataFrame, last_published: int) -> DataFrame:
-    """What was served after the last message was published, by scenario and consumer, and by scenario and slot."""
+    """What was served after the last message was published: by scenario, that of the consumer, of the slot and of the
+    partition with the most work."""
+    done = F.coalesce("processed_at", "acked_at")
     late = rows.where(
-        (F.col("kind") == DELIVERY) & (F.col("acked_at") > last_published) & F.col("received_at").isNotNull()
+        (F.col("kind") == DELIVERY)
+        & (done > last_published)
+        & F.col("acked_at").isNotNull()
+        & F.col("received_at").isNotNull()
     )
-    work = F.sum(F.col("acked_at") - F.col("received_at"))
+    kinds = {"consumer": ["consumer"], "hash": ["slot"], "partition": ["topic", "partition"]}
+    columns = [name for names in kinds.values() for name in names]
     hottest = late.groupingSets(
-        [[F.col("scenario"), F.col("consumer")], [F.col("scenario"), F.col("slot")]],
-        F.col("scenario"), F.col("consumer"), F.col("slot"),
-    ).agg(F.count("*").alias("messages"), work.alias("busy"))  # fmt: skip
-    kind = F.when(F.col("consumer").isNull(), "hash").otherwise("consumer")
-    order = Window.partitionBy("scenario", "kind").orderBy(F.desc("busy"), "consumer", "slot")
+        [[F.col("scenario"), *(F.col(name) for name in names)] for names in kinds.values()],
+        F.col("scenario"), *(F.col(name) for name in columns),
+    ).agg(
+        F.grouping("consumer").alias("no_consumer"), F.grouping("slot").alias("no_slot"),
+        F.count("*").alias("messages"), F.sum(done - F.col("received_at")).alias("busy"),
+    )  # fmt: skip
+    kind = F.when(F.col("no_consumer") == 0, "consumer").when(F.col("no_slot") == 0, "hash").otherwise("partition")
+    order = Window.partitionBy("scenario", "kind").orderBy(F.desc("busy"), *columns)
     ranked = hottest.withColumn("kind", kind).withColumn("rank", F.row_number().over(order))
-    return ranked.where("rank = 1").orderBy("scenario", "kind")
+    return ranked.where("rank = 1").drop("no_consumer", "no_slot", "rank").orderBy("scenario", "kind")
 
 
 def _micros(name: str) -> Column:

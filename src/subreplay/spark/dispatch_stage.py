@@ -9,20 +9,24 @@ from functools import reduce
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
+from subreplay.config import GroupScenario, Scenario
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
 from subreplay.replay.assign import Plan
-from subreplay.replay.dispatch.service import Empirical, Fixed
+from subreplay.replay.dispatch.service import Empirical, Fixed, Service
 from subreplay.replay.predicted import Predictor, Supposition
+from subreplay.replay.predicted_group import GroupPredictor, GroupSupposition, retold
+from subreplay.replay.scenario import group_events
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.terms import Terms
 from subreplay.spark import audit, collect, dispatch
 from subreplay.spark.log import as_log
-from subreplay.spark.stages import Source
+from subreplay.spark.stages import Source, scenario_events
 from subreplay.spark.worst import worst
 
 MOST_BLOCKED = 12
+BY_PLACE = ("consumer", "holder", "hash")
 
 
 def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
@@ -33,14 +37,15 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     asked = [(s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
     if not asked:
         return ()
-    start, width = source.extent["first"], source.width
     recorded_times = _recorded_times(source) if any(d.needs_recorded_times for _, d, _ in asked) else Fixed()
-    predictor = Predictor(
-        {s.name: Supposition(p, d.prediction(recorded_times, start, width), d.settings) for s, d, p in asked}
-    )
-    shuffles = source.config.spark.shuffle_partitions
-    rows = dispatch.predicted(source.inputs.messages, predictor, shuffles)
-    rows = source.write(audit.labelled(rows, source.where), "predicted")
+    dispatchers = _dispatchers(source, plans, recorded_times)
+    groups = _groups(source, plans, recorded_times)
+    width, shuffles = source.width, source.config.spark.shuffle_partitions
+    parts = [
+        *([dispatch.predicted(source.inputs.messages, dispatchers, shuffles)] if dispatchers.scenarios else []),
+        *([dispatch.consumed(source.inputs.messages, groups, shuffles)] if groups.scenarios else []),
+    ]
+    rows = source.write(audit.labelled(reduce(DataFrame.unionByName, parts), source.where), "predicted")
     last = source.extent["last"]
     with collect.together() as begin:
         jobs = {
@@ -49,11 +54,16 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             "backlog": begin(collect.rows, dispatch.backlog(rows, width)),
             "held": begin(collect.rows, dispatch.held(rows, width)),
             "waits": begin(collect.rows, dispatch.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
-            "hash_waits": begin(collect.rows, dispatch.waits(rows, ("consumer", "holder", "hash"), MOST_BLOCKED)),
+            "hash_waits": begin(collect.rows, dispatch.waits(rows, (*BY_PLACE, "generation"), MOST_BLOCKED)),
             "drains": begin(collect.rows, dispatch.drains(rows, last)),
         }
+        changed = begin(collect.rows, dispatch.changes(rows))
     found = {name: job.result() for name, job in jobs.items()}
-    judged = _judge(source, {s.name: p for s, _, p in asked}, rows)
+    told = {
+        name: retold(group, [row for row in changed.result() if row["scenario"] == name])
+        for name, group in groups.scenarios.items()
+    }
+    judged = _judge(source, {s.name: told.get(s.name, p) for s, _, p in asked}, rows)
     return tuple(
         DispatchFigures(
             plan=p,
@@ -66,6 +76,36 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
         )
         for s, d, p in asked
+    )
+
+
+def _dispatchers(source: Source, plans: Sequence[Plan], recorded_times: Service) -> Predictor:
+    """What is supposed of the scenarios whose partitions have a dispatcher each."""
+    start, width = source.extent["first"], source.width
+    return Predictor(
+        {
+            s.name: Supposition(p, s.dispatch.prediction(recorded_times, start, width), s.dispatch.settings)
+            for s, p in zip(source.config.scenarios, plans, strict=True)
+            if isinstance(s, Scenario) and s.dispatch is not None
+        }
+    )
+
+
+def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> GroupPredictor:
+    """What is supposed of the scenarios with a Kafka group."""
+    start, width = source.extent["first"], source.width
+    return GroupPredictor(
+        {
+            s.name: GroupSupposition(
+                s.name,
+                p.policy,
+                group_events(scenario_events(s, source.events, start)),
+                tuple(p.timelines),
+                s.dispatch.supposed(recorded_times, start, width),
+            )
+            for s, p in zip(source.config.scenarios, plans, strict=True)
+            if isinstance(s, GroupScenario) and s.dispatch is not None
+        }
     )
 
 

@@ -13,7 +13,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.columns import NEVER
-from subreplay.config import Member, RunConfig, Scenario, Spark
+from subreplay.config import AnyScenario, Member, RunConfig, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model import MembershipEvent, Scope
@@ -217,12 +217,12 @@ def _plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
     return plan(name, policy, events)
 
 
-def _scenario_plan(source: Source, scenario: Scenario) -> Plan:
-    events = _scenario_events(scenario, source.events, source.extent["first"])
+def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
+    events = scenario_events(scenario, source.events, source.extent["first"])
     return _plan(source, scenario.name, scenario.make_policy(), events)
 
 
-def _scenario_events(scenario: Scenario, events: Events, start: int) -> Events:
+def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
     """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
     if scenario.members == "recorded":
         return {scope: recorded(mine) for scope, mine in events.items()}
@@ -235,6 +235,8 @@ def _scenario_events(scenario: Scenario, events: Events, start: int) -> Events:
             None if m.ranges is None else tuple(m.ranges),
             m.instance_id,
             m.rack,
+            None if m.crash is None else m.crash * 1_000,
+            None if m.restart is None else m.restart * 1_000,
         )
         for m in scenario.members
         if isinstance(m, Member)
@@ -255,7 +257,7 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> l
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), _scenario_events(scenario, somewhere, 0)))
+        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
     return found
 
 

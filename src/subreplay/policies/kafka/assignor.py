@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.slots import HASH_RANGE
+from subreplay.model import Scope
 
 UNASSIGNED = -1
 NO_GENERATION = -1
@@ -86,6 +87,10 @@ class Partitions:
         """The numbers of partitions; those of topics that do not exist are left out."""
         first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
         return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
+
+    def number(self, scope: Scope) -> int:
+        """The number of a topic partition; a topic without partitions has one. Raises ValueError on another topic."""
+        return int(self.bounds[self.topics.index(scope.topic)]) + max(scope.partition, 0)
 
     def topic_of(self, numbers: Ints) -> Ints:
         """The position in ``topics`` of each numbered partition's topic."""

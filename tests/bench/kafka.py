@@ -1,0 +1,96 @@
+"""The replay of a consumer group: ``python -m tests.bench.kafka [million records]`` prints a table.
+
+Eight members share 32 partitions at 87 % of what they can do, so that what is not committed stays bounded; the records
+are made as they are read. Each row runs in a process of its own, so that its peak memory is its own (interpreter and
+libraries included, about 170 MiB). Seconds are of the processor, on one core.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.policies import make
+from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.replay.dispatch.records import Records, empty_records
+from subreplay.replay.dispatch.service import Fixed, LogNormal, Service
+from subreplay.replay.kafka.predict import GroupReplay
+from subreplay.replay.kafka.state import LOGGED
+from subreplay.replay.kafka.supposition import MemberModel, Supposed
+
+TOPIC, MEMBERS, PARTITIONS, BATCH = "t", 8, 32, 50_000
+GAP, SERVICE = 100_000, 700_000  # ns between two records, and that a record takes
+ROWS: dict[str, tuple[str, Service, float]] = {  # assignor, service model, times the records asked for
+    "kafka.range": ("kafka.range", Fixed(SERVICE), 1),
+    "kafka.cooperative_sticky": ("kafka.cooperative_sticky", Fixed(SERVICE), 1),
+    "kafka.uniform": ("kafka.uniform", Fixed(SERVICE), 1),
+    "kafka.uniform, lognormal": ("kafka.uniform", LogNormal(600_000, 0.5), 1),
+    "kafka.range, five times as many": ("kafka.range", Fixed(SERVICE), 5),
+}
+
+
+def records(count: int) -> Iterator[Records]:
+    """The log as a stream."""
+    draws = np.random.default_rng(1)
+    for start in range(0, count, BATCH):
+        rows = empty_records(min(BATCH, count - start), LOGGED)
+        rows.entry = np.arange(start, start + len(rows))
+        rows.ready = rows.at = rows.entry * GAP
+        rows["partition"] = draws.integers(0, PARTITIONS, len(rows))
+        rows.size, rows.batch_index = 100, -1
+        yield rows
+
+
+def replay(assignor: str, service: Service, count: int) -> int:
+    """Rows of the replay; a member joins every tenth of the time, and the first one leaves."""
+    tenth = count * GAP // 10
+    events = [("join", f"m{i}", 0) for i in range(MEMBERS)]
+    events += [(kind, f"m{i}", i * tenth) for i in range(1, 8) for kind in ("leave", "join")]
+    story = [
+        MembershipEvent(Scope(TOPIC), kind, name, Instant(at, seq), Instant(at, seq))
+        for seq, (kind, name, at) in enumerate(events)
+    ]
+    partitions = Partitions.of({TOPIC: PARTITIONS}, topic_ids=invented_ids([TOPIC]))
+    policy = make(assignor, "kafka-4.0", initial_rebalance_delay_us=0)
+    group = GroupReplay(policy, partitions, story, records(count), Supposed(member=MemberModel(service)))
+    told = 0
+    for rows in group.deliveries():
+        told += len(rows)
+        for _ in group.lags():  # drawn, so that they need not be kept
+            pass
+    return told
+
+
+def measure(row: str, count: int) -> dict[str, float]:
+    """Seconds, rows and peak resident memory (MiB), in this process."""
+    assignor, service, times = ROWS[row]
+    replay(assignor, service, 1_000)  # compiled code is loaded
+    began = time.process_time()
+    told = replay(assignor, service, round(count * times))
+    seconds = time.process_time() - began
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"records": round(count * times), "rows": told, "seconds": seconds, "peak": peak}
+
+
+def main(millions: float = 2) -> None:
+    print(f"{'consumer group':34}{'records':>12}{'rows':>12}{'M records/s':>13}{'MiB':>7}   at least 3 M records/s")
+    for row in ROWS:
+        command = [sys.executable, "-m", "tests.bench.kafka", str(millions), row]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        speed = found["records"] / found["seconds"] / 1e6
+        print("{0:34}{records:12,}{rows:12,}{1:13.2f}{peak:7.0f}".format(row, speed, **found))
+
+
+if __name__ == "__main__":
+    asked = float(sys.argv[1]) if len(sys.argv) > 1 else 2
+    if len(sys.argv) > 2:
+        print(json.dumps(measure(sys.argv[2], round(asked * 1e6))))
+    else:
+        main(asked)
