@@ -41,6 +41,12 @@ class TestPartitions:
         assert found[0].cause == "producer p changed its mind: its router or the number of partitions changed"
         assert found[1].cause == "producers p and q choose partitions differently"
 
+    def test_the_night_after_tells_only_what_is_new(self) -> None:
+        rows = [first(0, 1) | {"known": True}, first(1, 2, 9) | {"known": True}, first(2, 3, 99)]
+        (found,) = keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES))
+        assert found.scope == Scope("t", 2)
+        assert [*keys_in_two_partitions(pa.Table.from_pylist(rows[:2], schema=FIRST_MESSAGES))] == []
+
     def test_messages_without_a_key_stay_where_their_producer_began(self) -> None:
         rows = [first(1, 1, key=None), first(0, 2, key=None), first(0, 3, key=None, producer="q")]
         frame = pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)

@@ -20,7 +20,14 @@ from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from subreplay.cli import main
-from subreplay.tables import TIME
+from subreplay.columns import UNKNOWN
+from subreplay.config import Keys
+from subreplay.model import Scope
+from subreplay.policies import make
+from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.spark import lake, topic_findings
+from subreplay.tables import LOG, TIME
+from tests.support.joins import fold
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
@@ -119,3 +126,27 @@ def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, mo
 
 def _versions(out: Path) -> Any:
     return sorted(path.name for path in (out / "tables").glob("*/_delta_log/*.json"))
+
+
+def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them(spark: SparkSession) -> None:
+    sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
+    dispatchers = {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535] -C1 +C2[0-9]")) for i in range(2)}
+    judge = Judge(sticky, dispatchers, receipts=True)
+    gap = dispatchers[Scope("t", 0)].timeline.epochs[-1].start.at
+
+    def told(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
+        """Keys by partition; a capital: of an earlier day."""
+        rows = [
+            {"topic": "t", "partition": place, "ledger": 5, "entry": entry, "batch_index": -1, "kind": 0, "at": entry,
+             "seq": 0, "key": key.lower().encode(), "producer": "p", "before": key.isupper()}
+            for place, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
+        ]  # fmt: skip
+        log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
+        found = topic_findings.found(log, judge, "sub", Keys(show=True), known, since).to_pylist()
+        return sorted((row["key"] or row["code"], row["partition"]) for row in found)
+
+    gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
+    assert told("kkl k") == [*gaps, ("k", 1)]
+    assert told("K kkl", since=gap + 1) == [("k", 1)]
+    assert told("Kk Kkk", since=gap) == gaps
+    assert told("k kk", ("k", 0), since=gap + 1) == [("k", 1)]

@@ -9,7 +9,7 @@ from itertools import groupby
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import Ints, column, ints
+from subreplay.columns import Ints, column, flags, ints
 from subreplay.model import Scope
 from subreplay.rules.codes import EVERY, Code, Rule
 from subreplay.rules.findings import Finding
@@ -46,6 +46,7 @@ FIRST_MESSAGES = pa.schema(
         pa.field("producer", pa.string()),
         pa.field("key", pa.string()),  # in words; null for messages without a key
         pa.field("messages", pa.int64()),  # how many there are
+        pa.field("known", pa.bool_()),  # since an earlier day, or told by its audit
     ]
 )
 """The first message of each key (or, of messages without one, of each producer) in each partition."""
@@ -59,13 +60,14 @@ def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partiti
 
 def keys_in_two_partitions(rows: pa.Table) -> Iterator[Finding]:
     """KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one: one finding for each partition but
-    that of most of its messages (of the first ones, where there are as many)."""
+    those known before, or that of most of its messages (of the first ones, where there are as many)."""
     ordered = sorted(
-        rows.to_pylist(), key=lambda r: (r["topic"], r["key"], -r["messages"], r["published"], r["partition"])
+        rows.to_pylist(),
+        key=lambda r: (r["topic"], r["key"], not r["known"], -r["messages"], r["published"], r["partition"]),
     )
     for _, of_key in groupby(ordered, key=lambda r: (r["topic"], r["key"])):
         home, *others = of_key
-        for other in others:
+        for other in [row for row in others if not row["known"]]:
             found = position(other["ledger"], other["entry"], other["batch_index"])
             elsewhere = position(home["ledger"], home["entry"], home["batch_index"])
             yield Finding(
@@ -89,12 +91,12 @@ def _why(first: str, other: str) -> str:
 
 
 def keyless_strays(routing: Routing, rows: pa.Table) -> Iterator[Finding]:
-    """ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer's."""
+    """ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer's; what is known was told."""
     rows = rows.sort_by([("published", "ascending"), ("partition", "ascending")])
     partitions: Ints = ints(rows, "partition")
     keys = pa.nulls(rows.num_rows, pa.binary())
     found = misrouted(routing, keys, column(rows, "producer"), partitions)
-    for i in np.flatnonzero(found.wrong).tolist():
+    for i in np.flatnonzero(found.wrong & ~flags(rows, "known")).tolist():
         row = rows.slice(i, 1).to_pylist()[0]
         place = position(row["ledger"], row["entry"], row["batch_index"])
         yield Finding(

@@ -26,11 +26,13 @@ from subreplay.tables import VIOLATIONS
 _PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
-def found(inputs: Inputs, judge: Judge, subscription: str, day: Date | None, keys: Keys) -> DataFrame | None:
+def found(
+    inputs: Inputs, log: DataFrame, judge: Judge, subscription: str, day: Date | None, keys: Keys
+) -> DataFrame | None:
     """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
 
-    A message may be given up before midnight and arrive after it, so letters of later days count too; their order is
-    looked at on their own day, behind those of the days read before.
+    ``log`` names their keys. A message may be given up before midnight and arrive after it, so letters of later days
+    count too; their order is looked at on their own day, behind those of the days read before.
     """
     limit = judge.terms.max_redeliveries
     arrived = inputs.dead_letters
@@ -38,7 +40,7 @@ def found(inputs: Inputs, judge: Judge, subscription: str, day: Date | None, key
         return None
     told = _Told(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
-    missing = exhausted(inputs, arrived, limit, keys).mapInArrow(
+    missing = exhausted(inputs, log, arrived, limit, keys).mapInArrow(
         told.by(partial(incomplete, max_redeliveries=limit)), shape
     )
     ordered = letters(arrived, day, keys).repartition("topic", "partition", "key")
@@ -61,7 +63,7 @@ class _Told:
         return rows
 
 
-def exhausted(inputs: Inputs, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
+def exhausted(inputs: Inputs, log: DataFrame, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters that ``arrived``."""
     at = nanos("delivered_at", "delivered_nanos")
     last = F.struct("redelivery_count", at.alias("at"), "seq")
@@ -76,7 +78,7 @@ def exhausted(inputs: Inputs, arrived: DataFrame, limit: int, keys: Keys) -> Dat
     by_message = attempts.groupBy(*_PLACE).agg(
         F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
     )
-    named = inputs.messages.select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
+    named = log.where("kind = 0").select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
     missing = by_message.join(arrived.select("origin.*"), [*_PLACE], "left_anti")
     rows = missing.join(named.dropDuplicates([*_PLACE]), [*_PLACE], "left")
     return rows.select(*_PLACE, "key", "last.*", "acked").select(*EXHAUSTED.names)

@@ -18,7 +18,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from subreplay.columns import UNKNOWN
 from subreplay.config import RunConfig
 from subreplay.errors import InputError
-from subreplay.rules.carried import CARRY, OPEN, Carried, open_table
+from subreplay.rules.carried import CARRY, DAY, OPEN, Carried, open_table
+from subreplay.rules.codes import Code
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
 from subreplay.spark.log import Inputs, as_log, delivery_rows, message_rows
@@ -35,6 +36,11 @@ class HandedOn:
 
     night: Date
     carried: DataFrame
+
+    @property
+    def end(self) -> int:
+        """The midnight (ns) after that night's day."""
+        return ((self.night - Date(1970, 1, 1)).days + 1) * DAY
 
 
 def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | None:
@@ -68,6 +74,31 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, before:
         return log
     log = log.unionAll(_context(spark, config, inputs, before))
     return log if before is None else log.unionAll(_state(before))
+
+
+def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, log: DataFrame) -> DataFrame:
+    """The ``LOG`` of a run, with the messages of the ``lookback_days`` before its date."""
+    if config.date is None:
+        return log
+    since = config.date - timedelta(days=config.traffic.lookback_days)
+    return log.unionAll(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
+
+
+def told(spark: SparkSession, config: RunConfig, topic: str) -> list[tuple[str, int]]:
+    """Keys in words and partitions of which an earlier night has told KEY_TWO_PARTITIONS."""
+    if config.date is None:
+        return []
+    try:
+        violations = lake.read(spark, config.output.tables, "violations", "delta")
+    except InputError:
+        return []
+    mine = violations.where(
+        (F.col("code") == Code.KEY_TWO_PARTITIONS.name)
+        & (F.col("date") < F.lit(config.date))
+        & (F.col("subscription") == config.subscription.name)
+        & (F.col("topic") == topic)
+    )
+    return [(row.key, row.partition) for row in mine.select("key", "partition").distinct().collect()]
 
 
 def _state(before: HandedOn) -> DataFrame:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.columns import NEVER
+from subreplay.columns import NEVER, UNKNOWN
 from subreplay.config import AnyScenario, Member, RunConfig, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
@@ -126,11 +126,14 @@ def judge(source: Source, judge: Judge) -> DataFrame:
 
 def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
     """Findings in words, also those that are not about one delivery; writes table ``violations``."""
-    subscription = source.config.subscription.name
+    spark, config, topic = source.spark, source.config, source.inputs.topic
+    subscription = config.subscription.name
     words = audit.violations(judged, Explainer(judge, subscription))
-    others = topic_findings.found(source.log, judge, subscription, source.config.keys)
-    found = words.unionByName(lake.of_arrow(source.spark, others))
-    given_up = dead_letters.found(source.inputs, judge, subscription, source.config.date, source.config.keys)
+    log = nights.with_earlier_messages(spark, config, topic, source.log)
+    told, since = nights.told(spark, config, topic), UNKNOWN if source.before is None else source.before.end
+    others = topic_findings.found(log, judge, subscription, config.keys, told, since)
+    found = words.unionByName(lake.of_arrow(spark, others))
+    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 

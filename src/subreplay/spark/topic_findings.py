@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
+from subreplay.columns import UNKNOWN
 from subreplay.config import Keys
 from subreplay.rules.findings import Finding, violations_of
 from subreplay.rules.judge import Judge
@@ -19,20 +21,33 @@ from subreplay.spark.audit import key_words
 MOST = 2_000  # partitions of keys, or of producers, that are looked at
 
 
-def found(log: DataFrame, judge: Judge, subscription: str, keys: Keys) -> pa.Table:
-    """Table ``violations`` of these findings."""
-    return violations_of(_findings(log, judge, keys), subscription, RULES, judge.standings)
+def found(
+    log: DataFrame,
+    judge: Judge,
+    subscription: str,
+    keys: Keys,
+    told: Sequence[tuple[str, int]] = (),
+    since: int = UNKNOWN,
+) -> pa.Table:
+    """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
+    partitions, ``told``; and of what happened before ``since`` (ns). Messages of earlier days are marked ``before``."""
+    findings = _findings(log, judge, keys, told, since)
+    return violations_of(findings, subscription, RULES, judge.standings)
 
 
-def _findings(log: DataFrame, judge: Judge, keys: Keys) -> Iterator[Finding]:
+def _findings(
+    log: DataFrame, judge: Judge, keys: Keys, told: Sequence[tuple[str, int]], since: int
+) -> Iterator[Finding]:
     if len(judge.dispatchers) > 1:
-        scattered = firsts(log.where("key IS NOT NULL"), key_words(F.col("key"), keys))
-        yield from keys_in_two_partitions(_collected(scattered))
+        scattered = _collected(firsts(log.where("key IS NOT NULL"), key_words(F.col("key"), keys)))
+        pairs = zip(scattered["key"].to_pylist(), scattered["partition"].to_pylist(), strict=True)
+        known = pc.or_(scattered["known"], pa.array([pair in set(told) for pair in pairs], pa.bool_()))
+        yield from keys_in_two_partitions(scattered.set_column(FIRST_MESSAGES.get_field_index("known"), "known", known))
         routing = judge.terms.routing
         if routing is not None and routing.mode == "SinglePartition":
             yield from keyless_strays(routing, _collected(firsts(log.where("key IS NULL"), F.lit(None))))
     for dispatcher in judge.dispatchers.values():
-        yield from sticky_ranges(dispatcher.timeline)
+        yield from (finding for finding in sticky_ranges(dispatcher.timeline) if finding.at >= since)
 
 
 def firsts(log: DataFrame, key: Column) -> DataFrame:
@@ -44,12 +59,13 @@ def firsts(log: DataFrame, key: Column) -> DataFrame:
         F.min(place).alias("first"),
         F.min_by(F.struct("at", "producer", "word"), place).alias("its"),
         F.count("*").alias("messages"),
+        F.bool_or("before").alias("known"),
     )
     several = by_partition.groupBy("topic", "whose").count().where("count > 1").select("topic", "whose")
     rows = by_partition.join(several, ["topic", "whose"], "left_semi")
     return rows.orderBy("topic", "whose", "partition").limit(MOST).select(
         "topic", "partition", "first.*", F.col("its.at").alias("published"), "its.producer",
-        F.col("its.word").alias("key"), "messages",
+        F.col("its.word").alias("key"), "messages", "known",
     )  # fmt: skip
 
 
