@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date as Date
 from typing import Any
 
 from subreplay.replay.assign import Plan
@@ -34,6 +35,8 @@ class Figures:
     terms: Terms = field(default_factory=Terms)  # what the rules were told
     receipts: bool = True  # whether applications recorded what they took
     warnings: tuple[str, ...] = ()  # of how producers route
+    night: Date | None = None  # whose audit handed on what it left open
+    missed: bool = False  # that is not the day before
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     traffic: Sequence[Row] = ()  # the views of `spark.whatif.summary`
 

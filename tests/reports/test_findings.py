@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from datetime import date
 from typing import Any
+
+import pytest
 
 from subreplay.figures import MOST_TOLD, Figures, Row
 from subreplay.policies import make
 from subreplay.replay.assign import Plan
+from subreplay.reports.assemble import facts
 from subreplay.reports.findings import code_summaries, over_time, spread
 from subreplay.reports.sample import Place, in_turn
 from subreplay.rules.registry import Code, Excuse
@@ -83,6 +88,16 @@ def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
     assert (found.code, found.status, found.count, found.source) == ("PARTITION_ORDER", "violated", 1_234, "observed")
     assert [(f.at[-10:], f.window[-10:]) for f in found.worst] == [("", "00.000007Z"), ("00.000002Z", "00.000002Z")]
     assert [p.count for p in over_time(known)] == [1_234]
+
+
+@pytest.mark.parametrize(
+    ("missed", "note"), [(False, "what that night left open"), (True, "no audit of the day before")]
+)
+def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None:
+    known = replace(figures([], []), night=date(2026, 9, 21), missed=missed)
+    (fact,) = (fact for fact in facts(known.plan.policy, known, ()) if fact.label == "Goes on from the audit of")
+    assert fact.value == "2026-09-21"
+    assert fact.note.startswith(note)
 
 
 def test_rules_over_predicted_deliveries_are_told_alike_and_say_so() -> None:

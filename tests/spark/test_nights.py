@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -105,6 +106,8 @@ def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, 
     assert {c: by_night.get(c) for c in lasting} == {c: at_once.get(c) for c in lasting}
     assert "REDELIVERED" in lasting
     received = spark.read.parquet(str(month / "in/deliveries")).where("delivered_at IS NOT NULL").count()
+    facts = {fact["label"]: fact["value"] for fact in json.loads((nightly / "report/report.json").read_text())["facts"]}
+    assert facts["Goes on from the audit of"] == DATES[1]
     for out in (nightly, month / "whole"):
         audited = spark.read.format("delta").load(str(out / "tables/audited")).where("carried IS NULL")
         assert audited.where("delivered").count() == received

@@ -134,6 +134,9 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
                 "deliveries while an ownership change was under way",
             )
         )
+    if figures.night is not None:
+        what = "no audit of the day before" if figures.missed else "what that night left open is looked at again"
+        found.append(Fact("Goes on from the audit of", figures.night.isoformat(), what))
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
     if figures.scattered is not None:
         several, keys = figures.scattered

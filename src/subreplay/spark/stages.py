@@ -63,10 +63,14 @@ class Source:
         return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
 
     @property
+    def begin(self) -> int:
+        """The first instant (ns) of the audited day; ``UNKNOWN`` where all there is is audited at once."""
+        return UNKNOWN if self.config.date is None else (self.config.date - Date(1970, 1, 1)).days * DAY
+
+    @property
     def horizon(self) -> int:
         """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
-        day = self.config.date
-        return NEVER if day is None else (day - Date(1970, 1, 1)).days * DAY + DAY - 1
+        return NEVER if self.begin == UNKNOWN else self.begin + DAY - 1
 
     @property
     def width(self) -> int:
@@ -173,6 +177,8 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
         findings=findings,
         worst=told.result(),
         terms=judge.terms,
+        night=None if source.before is None else source.before.night,
+        missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
         receipts=judge.receipts,
         scattered=audit.scattered_keys(judged) if mixed else None,
