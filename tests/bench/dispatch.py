@@ -133,11 +133,11 @@ def reenacted(profile: str, messages: int) -> Figures:
 
 def _deeds(told: Records) -> Records:
     """Every acknowledgement, and half a queue of permits whenever a consumer has taken as many messages."""
-    first = [(START - 1, 0, Deed.FLOW, consumer, QUEUE) for consumer in range(8)]
+    first = [(START - 1, 0, Deed.FLOW, consumer, QUEUE, 0) for consumer in range(8)]
     flows = []
     for consumer in range(8):
         taken = np.sort(told.received_at[told.consumer == consumer])[QUEUE // 2 - 1 :: QUEUE // 2]
-        flows += [(at, 0, Deed.FLOW, consumer, QUEUE // 2) for at in taken.tolist()]
+        flows += [(at, 0, Deed.FLOW, consumer, QUEUE // 2, 0) for at in taken.tolist()]
     acks = empty_records(len(told), DEEDS)
     acks.at, acks.ordinal, acks.kind, acks.consumer = told.acked_at, told.ordinal, Deed.ACK, told.consumer
     deeds = np.concatenate([np.array(first + flows, DEEDS), acks])
