@@ -6,13 +6,13 @@ from subreplay.replay.dispatch.blocking import acknowledge_and_note, acknowledge
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.cursor import is_acked
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.operations import acknowledge_up_to, acknowledged
 from subreplay.replay.dispatch.packages import close, count_settled, end_of_entry, in_window
 from subreplay.replay.dispatch.replay_set import place
 
 
-@inlined
+@hot
 def acknowledge_message(b: Broker, c: Clients, at: int) -> None:
     """The application acknowledges one message, perhaps too late; its package may be over with that."""
     m = c.messages[at]
@@ -40,7 +40,7 @@ def acknowledge_message(b: Broker, c: Clients, at: int) -> None:
         close(b, c, m.head, Outcome.ACKED)
 
 
-@inlined
+@hot
 def settle(b: Broker, c: Clients, entry: int) -> bool:
     """Acknowledge an entry as a whole; tells whether it was not yet. Nothing is kept of a non-persistent one."""
     if not c.totals[0].persistent:
@@ -52,7 +52,7 @@ def settle(b: Broker, c: Clients, entry: int) -> bool:
     return True
 
 
-@inlined
+@hot
 def _settle_all(c: Clients, head: int, settled: bool) -> None:
     at = head if settled else NONE
     while at != NONE:

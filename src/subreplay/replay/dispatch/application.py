@@ -7,7 +7,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import ranked
 from subreplay.replay.dispatch.intake import send_retry_letter
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.packages import let_go, set_timer
 from subreplay.replay.dispatch.permits import follow_permits, give_back
 from subreplay.replay.dispatch.prediction import OnFailure
@@ -18,7 +18,7 @@ SERVICE_DRAW = 0
 FAILURE_DRAW = 1
 
 
-@inlined
+@hot
 def enqueue(c: Clients, consumer: int, at: int) -> None:
     """Put a message at the end of the receiver queue."""
     it = c.clients[consumer]
@@ -29,7 +29,7 @@ def enqueue(c: Clients, consumer: int, at: int) -> None:
     it.last = at
 
 
-@inlined
+@hot
 def take(b: Broker, c: Clients, consumer: int) -> int:
     """Begin with the next message, of which there is one; returns the time at which the work on it ends."""
     it, now = c.clients[consumer], b.state[0].now
@@ -50,7 +50,7 @@ def take(b: Broker, c: Clients, consumer: int) -> int:
     return end
 
 
-@inlined
+@hot
 def finish(b: Broker, c: Clients, consumer: int) -> None:
     """End the work on the current message."""
     it, now = c.clients[consumer], b.state[0].now

@@ -9,13 +9,13 @@ from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients
 from subreplay.replay.dispatch.facts import find
-from subreplay.replay.dispatch.kernel import inlined, operation, step
+from subreplay.replay.dispatch.kernel import hot, inlined, operation, step
 from subreplay.replay.dispatch.operations import acknowledge, acknowledge_some, reject
 from subreplay.replay.dispatch.replay_set import place
 from subreplay.replay.dispatch.selector import owner_of
 
 
-@inlined
+@hot
 def acknowledge_and_note(b: Broker, c: Clients, entry: int) -> None:
     """``acknowledge``, after which a hash may have stopped draining."""
     if b.state[0].drains == 0:

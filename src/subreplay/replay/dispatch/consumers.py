@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.replay.dispatch.broker import Broker
-from subreplay.replay.dispatch.kernel import inlined
+from subreplay.replay.dispatch.kernel import hot, inlined
 from subreplay.replay.dispatch.tasks import Task, ask_read, is_last, push
 
 NO_LIMIT = 2**62
@@ -20,7 +20,7 @@ def is_available(b: Broker, consumer: int) -> bool:
     return b.consumers[consumer].permits > 0 and not b.consumers[consumer].blocked
 
 
-@inlined
+@hot
 def first_available_permits(b: Broker) -> int:
     """The permits of the first consumer in the list that can be served, or 0."""
     for at in range(b.state[0].members):
@@ -36,7 +36,7 @@ def room_for_messages(b: Broker, consumer: int) -> int:
     return max(limit - b.consumers[consumer].unacked, 0) if limit > 0 else NO_LIMIT
 
 
-@inlined
+@hot
 def room_for_entries(b: Broker, consumer: int) -> int:
     """How many entries the consumer may get: permits count as entries, the limit is divided by their average size."""
     it = b.consumers[consumer]
@@ -46,14 +46,14 @@ def room_for_entries(b: Broker, consumer: int) -> int:
     return int(min(it.permits, (room_for_messages(b, consumer) + size - 1) // size))
 
 
-@inlined
+@hot
 def add_unacked(b: Broker, consumer: int, messages: int) -> None:
     """Count messages of the consumer as unacknowledged (or, below 0, as acknowledged)."""
     add_unacked_of_all(b, messages)
     b.consumers[consumer].unacked += messages
 
 
-@inlined
+@hot
 def add_unacked_of_all(b: Broker, messages: int) -> None:
     """The subscription's own limit: normal reads stop at it, and go on below half of it."""
     state = b.state[0]
@@ -66,7 +66,7 @@ def add_unacked_of_all(b: Broker, messages: int) -> None:
         ask_read(b)
 
 
-@inlined
+@hot
 def charge(b: Broker, consumer: int, entries: int, messages: int, unacked: int) -> None:
     """Entries were sent: ``unacked`` of their messages cost permits, and it may be too much."""
     it = b.consumers[consumer]

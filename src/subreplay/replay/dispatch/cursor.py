@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.replay.dispatch.broker import Broker
-from subreplay.replay.dispatch.kernel import inlined
+from subreplay.replay.dispatch.kernel import hot, inlined
 from subreplay.replay.dispatch.replay_set import first_waiting, place
 from subreplay.replay.dispatch.tasks import Task, push
 
@@ -18,7 +18,7 @@ def is_acked(b: Broker, ordinal: int) -> bool:
     return bool(ordinal <= b.state[0].mark_delete or b.log[place(b, ordinal)].acked)
 
 
-@inlined
+@hot
 def read_entries(b: Broker, wanted: int) -> None:
     """Start a read of ``wanted`` entries; it waits for the next one to be published if there is none."""
     b.state[0].reading = True
@@ -39,7 +39,7 @@ def has_more_entries(b: Broker) -> bool:
     return bool(b.state[0].read_position < b.state[0].end or b.state[0].more)
 
 
-@inlined
+@hot
 def _fill(b: Broker) -> None:
     state = b.state[0]
     while state.normal < state.wanted and state.read_position < state.end:
@@ -66,7 +66,7 @@ def rewind(b: Broker) -> None:
     b.state[0].read_position = b.state[0].mark_delete + 1
 
 
-@inlined
+@hot
 def move_mark_delete(b: Broker, ordinal: int) -> bool:
     """Acknowledge everything up to ``ordinal`` and what follows it without a gap; tells whether mark-delete moved."""
     state = b.state[0]
@@ -78,7 +78,7 @@ def move_mark_delete(b: Broker, ordinal: int) -> bool:
     return bool(state.mark_delete > before)
 
 
-@inlined
+@hot
 def release_window(b: Broker) -> None:
     """Let go of the entries that are done with: those up to mark-delete that nothing else waits for."""
     state = b.state[0]

@@ -20,7 +20,7 @@ from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.cursor import is_acked
 from subreplay.replay.dispatch.heap import consumer_of, kind_of, pop, ranked, replace_first
 from subreplay.replay.dispatch.intake import has_room_for_entry, is_duplicate, publish_next
-from subreplay.replay.dispatch.kernel import inlined, operation, small_operation, step
+from subreplay.replay.dispatch.kernel import hot, inlined, operation, small_operation, step
 from subreplay.replay.dispatch.loop import fire_timer, next_timer, work
 from subreplay.replay.dispatch.non_persistent import pass_on
 from subreplay.replay.dispatch.operations import published, rejected, room
@@ -95,7 +95,7 @@ def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], unt
             t.wanted = 0
 
 
-@inlined
+@hot
 def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], until: int) -> Need:
     """Work until there is nothing to do at this instant, with entries as they are asked for."""
     state, t = b.state[0], c.totals[0]
@@ -144,7 +144,7 @@ def _feed(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], la
     return True
 
 
-@inlined
+@hot
 def _end_work(b: Broker, c: Clients) -> None:
     """An application is ready with a message and takes the next one, if there is one."""
     t = c.totals[0]

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import Clients, Outcome
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.operations import publish, published, room
 from subreplay.replay.dispatch.packages import count_settled, end_of_message
 from subreplay.replay.dispatch.records import NO_CHUNK, Records
@@ -26,7 +26,7 @@ PUBLISHED = np.dtype(
 """``ENTRIES`` with what a prediction looks at besides, in order of publication."""
 
 
-@inlined
+@hot
 def has_room_for_entry(b: Broker, c: Clients, messages: int) -> bool:
     """Whether another entry of so many messages can be published, and told of."""
     t = c.totals[0]
@@ -44,7 +44,7 @@ def first_mark(b: Broker, c: Clients) -> int:
     return c.origins[state.start & (len(c.origins) - 1)].first if state.start < state.end else c.totals[0].mark_end
 
 
-@inlined
+@hot
 def publish_next(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) -> None:
     """Publish the entry at ``cursor[0]`` of ``entries``, the ``cursor[1]``-th of all, unless it is a duplicate."""
     e, number = entries[cursor[0]], cursor[1]
@@ -71,7 +71,7 @@ def is_duplicate(c: Clients, e: Records) -> bool:
     return False
 
 
-@inlined
+@hot
 def _note_origin(
     b: Broker, c: Clients, entry: int, number: int, at: int, size: int, index: int, retries: int, messages: int
 ) -> None:

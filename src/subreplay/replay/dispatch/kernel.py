@@ -39,8 +39,13 @@ def inlined(function: F) -> F:
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
 
 
-def _part(function: F) -> F:
-    options: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+def hot(function: F) -> F:
+    """A part that every message goes through: there it is compiled into its callers, whatever its size."""
+    return _part(function, forceinline=True)
+
+
+def _part(function: F, **more: Any) -> F:
+    options: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | more
     return _once(cast(F, numba.njit(**options)(function)))
 
 

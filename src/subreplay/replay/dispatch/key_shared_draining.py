@@ -7,7 +7,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.consumers import member, room_for_entries
 from subreplay.replay.dispatch.cursor import NORMAL, REPLAY, SERVED, has_more_entries
 from subreplay.replay.dispatch.draining import blocks
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.replay_set import first_waiting, has_waiting, next_waiting, place, put_back
 from subreplay.replay.dispatch.selector import owner_of
 from subreplay.replay.dispatch.sending import finish_all, hand, is_new, start_serving
@@ -55,7 +55,7 @@ def replay_candidates(b: Broker, most: int) -> int:
     return count
 
 
-@inlined
+@hot
 def normal_read_allowed(b: Broker) -> bool:
     """Whether the replay set has room and somebody has permits."""
     if b.state[0].waiting >= look_ahead_limit(b):
@@ -80,7 +80,7 @@ def look_ahead_limit(b: Broker) -> int:
     return min(of_subscription if of_subscription > 0 else _INT_MAX, of_consumers if of_consumers > 0 else _INT_MAX)
 
 
-@inlined
+@hot
 def _open(b: Broker, consumer: int) -> None:
     if is_new(b, consumer):
         it = b.consumers[consumer]
@@ -88,7 +88,7 @@ def _open(b: Broker, consumer: int) -> None:
         it.held_back = False
 
 
-@inlined
+@hot
 def _hand_or_keep(b: Broker, kind: int, ordinal: int) -> None:
     entry = b.log[place(b, ordinal)]
     if not _is_held_back(b, entry.hash):
@@ -101,7 +101,7 @@ def _hand_or_keep(b: Broker, kind: int, ordinal: int) -> None:
     put_back(b, ordinal, True)
 
 
-@inlined
+@hot
 def _takes(b: Broker, consumer: int, hash_: int, kind: int) -> bool:
     _open(b, consumer)
     it = b.consumers[consumer]

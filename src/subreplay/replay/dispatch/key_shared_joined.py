@@ -11,7 +11,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.consumers import member, room_for_messages
 from subreplay.replay.dispatch.cursor import NORMAL, OWNER, REPLAY, SERVED
 from subreplay.replay.dispatch.delayed import put_due_back
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.records import NEVER
 from subreplay.replay.dispatch.replay_set import first_waiting, has_waiting, place, put_back
 from subreplay.replay.dispatch.selector import owner_of
@@ -130,7 +130,7 @@ def _start(b: Broker) -> None:
     start_serving(b)
 
 
-@inlined
+@hot
 def _assign(b: Broker, kind: int, at: int) -> None:
     """Find the consumer of an entry; if the hash waits, it gets nothing."""
     entry = b.log[place(b, b.reads[kind, at])]
@@ -142,7 +142,7 @@ def _assign(b: Broker, kind: int, at: int) -> None:
             b.consumers[owner].room = 0
 
 
-@inlined
+@hot
 def _open(b: Broker, consumer: int, kind: int) -> None:
     """Give a consumer the room that its permits and its position leave."""
     if not is_new(b, consumer):
@@ -154,7 +154,7 @@ def _open(b: Broker, consumer: int, kind: int) -> None:
         it.limit = min(it.limit, b.consumers[b.consumers[0].joined].joined_at)
 
 
-@inlined
+@hot
 def _takes(b: Broker, consumer: int, ordinal: int) -> bool:
     it = b.consumers[consumer]
     if it.room <= 0 or ordinal >= it.limit:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.cursor import NORMAL, REPLAY, cancel_waiting_read
-from subreplay.replay.dispatch.kernel import inlined, operation, small_operation
+from subreplay.replay.dispatch.kernel import hot, inlined, operation, small_operation
 from subreplay.replay.dispatch.key_shared_draining import dispatch_draining
 from subreplay.replay.dispatch.key_shared_joined import dispatch_joined, let_joined_go
 from subreplay.replay.dispatch.reading import read_more
@@ -62,7 +62,7 @@ def fire_timer(b: Broker) -> None:
         start_over(b)
 
 
-@inlined
+@hot
 def _perform(b: Broker, kind: int, amount: int) -> None:
     state = b.state[0]
     if kind == Task.NORMAL_READ_DONE:
@@ -93,7 +93,7 @@ def _perform_for_active(b: Broker, kind: int) -> None:
         read_for_active(b)
 
 
-@inlined
+@hot
 def _dispatch(b: Broker, kind: int, count: int) -> bool:
     dispatcher = b.rule[0].dispatcher
     if dispatcher == Dispatcher.SHARED:
@@ -103,7 +103,7 @@ def _dispatch(b: Broker, kind: int, count: int) -> bool:
     return dispatch_draining(b, kind, count)
 
 
-@inlined
+@hot
 def _go_on(b: Broker, more: bool) -> None:
     """Read again after a read, if it is to be; where nothing was handed out 4.x makes a pause first."""
     state = b.state[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import push
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.replay_set import place
 
 TIMERS = 8
@@ -17,7 +17,7 @@ def in_window(b: Broker, entry: int) -> bool:
     return b.state[0].start <= entry < b.state[0].end
 
 
-@inlined
+@hot
 def has_room(b: Broker, c: Clients) -> bool:
     """Whether there is room for what one event can lead to: rows for all that is held and for another entry, timers."""
     t = c.totals[0]
@@ -27,7 +27,7 @@ def has_room(b: Broker, c: Clients) -> bool:
     return t.timers + TIMERS < len(c.timers)
 
 
-@inlined
+@hot
 def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, head: int) -> int:
     """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads a package of its own."""
     t = c.totals[0]
@@ -63,7 +63,7 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
     return at
 
 
-@inlined
+@hot
 def shut(b: Broker, c: Clients, head: int) -> None:
     """The package is over: ``let_go`` makes rows of it."""
     c.messages[head].open = False
@@ -71,7 +71,7 @@ def shut(b: Broker, c: Clients, head: int) -> None:
         c.origins[c.messages[head].entry & (len(c.origins) - 1)].out -= 1
 
 
-@inlined
+@hot
 def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
     """``shut`` a package; messages that nothing happened to end with ``outcome``."""
     shut(b, c, head)
@@ -82,7 +82,7 @@ def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
         at = c.messages[at].sibling
 
 
-@inlined
+@hot
 def let_go(b: Broker, c: Clients, head: int) -> None:
     """Make rows of a package that is over, once the application has none of its messages in its hands."""
     if c.messages[head].open or c.messages[head].busy > 0:
@@ -144,7 +144,7 @@ def end_of_message(c: Clients, ordinal: int, index: int, retries: int, outcome: 
     c.totals[0].rows += 1
 
 
-@inlined
+@hot
 def _tell(c: Clients, at: int) -> None:
     m, row = c.messages[at], c.rows[c.totals[0].rows]
     row.ordinal = m.ordinal

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients
-from subreplay.replay.dispatch.kernel import inlined, operation
+from subreplay.replay.dispatch.kernel import hot, operation
 from subreplay.replay.dispatch.operations import flow
 
 
-@inlined
+@hot
 def give_back(b: Broker, c: Clients, consumer: int, messages: int) -> None:
     """Messages left the receiver queue."""
     it = c.clients[consumer]
@@ -28,7 +28,7 @@ def ask(b: Broker, c: Clients, consumer: int, permits: int) -> None:
     follow_permits(b, c, consumer)
 
 
-@inlined
+@hot
 def follow_permits(b: Broker, c: Clients, consumer: int) -> None:
     """Count how long the consumer can be sent nothing."""
     it, of, now = c.clients[consumer], b.consumers[consumer], b.state[0].now

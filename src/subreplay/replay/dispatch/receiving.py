@@ -8,7 +8,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.chunk_assembly import receive_chunk
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import push, ranked
-from subreplay.replay.dispatch.kernel import inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, step
 from subreplay.replay.dispatch.operations import acknowledge, acknowledged
 from subreplay.replay.dispatch.packages import end_of_entry, has_room, new_message
 from subreplay.replay.dispatch.permits import follow_permits
@@ -40,7 +40,7 @@ def receive(b: Broker, c: Clients) -> bool:
     return True
 
 
-@inlined
+@hot
 def _receive_entry(b: Broker, c: Clients, row: Records) -> None:
     """The messages of an entry; with acknowledgement by batch index, those that are not acknowledged."""
     consumer, number = row.consumer, row.ordinal
@@ -52,7 +52,7 @@ def _receive_entry(b: Broker, c: Clients, row: Records) -> None:
     _begin_work(b, c, consumer)
 
 
-@inlined
+@hot
 def put_messages(b: Broker, c: Clients, consumer: int, entry: int, messages: int, redeliveries: int) -> int:
     """Queue the messages of an entry as one package; returns its head."""
     head, last = NONE, NONE
@@ -83,7 +83,7 @@ def _queue(b: Broker, c: Clients, consumer: int, at: int) -> None:
         _begin_work(b, c, consumer)
 
 
-@inlined
+@hot
 def _begin_work(b: Broker, c: Clients, consumer: int) -> None:
     it = c.clients[consumer]
     if it.current == NONE and it.first != NONE:

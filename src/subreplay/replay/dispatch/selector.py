@@ -7,7 +7,7 @@ import numpy as np
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.range_table import NOBODY, RangeTable
 from subreplay.replay.dispatch.broker import BUCKETS, Broker
-from subreplay.replay.dispatch.kernel import inlined
+from subreplay.replay.dispatch.kernel import hot
 from subreplay.replay.dispatch.records import RANGE, empty_records
 
 
@@ -27,7 +27,7 @@ def with_table(broker: Broker, table: RangeTable) -> Broker:
     )
 
 
-@inlined
+@hot
 def owner_of(b: Broker, slot: int, hash_: int) -> int:
     """The consumer that owns ``slot``, or -1; ``hash_`` picks among consumers that share a point of the ring."""
     at = b.buckets[slot >> b.state[0].shift]

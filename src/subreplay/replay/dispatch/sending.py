@@ -6,7 +6,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.consumers import charge
 from subreplay.replay.dispatch.cursor import SERVED
 from subreplay.replay.dispatch.delayed import delays
-from subreplay.replay.dispatch.kernel import inlined
+from subreplay.replay.dispatch.kernel import hot, inlined
 from subreplay.replay.dispatch.replay_set import place, take_out
 
 
@@ -18,7 +18,7 @@ def start_serving(b: Broker) -> None:
     b.state[0].held_back = False
 
 
-@inlined
+@hot
 def is_new(b: Broker, consumer: int) -> bool:
     """Whether this is the first time that the distribution comes to the consumer."""
     state, it = b.state[0], b.consumers[consumer]
@@ -31,7 +31,7 @@ def is_new(b: Broker, consumer: int) -> bool:
     return True
 
 
-@inlined
+@hot
 def hand(b: Broker, consumer: int, ordinal: int, replayed: bool) -> None:
     """Give one entry to a consumer; ``finish`` charges it."""
     state, it, entry = b.state[0], b.consumers[consumer], b.log[place(b, ordinal)]
@@ -54,7 +54,7 @@ def hand(b: Broker, consumer: int, ordinal: int, replayed: bool) -> None:
     it.sent_unacked += entry.unacked
 
 
-@inlined
+@hot
 def finish(b: Broker, consumer: int) -> int:
     """Charge what was handed to a consumer since the last time; returns the number of entries."""
     it = b.consumers[consumer]
@@ -65,7 +65,7 @@ def finish(b: Broker, consumer: int) -> int:
     return int(sent)
 
 
-@inlined
+@hot
 def finish_all(b: Broker) -> int:
     """``finish`` for everybody who was served."""
     sent = 0

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
-from subreplay.replay.dispatch.kernel import inlined
+from subreplay.replay.dispatch.kernel import hot, inlined
 from subreplay.replay.dispatch.records import Records
 
 
@@ -126,7 +126,7 @@ def write_service(row: Records, service: Service, factor: float, first: int) -> 
     return quantiles
 
 
-@inlined
+@hot
 def service_ns(services: Records, consumer: int, quantiles: NDArray[np.float64], size: int, draw: int) -> int:
     """How long a consumer works on a message of ``size`` bytes; ``draw`` is its random number, see ``drawn``."""
     it = services[consumer]
