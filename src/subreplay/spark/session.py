@@ -46,6 +46,8 @@ def open_session(options: Spark) -> SparkSession:
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS))
+    # so many rows are within any limit of bytes, and to look after each of them costs more than all rules
+    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
 
 

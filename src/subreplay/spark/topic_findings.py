@@ -54,7 +54,11 @@ def firsts(log: DataFrame, key: Column) -> DataFrame:
     """``FIRST_MESSAGES`` by key (where null: by producer) and partition, of those in more than one partition."""
     place = F.struct("ledger", "entry", "batch_index")
     whose = F.coalesce("key", F.col("producer").cast("binary"))
-    messages = log.where("kind = 0").withColumns({"whose": whose, "word": key.cast("string")})
+    messages = log.where("kind = 0").withColumns({"whose": whose, "hash": F.xxhash64("topic", whose)})
+    # few are: all messages are looked at for their partition only
+    spread = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
+    messages = messages.join(spread.where("least < most").select("hash"), "hash", "left_semi")
+    messages = messages.withColumn("word", key.cast("string"))
     by_partition = messages.groupBy("topic", "whose", "partition").agg(
         F.min(place).alias("first"),
         F.min_by(F.struct("at", "producer", "word"), place).alias("its"),

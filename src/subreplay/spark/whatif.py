@@ -14,14 +14,13 @@ from subreplay.spark.schemas import spark_schema
 
 
 def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
-    """Messages and bytes by scenario, window, epoch, consumer, the consumer before, and key."""
+    """``TRAFFIC``: messages and bytes by scenario, window, epoch, consumer, the consumer before, and key; a few rows of
+    each."""
     columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
     "batch_ordering_key",
                "producer", "sequence_id", "size"]  # fmt: skip
     messages = log.where("kind = 0").select(*columns)
-    rows = messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
-    dimensions = [f.name for f in TRAFFIC if f.name not in ("messages", "bytes")]
-    return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"), F.sum("bytes").alias("bytes"))
+    return messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
 
 
 def recent_load(log: DataFrame, load: RecentLoad) -> DataFrame:
@@ -49,7 +48,7 @@ def summary(rows: DataFrame) -> DataFrame:
     hands.
     """
     moved = F.col("before").isNotNull() & ~F.col("before").eqNullSafe(F.col("consumer"))
-    marked = rows.withColumn("moved", moved)
+    marked = rows.withColumn("moved", F.when(moved, F.col("messages")).otherwise(0))
     dims = ["scenario", "topic", "partition", "window", "epoch", "before", "consumer"]
     sets = {
         "window": ["scenario", "window", "consumer"],
@@ -57,17 +56,25 @@ def summary(rows: DataFrame) -> DataFrame:
         "move": ["scenario", "topic", "partition", "epoch", "before", "consumer"],
         "scenario": ["scenario"],
     }
-    grouped = marked.groupingSets([[F.col(c) for c in s] for s in sets.values()], *[F.col(c) for c in dims]).agg(
+    # first by key, so that keys are counted without a row for each of them in each set of columns to be counted
+    by_key = marked.groupingSets(
+        [[*map(F.col, s), F.col("key_id")] for s in sets.values()], *[F.col(c) for c in (*dims, "key_id")]
+    ).agg(
         F.grouping_id().alias("grouping"),
         F.sum("messages").alias("messages"),
         F.sum("bytes").alias("bytes"),
-        F.countDistinct("key_id").alias("keys"),
-        F.sum(F.when(F.col("moved"), F.col("messages")).otherwise(0)).alias("messages_moved"),
-        F.countDistinct(F.when(F.col("moved"), F.col("key_id"))).alias("keys_moved"),
+        F.sum("moved").alias("moved"),
+    )
+    grouped = by_key.groupBy("grouping", *dims).agg(
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.count("key_id").alias("keys"),
+        F.sum("moved").alias("messages_moved"),
+        F.count_if(F.col("moved") > 0).alias("keys_moved"),
     )
     level = F.lit(None).cast("string")
     for name, columns in sets.items():
-        bits = sum(1 << (len(dims) - 1 - i) for i, c in enumerate(dims) if c not in columns)
+        bits = sum(1 << (len(dims) - i) for i, c in enumerate(dims) if c not in columns)  # the last bit is the key's
         level = F.when(F.col("grouping") == bits, name).otherwise(level)
     return grouped.withColumn("level", level).drop("grouping").orderBy("level", *dims)
 

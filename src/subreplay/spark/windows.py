@@ -10,7 +10,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
 from subreplay.rules.codes import Code
-from subreplay.spark.audit import has, timestamp, window_start
+from subreplay.spark.audit import has, key_hash, timestamp, window_start
 
 
 def loads(rows: DataFrame, width: int, slide: int) -> DataFrame:
@@ -18,6 +18,7 @@ def loads(rows: DataFrame, width: int, slide: int) -> DataFrame:
     pane = window_start(F.col("at"), slide).alias("pane")
     by_key = (
         rows.where("delivered")
+        .withColumn("key", key_hash())
         .groupBy("consumer", "key", pane)
         .agg(
             F.count("*").alias("messages"),
