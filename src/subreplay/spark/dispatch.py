@@ -64,8 +64,9 @@ def changes(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("kind") == CHANGE).select(*columns).orderBy(*columns[:3])
 
 
-def as_deliveries(rows: DataFrame, subscription: str) -> DataFrame:
-    """Predicted deliveries in the shape of the ``deliveries`` table, ``source`` predicted."""
+def as_deliveries(rows: DataFrame, subscription: str, cumulative: Column) -> DataFrame:
+    """Predicted deliveries in the shape of the ``deliveries`` table, ``source`` predicted; ``cumulative``: whether the
+    consumer's acknowledgements are."""
     outcome = (
         F.when(F.col("outcome").isin("nacked", "timed_out"), "redelivered")
         .when(F.col("outcome") == "returned", "closed")
@@ -81,7 +82,9 @@ def as_deliveries(rows: DataFrame, subscription: str) -> DataFrame:
         "received_at": _micros("received_at"),
         "acked_at": _micros("acked_at"),
         "acked_nanos": _beyond("acked_at"),
-        "ack_type": F.when(F.col("acked_at").isNotNull(), F.lit("Individual")),
+        "ack_type": F.when(
+            F.col("acked_at").isNotNull(), F.when(cumulative, F.lit("Cumulative")).otherwise(F.lit("Individual"))
+        ),
         "nacked_at": _micros("nacked_at"),
         "nacked_nanos": _beyond("nacked_at"),
         "refused_at": F.lit(None).cast("timestamp"),  # rules of dead letters look at recorded ones only

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import reduce
 
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
-from subreplay.config import GroupScenario, Scenario
+from subreplay.config import GroupScenario, RunConfig, Scenario
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
 from subreplay.replay.assign import Plan
@@ -109,13 +109,25 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
     )
 
 
+def _cumulative(config: RunConfig, name: str) -> Column:
+    """Whether a consumer of a scenario acknowledges cumulatively, as the run supposes."""
+    (scenario,) = (s for s in config.scenarios if s.name == name)
+    if not isinstance(scenario, Scenario) or scenario.dispatch is None:
+        return F.lit(False)
+    found = F.lit(scenario.dispatch.consumers.cumulative)
+    for other, supposed in scenario.dispatch.others.items():
+        found = F.when(F.col("consumer") == other, F.lit(supposed.cumulative)).otherwise(found)
+    return found
+
+
 def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> dict[str, Figures]:
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
     judges = {name: _judge_of(folded, config.topic.terms) for name, folded in scenarios.items()}
     parts = []
     for name, judge in judges.items():
-        deliveries = dispatch.as_deliveries(rows.where(F.col("scenario") == name), config.subscription.name)
+        mine = rows.where(F.col("scenario") == name)
+        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(config, name))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = audit.published(
             audit.judged(log, judge, config.spark.shuffle_partitions), config.subscription.name, config.keys
