@@ -47,7 +47,7 @@ def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
         since,
         row["priority"] or 0,
         None if ranges is None else tuple((r["start"], r["end"]) for r in ranges),
-        row["receiver_queue_size"] or 1000,
+        row["receiver_queue_size"],
     )
 
 

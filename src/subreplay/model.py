@@ -77,6 +77,8 @@ class MembershipEvent:
     ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
     nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
 
+    ``receiver_queue_size`` is in messages; None: not known.
+
     ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group) and ``rack`` are of
     Kafka's members.
     """
@@ -88,7 +90,7 @@ class MembershipEvent:
     since: Instant
     priority: int = 0
     ranges: tuple[tuple[int, int], ...] | None = None
-    receiver_queue_size: int = 1000
+    receiver_queue_size: int | None = None
     instance_id: str | None = None
     topics: tuple[str, ...] | None = None
     rack: str | None = None

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subreplay.columns import NEVER
 from subreplay.policies import make
-from subreplay.policies.base import Policy
 from subreplay.rules.codes import Code
 from subreplay.rules.definitions import findings
-from subreplay.rules.histories import History
+from subreplay.rules.histories import History as Log
+from subreplay.rules.judge import Judge
 from subreplay.rules.terms import Terms
-from tests.support.history import auto_split, history
+from tests.support.history import History, auto_split, history
 from tests.support.pure import audit_by, judge_of, log_of
 
 POLICIES = {
@@ -65,7 +67,7 @@ def histories(draw: st.DrawFn) -> tuple[str, str]:
             story.append(draw(st.sampled_from(delivered)) + end)
         elif step == "join" and len(connected) < 3:
             connected.append(next(c for c in ("C1", "C2", "C3", "C4") if c not in connected))
-            story.append(f"+{connected[-1]}:{draw(st.sampled_from([1, 2]))}")
+            story.append(f"+{connected[-1]}{draw(st.sampled_from([':0', ':1', ':2', '']))}")
         elif step == "close" and connected:
             story.append(f"({draw(st.sampled_from(connected))}")
         elif step == "leave" and connected:
@@ -77,20 +79,19 @@ def histories(draw: st.DrawFn) -> tuple[str, str]:
 
 @pytest.mark.parametrize("kind", POLICIES)
 @settings(max_examples=100)
-@given(told=histories(), terms=st.sampled_from(TERMS), batch_rows=st.sampled_from([1, 3, 1000]))
+@given(told=histories(), terms=st.sampled_from(TERMS), receipts=st.booleans(), batch_rows=st.sampled_from([1, 3, 1000]))
 def test_the_passes_find_what_the_definitions_say(
-    kind: str, told: tuple[str, str], terms: Terms, batch_rows: int
+    kind: str, told: tuple[str, str], terms: Terms, receipts: bool, batch_rows: int
 ) -> None:
     if kind == "filtered":  # one reader of half of the slots
         told = told[0], told[1].replace("+C1:1", "+C1:1[0-32767]", 1)
-    assert found_by_passes(POLICIES[kind], told, terms, batch_rows) == found_by_definitions(POLICIES[kind], told, terms)
-
-
-def found_by_passes(
-    policy: Policy, told: tuple[str, str], terms: Terms, batch_rows: int
-) -> set[tuple[str, int, int, int]]:
     tables = history(*told)
-    rows = audit_by(judge_of(policy, tables, terms), tables, batch_rows).to_pylist()
+    judge = replace(judge_of(POLICIES[kind], tables, terms), receipts=receipts)
+    assert found_by_passes(judge, tables, batch_rows) == found_by_definitions(judge, tables)
+
+
+def found_by_passes(judge: Judge, tables: History, batch_rows: int) -> set[tuple[str, int, int, int]]:
+    rows = audit_by(judge, tables, batch_rows).to_pylist()
     return {
         (code.name, r["entry"], r["batch_index"], r["at"] if r["delivered"] else NEVER)
         for r in rows
@@ -99,9 +100,7 @@ def found_by_passes(
     }
 
 
-def found_by_definitions(policy: Policy, told: tuple[str, str], terms: Terms) -> set[tuple[str, int, int, int]]:
-    tables = history(*told)
-    judge = judge_of(policy, tables, terms)
+def found_by_definitions(judge: Judge, tables: History) -> set[tuple[str, int, int, int]]:
     (dispatcher,) = judge.dispatchers.values()
-    found = findings(History.of(judge, dispatcher, log_of(tables["messages"], tables["deliveries"])))
-    return {(code.name, place[1], place[2], at) for code, place, at in found}
+    log = log_of(tables["messages"], tables["deliveries"])
+    return {(code.name, place[1], place[2], at) for code, place, at in findings(Log.of(judge, dispatcher, log))}

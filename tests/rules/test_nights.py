@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from tests.rules.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history
 from tests.support.nights import audit_nights
-from tests.support.pure import audit
+from tests.support.pure import audit, audit_by, judge_of
 
 # These tell how things stand when the data end: each night tells how they stand at its own end.
 AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK})
@@ -35,15 +36,17 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
     told=histories(),
     terms=st.sampled_from(TERMS),
     steps=st.lists(st.integers(100, 130), min_size=1, max_size=4, unique=True),
+    receipts=st.booleans(),
     batch_rows=st.sampled_from([1, 3, 1000]),
 )
 def test_nights_equal_the_whole(
-    kind: str, told: tuple[str, str], terms: Terms, steps: list[int], batch_rows: int
+    kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int
 ) -> None:
-    tables = published_just_in_time(history(*told))
+    log, story = told
+    tables = published_just_in_time(history(log, f"{story} ~2 +C8"))  # all that can be told of a loss, the end can
     ends = [(START + step * STEP + STEP // 2) * 1000 for step in sorted(steps)] + [NEVER - 1]
-    nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows)
-    whole = audit(POLICIES[kind], tables, terms=terms)
+    nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
+    whole = audit_by(replace(judge_of(POLICIES[kind], tables, terms), receipts=receipts), tables)
     same(nights, whole, lasting=mask({Code.LOST}))
 
 

@@ -7,6 +7,7 @@ import pytest
 from subreplay.policies import make
 from subreplay.rules.routing import Routing
 from subreplay.rules.terms import Terms
+from subreplay.rules.undelivered import REORDERED
 from tests.support.history import auto_split, findings
 
 KEY_SHARED, UNORDERED = auto_split(), auto_split(allow_out_of_order=True)
@@ -216,6 +217,19 @@ class TestUndelivered:
         assert findings(KEY_SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!") == ["LOST a1"]
         assert findings(KEY_SHARED, "a1 a2", "+C1 a1>C1 a1!") == ["unseen a2"]
 
+    def test_what_may_still_come_when_the_data_end_is_not_lost(self) -> None:
+        assert findings(KEY_SHARED, "n1 b1 a2", "+C1 n1>C1 n1! a2>C1") == ["unacked a2", "unseen b1"]
+        assert findings(KEY_SHARED, "n1 b1 a2", "+C1 n1>C1 n1! a2>C1 +C2") == ["LOST b1", "unacked a2"]
+        assert findings(KEY_SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["LOST a1", "unacked a2"]  # of its own key
+        assert findings(SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["unacked a2", "unseen a1"]
+        assert findings(SHARED, "n1 a1 a2", "+C1 n1>C1 n1^ n1! a2>C1 a2^") == ["LOST a1", "unacked a2"]
+        assert findings(FAILOVER, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["LOST a1", "SKIP a2", "unacked a2"]
+
+    def test_but_what_was_read_long_before_it_is(self) -> None:
+        log = "n0 b0 " + " ".join(f"a{i}" for i in range(REORDERED + 1))
+        for last, found in ((REORDERED - 1, "unseen b0"), (REORDERED, "LOST b0")):
+            assert found in findings(SHARED, log, f"+C1 n0>C1 n0! a{last}>C1")
+
     def test_a_message_that_waits_for_a_stuck_consumer_is_late_not_lost(self) -> None:
         assert findings(KEY_SHARED, "a1 a2 b1", "+C1 a1>C1 +C2 b1>C2 b1!") == ["unacked a1", "unseen a2"]
 
@@ -235,6 +249,17 @@ class TestUndelivered:
         assert findings(SHARED, "a1%0/2 a2#0%1/2 a3#1", "+C1 a2>C1 a2! a3>C1 a3!") == ["unseen a1"]
         assert findings(FAILOVER, "n1 a1#1%0/2 a2#1%1/2 a3#2", "+C1 n1>C1 n1! a2>C1 a2! a3>C1 a3!") == ["lost a1"]
 
+    def test_no_application_receives_what_was_acknowledged_unreceived(self) -> None:
+        assert findings(SHARED, "a1 a2", "+C1 a1>C1 a1^ a1! a2>C1 a2!") == ["LOST a2"]
+        assert findings(SHARED, "a1 a2", "+C1 a1>C1 a1^ a1! a2>C1 a2^ a2!") == []
+
+    def test_a_client_acknowledges_a_chunked_message_that_expired_incomplete(self) -> None:
+        story = "+C1 a1>C1 a1^ a1! a2>C1 a3>C1 a2! a3!"
+        assert findings(SHARED, "a1 a2#1%0/2 a3#1%1/2", story) == ["lost a2", "lost a3"]
+        assert findings(SHARED, "a1 a2#1%0/1", "+C1 a1>C1 a1^ a1! a2>C1 a2!") == ["LOST a2"]  # one chunk is no chunk
+        skipped = "+C1 a1>C1 a1! a2>C1 a2! a4>C1 a4!"
+        assert findings(SHARED, "a1 a2#1%0/2 a3#1%1/2 a4", skipped) == ["LOST a3"]
+
 
 class TestFlow:
     def test_a_delayed_message_comes_at_most_a_tick_early(self) -> None:
@@ -251,12 +276,37 @@ class TestFlow:
         assert findings(SHARED, "a1 b1 n1", "+C1:1 a1>C1 b1>C1 a1^ n1>C1 b1^ n1^ a1! b1! n1!") == []
         assert findings(SHARED, "a1 b1 n1", "+C1:2 a1>C1 b1>C1 n1>C1 a1^ b1^ n1^ a1! b1! n1!") == []
 
+    def test_on_a_partition_a_second_queue_stands_behind_the_first(self) -> None:
+        story = "+C1:1 a1>C1 b1>C1 n1>C1 c1>C1 a1^ b1^ n1^ c1^ a1! b1! n1! c1!"
+        assert findings(SHARED, "a1 b1 n1 c1", story, partition=0) == ["OVER_PERMITS c1"]
+        assert findings(SHARED, "a1 b1 n1 c1", story) == ["OVER_PERMITS c1", "OVER_PERMITS n1"]
+        assert findings(SHARED, "a1 b1 n1 c1", story.replace(":1", ":2"), partition=0) == []
+
+    def test_a_chunk_that_is_not_the_last_takes_no_place(self) -> None:
+        story = "+C1:1 a1>C1 a2>C1 a3>C1 a4>C1 a3^ a4^ a1! a2! a3! a4!"
+        assert findings(SHARED, "a1#0%0/3 a2#0%1/3 a3#0%2/3 a4", story) == ["lost a1", "lost a2"]
+        assert findings(SHARED, "a1 a2 a3#0%0/2 a4", story)[:2] == ["LOST a1", "LOST a2"]
+        assert "OVER_PERMITS a4" in findings(SHARED, "a1 a2 a3#0%0/2 a4", story)
+
+    def test_where_no_queue_size_is_told_nobody_can_tell(self) -> None:
+        log = " ".join(f"a{i}" for i in range(1100))
+        story = " ".join(f"a{i}>C1" for i in range(1100)) + " a0^"
+        assert not any("OVER" in found for found in findings(SHARED, log, f"+C1 {story}"))
+        assert "OVER_PERMITS a1099" in findings(SHARED, log, f"+C1:1000 {story}")
+        assert "OVER_PERMITS a2" in findings(SHARED, "a0 a1 a2", "+C1:0 a0>C1 a1>C1 a2>C1 a0^")
+
     def test_a_batch_is_sent_whole(self) -> None:
         story = "+C1:1 a1>C1 a2>C1 a3>C1 a1^ a2^ a3^ a1! a2! a3!"
         assert findings(SHARED, "a1,a2,a3", story) == ["over_permits a3"]
 
     def test_without_receipts_nobody_can_tell(self) -> None:
         assert findings(SHARED, "a1 b1 n1", "+C1:1 a1>C1 b1>C1 n1>C1 a1! b1! n1!") == []
+
+    def test_all_that_acknowledge_must_record_receipts(self) -> None:
+        log, full = "a1 b1 n1 c1", "a1>C1 b1>C1 n1>C1 a1^ b1^ n1^ a1! b1! n1!"
+        assert findings(SHARED, log, f"+C1:1 +C2 {full} c1>C2 c1!") == []
+        assert findings(SHARED, log, f"+C1:1 +C2 {full} c1>C2 c1^ c1!") == ["OVER_PERMITS n1"]
+        assert findings(SHARED, log, f"+C1:1 +C2 {full} c1>C2") == ["OVER_PERMITS n1", "unacked c1"]  # it is stuck
 
 
 class TestPublication:

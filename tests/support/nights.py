@@ -23,9 +23,13 @@ Place = tuple[int, int, int]
 
 
 def audit_nights(
-    policy: Policy, tables: Tables, ends: Sequence[int], terms: Terms = NOTHING_TOLD, batch_rows: int = 1000
-) -> list[pa.Table]:
-    """Judged rows of every night; ``ends`` are the last instants (ns) of the nights."""
+    policy: Policy, tables: Tables, ends: Sequence[int], terms: Terms = NOTHING_TOLD, batch_rows: int = 1000,
+    receipts: bool | None = None,
+) -> list[pa.Table]:  # fmt: skip
+    """Judged rows of every night; ``ends`` are the last instants (ns) of the nights; ``receipts`` as the judge's, None:
+    as recorded. What is known of all consumers, every night knows."""
+    of_all = judge_of(policy, tables, terms)
+    of_all = of_all if receipts is None else replace(of_all, receipts=receipts)
     log = log_of(tables["messages"], tables["deliveries"])
     happened = np.where(log["at"].to_numpy() == UNKNOWN, pc.fill_null(log["acked_at"], 0).to_numpy(), log["at"])
     places = list(zip(*(log[c].to_pylist() for c in ("ledger", "entry", "batch_index")), strict=True))
@@ -33,7 +37,7 @@ def audit_nights(
     begin = UNKNOWN
     for end in ends:
         mine = tables | {"membership": tables["membership"].filter(_until(tables["membership"], end))}
-        judge: Judge = replace(judge_of(policy, mine, terms), horizon=end)
+        judge: Judge = replace(of_all, dispatchers=judge_of(policy, mine, terms).dispatchers, horizon=end)
         rows = judged_log(judge, _night(log, places, happened, begin, end, carried), batch_rows)
         there = column(rows, "carried").is_valid()
         nights.append(rows.filter(pc.invert(there)))

@@ -68,10 +68,13 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     """A judge from canonical tables."""
     events = dispatcher_events(tables["membership"].to_pylist(), _scopes(tables))
     dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
-    receipts = bool(tables["deliveries"]["received_at"].is_valid().to_numpy().any())
     delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
+    recorded, acknowledged = (
+        set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
+    )
     joins = tables["membership"].filter(pc.equal(tables["membership"]["event"], "join"))
     served, known = (set(rows["consumer"].to_pylist()) for rows in (delivered, joins))
+    receipts = bool(recorded) and acknowledged <= recorded
     return Judge(policy, dispatchers, receipts, terms, strangers=bool(served - known))
 
 

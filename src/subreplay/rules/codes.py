@@ -75,6 +75,7 @@ class Excuse(IntEnum):
     DEDUPLICATED = 11
     LAST_ATTEMPT = 12
     FILTERED = 13
+    INCOMPLETE_CHUNKS = 14
 
     @property
     def bit(self) -> int:
@@ -142,6 +143,11 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     Excuse.FILTERED: (
         "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
         frozenset({Code.LOST, Code.UNSEEN}),
+    ),
+    Excuse.INCOMPLETE_CHUNKS: (
+        "it is the last chunk of a chunked message, which a client acknowledges by itself where chunks are missing and "
+        "the message expired",
+        frozenset({Code.LOST}),
     ),
 }
 

@@ -13,7 +13,9 @@ import numpy as np
 
 from subreplay.columns import NEVER, UNKNOWN
 from subreplay.rules.codes import Code
+from subreplay.rules.flow import UNKNOWN_SIZE
 from subreplay.rules.histories import Attempt, History, Message, Place
+from subreplay.rules.undelivered import REORDERED, SETTLE
 
 
 def wrong_owner(_: History, d: Attempt) -> bool:
@@ -165,13 +167,15 @@ def early(h: History, d: Attempt) -> bool:
 
 
 def over_permits(h: History, d: Attempt) -> bool:
-    """As many deliveries before it as its queue holds, and one more, were all untaken."""
-    if not h.judge.receipts or d.session < 0:
+    """As many deliveries before it as its queue holds, and one more, were all untaken; chunks that are not the last of
+    their message do not count."""
+    if not h.judge.receipts or d.session < 0 or d.message.part_of_chunks:
         return False
-    window = max(1, int(h.dispatcher.queue_sizes[d.session])) + 1
-    latest = [e for e in h.before(d) if e.session == d.session][-window:]
+    size = int(h.dispatcher.queue_sizes[d.session])
+    window = max(1, size) + 1
+    latest = [e for e in h.before(d) if e.session == d.session and not e.message.part_of_chunks][-window:]
     ends = (e.until if e.received == UNKNOWN else min(e.until, e.received) for e in latest)
-    return len(latest) == window and all(end > d.at for end in ends)
+    return size != UNKNOWN_SIZE and len(latest) == window and all(end > d.at for end in ends)
 
 
 DELIVERY_RULES: Mapping[Code, Callable[[History, Attempt], bool]] = {
@@ -239,7 +243,8 @@ def undelivered(h: History, m: Message) -> set[Code]:
 
 
 def _passed(h: History, m: Message, owner: int) -> bool:
-    """A later message was given out when this one was due: of its slot, or of its owner while its slot was free."""
+    """A later message was given out when this one was due: of its slot, or of its owner while its slot was free. If it
+    may be of a key that need not follow, that was not just before the data end, or far behind in the log."""
     ripe = m.due + (h.judge.terms.tick if m.due > m.published else 0)
     if m.published < min(h.dispatcher.sessions.joined, default=UNKNOWN) and all(
         m.ordinal < e.message.ordinal for e in h.deliveries
@@ -251,9 +256,16 @@ def _passed(h: History, m: Message, owner: int) -> bool:
     of_owner = [e for e in h.deliveries if e.owned and e.first and e.session == owner]
     by_owner = max(of_owner, key=lambda e: e.message.ordinal, default=None)
     if by_slot and by_slot.message.ordinal > m.ordinal and by_slot.at > ripe:
-        return True
-    later = by_owner and by_owner.message.ordinal > m.ordinal and by_owner.at > max(ripe, free)
-    return bool(later) and h.judge.policy.routing == "slot"
+        return h.judge.policy.routing != "any" or _settled(h, m, by_slot)
+    if h.judge.policy.routing != "slot" or not by_owner or by_owner.message.ordinal <= m.ordinal:
+        return False
+    return by_owner.at > max(ripe, free) and _settled(h, m, by_owner)
+
+
+def _settled(h: History, m: Message, later: Attempt) -> bool:
+    (ledger, entry, _), (later_ledger, later_entry, _) = m.place, later.message.place
+    far = later_ledger > ledger or later_entry - entry > REORDERED
+    return far or h.end - later.at >= SETTLE
 
 
 def _still_held(h: History, m: Message, owner: int, last: int) -> bool:

@@ -122,7 +122,9 @@ class _Batch:
         self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
         self.chunk = numbers(self.messages, "chunk_id", -1)
         # a chunk that is not the last of its message
-        self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < numbers(self.messages, "chunk_count", 0))
+        chunks = numbers(self.messages, "chunk_count", 0)
+        self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < chunks)
+        self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_at(
@@ -150,6 +152,7 @@ class _Batch:
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
         attempts[redelivery.EXCUSES] = np.where(owners.in_transition, Excuse.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
+        attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]

@@ -26,8 +26,10 @@ RULES = (
         "More messages than the consumer's queue holds",
         "When a message is delivered, at least one of the queue-size-and-one deliveries before it to that consumer has "
         "been taken by the application, acknowledged or given back: a queue is first in, first out, and one message "
-        "may be in the application's hands.",
-        "Consumer.MESSAGE_PERMITS_UPDATER (3.2.3, 4.0.8); row D-FLOW-1",
+        "may be in the application's hands. (On a partition of a topic a second queue of that size stands behind the "
+        "first; of a chunked message only the last chunk takes a place.)",
+        "Consumer.MESSAGE_PERMITS_UPDATER, ConsumerImpl.processMessageChunk, "
+        "MultiTopicsConsumerImpl.messageReceived (3.2.3, 4.0.8); row D-FLOW-1",
         promised=EVERY,
     ),
 )
@@ -35,7 +37,11 @@ RULES = (
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
 _CUT: Final = {PULSAR_4_2: 512_000_000}
 
+UNKNOWN_SIZE: Final = -1
+"""The size of a queue that nothing tells."""
+
 _OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Excuse.WHOLE_BATCH.bit
+_PART = Excuse.PART_OF_CHUNKS.bit
 
 
 def early(at: Ints, published: Ints, due: Ints, tick: int, profile: str) -> Ints:
@@ -43,8 +49,8 @@ def early(at: Ints, published: Ints, due: Ints, tick: int, profile: str) -> Ints
     return np.where((due > published) & (at < due - tick - _CUT.get(profile, 0)), Code.EARLY.bit, 0)
 
 
-# The queue of a session, a ring: its first place, how many it has, its front, how many deliveries it holds, how many
-# there were
+# The queue of a session, a ring: its first place, how many it has (0: its size is not known), its front, how many
+# deliveries it holds, how many there were
 _START, _PLACES, _FRONT, _LENGTH, _SERVED = range(5)
 _ENDS, _NUMBERS, _ORDINALS, _TIMES = range(4)
 
@@ -59,8 +65,8 @@ class Queues(NamedTuple):
 
     @classmethod
     def of(cls, sizes: Ints) -> Queues:
-        """Empty queues of consumers with receiver queues of ``sizes`` messages."""
-        places = np.maximum(sizes, 1) + 2
+        """Empty queues of consumers with room for ``sizes`` messages, or ``UNKNOWN_SIZE``."""
+        places = np.where(sizes == UNKNOWN_SIZE, 0, np.maximum(sizes, 1) + 2)
         rings = np.zeros((len(sizes), 5), np.int64)
         rings[:, _START], rings[:, _PLACES] = np.cumsum(places) - places, places
         return cls(rings, np.zeros((4, int(places.sum())), np.int64))
@@ -74,8 +80,10 @@ class Queues(NamedTuple):
 def within_permits(
     rings: Ints, untaken: Ints, d: Ints, i: int, horizon: int, codes: Ints, excuses: Ints
 ) -> None:  # pragma: no cover - compiled
-    """OVER_PERMITS."""
+    """OVER_PERMITS. For a chunk that is not the last the client asks for another message at once."""
     s = d[SESSION, i]
+    if rings[s, _PLACES] == 0 or excuses[i] & _PART:
+        return
     start, places, number = rings[s, _START], rings[s, _PLACES], rings[s, _SERVED]
     window = places - 1
     if rings[s, _LENGTH] and untaken[_NUMBERS, start + rings[s, _FRONT]] < number - window:

@@ -175,6 +175,13 @@ class History:
         return self.deliveries[: self.deliveries.index(d)]
 
     @property
+    def end(self) -> int:
+        """The last instant of which anything is known."""
+        known = [t for d in self.deliveries for t in (d.at, d.received, d.acked)]
+        known += [self.dispatcher.timeline.epochs[-1].start.at, self.judge.horizon]
+        return max(t for t in known if t != NEVER)
+
+    @property
     def active(self) -> bool:
         """Whether one consumer alone is active."""
         return self.judge.policy.routing == "partition"

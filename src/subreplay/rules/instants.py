@@ -58,14 +58,16 @@ class DispatcherState:
 
     ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before;
     ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
-    to join while recalling, the horizon of the night before.
+    to join while recalling, the horizon of the night before. ``end`` is the last instant of which anything is known: of
+    the membership at first, or the horizon, and then of the deliveries read.
     """
 
     def __init__(
-        self, sessions: Sessions, queue_sizes: Ints, horizon: int, carried: Arrays, strangers: bool = False
+        self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays, strangers: bool = False
     ) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.horizon = horizon
+        self.end = end if horizon == NEVER else max(end, horizon)
         self.keys = States(KEY_STATE + later)
         self.slots = States(SLOT_STATE + later)
         self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR), UNKNOWN)

@@ -24,6 +24,7 @@ from subreplay.rules.carried import OPEN, OPEN_DAY, Arrays, Carried, carried_row
 from subreplay.rules.codes import MANY, Code, mask, unexcused
 from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
+from subreplay.rules.flow import UNKNOWN_SIZE
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState, begin_instants
 from subreplay.rules.positions import PositionState
@@ -66,11 +67,14 @@ class Dispatcher:
 
     @property
     def queue_sizes(self) -> Ints:
-        """The receiver queue of each consumer, in messages."""
-        sizes = np.ones(len(self.timeline.consumers), np.int64)
+        """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
+        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
+        queues = 1 if self.timeline.scope.partition < 0 else 2
         for epoch in self.timeline.epochs:
-            if epoch.joined is not None and epoch.cause is not None:
-                sizes[epoch.joined.index] = epoch.cause.receiver_queue_size
+            size = None if epoch.cause is None else epoch.cause.receiver_queue_size
+            if epoch.joined is not None and size is not None:
+                sizes[epoch.joined.index] = queues * size
         return sizes
 
 
@@ -78,7 +82,8 @@ class Dispatcher:
 class Judge:
     """Everything the rules need besides the log itself.
 
-    ``receipts``: whether applications recorded what they received, so that a message nobody received can be told.
+    ``receipts``: whether all applications that acknowledged messages recorded what they received, so that a message
+    nobody received can be told.
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
@@ -198,7 +203,8 @@ class Judge:
 
     def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
         arrays = _of(_INSTANTS, carried.arrays())
-        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, arrays, self.strangers)
+        end = dispatcher.timeline.epochs[-1].start.at
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, self.strangers)
 
     def _open(self, rows: pa.Table, codes: Ints) -> list[Ints]:
         return [open_positions(rows, codes, self.horizon)] if self.carries else []

@@ -31,7 +31,7 @@ class Terms:
     def lacking(self, receipts: bool) -> dict[Code, str]:
         """The rules that cannot be looked at, and what they lack."""
         reasons = {
-            Code.OVER_PERMITS: None if receipts else "no application recorded what it received",
+            Code.OVER_PERMITS: None if receipts else "not every application recorded what it received",
             Code.ROUTING_MISMATCH: None if self.routing else "the run does not say how producers choose a partition",
             Code.STUCK: None if self.stuck_after else "no threshold is set",
             **dict.fromkeys(

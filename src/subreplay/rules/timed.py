@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import Ints, flags, ints
+from subreplay.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.rules.codes import Code, Excuse
 from subreplay.rules.deliveries import (
     AT,
@@ -51,12 +51,18 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     d = _deliveries(rows)
+    state.end = max(state.end, _latest(ints(rows, "acked"), d[AT], d[RECEIVED]))
     conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found
+
+
+def _latest(*times: Ints) -> int:
+    """The latest of some times that were reached."""
+    return max(int(np.max(of, initial=UNKNOWN, where=of != NEVER)) for of in times)
 
 
 def recall_deliveries(judge: Judge, state: DispatcherState, rows: pa.Table) -> None:

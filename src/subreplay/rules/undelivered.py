@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from subreplay.rules.holding import (
     longest_of,
 )
 from subreplay.rules.order import HIGHEST
+from subreplay.rules.ordinals import BATCH_BITS
 
 if TYPE_CHECKING:
     from subreplay.rules.instants import DispatcherState
@@ -54,6 +55,11 @@ RULES = (
     ),
 )
 
+SETTLE: Final = 10_000_000
+"""For how long (ns) messages of other keys may be handed out before an earlier one that was read with them."""
+REORDERED: Final = 1_000
+"""How many entries of the log are read at once at most."""
+
 _LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
 
 
@@ -62,7 +68,9 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
     its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
-    its own slot was held. (One active consumer and Shared have one slot: everybody's.)
+    its own slot was held. (One active consumer and Shared have one slot: everybody's.) Between keys that need not
+    follow one another a broker may hand out the later one first: where the data end at that very moment, the message
+    is only unseen.
     """
     policy, timeline = judge.policy, dispatcher.timeline
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
@@ -80,11 +88,14 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     before = published < min(dispatcher.sessions.joined, default=UNKNOWN)
     seen = ~(before & (ordinal < state.lowest))
     past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
+    if policy.routing == "any":
+        past_slot &= _settled(state, ordinal, slot[:, REACHED], slot[:, REACHED_AT])
     past_owner = (
         seen
         & (policy.routing == "slot")
         & (member[:, TAKEN] > ordinal)
         & (member[:, TAKEN_AT] > np.maximum(ripe, free))
+        & _settled(state, ordinal, member[:, TAKEN], member[:, TAKEN_AT])
     )
     unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
     proven = np.minimum(unseen_ack, np.where(past_slot, slot[:, REACHED_AT], NEVER))
@@ -104,6 +115,11 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
         _held(judge, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
     return found
+
+
+def _settled(state: DispatcherState, ordinal: Ints, later: Ints, at: Ints) -> Flags:
+    """Whether messages would have come by now, once a later one was handed out at that time."""
+    return (at <= state.end - SETTLE) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > REORDERED)
 
 
 def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:

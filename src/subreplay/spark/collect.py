@@ -81,5 +81,11 @@ def has_strangers(inputs: Inputs) -> bool:
 
 
 def has_receipts(inputs: Inputs) -> bool:
-    """Whether applications recorded what they received."""
-    return bool(inputs.deliveries.where("received_at IS NOT NULL").limit(1).count())
+    """Whether applications recorded what they received: some did, and nobody acknowledged deliveries without ever
+    recording one."""
+    delivered = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy("consumer")
+    recorded, acknowledged = (F.max(F.col(name).isNotNull()) for name in ("received_at", "acked_at"))
+    consumers = delivered.agg(recorded.alias("recorded"), acknowledged.alias("acknowledged"))
+    row = consumers.agg(F.max("recorded"), F.max(F.col("acknowledged") & ~F.col("recorded"))).first()
+    assert row is not None  # an aggregate without groups always has one row
+    return bool(row[0]) and not row[1]
