@@ -66,6 +66,20 @@ class TestSkip:
         story = "+C2 a1>C2 a1! +C1 a2>C1 (C1 -C1 a3>C2 a3!"  # C1 goes before C2
         assert findings(PARTITIONED, "a1 a2 a3", story, partition=0) == ["SKIP a3", "unacked a2"]
 
+    def test_a_new_consumer_begins_with_what_one_that_left_had_not_acknowledged(self) -> None:
+        exclusive = make("pulsar.exclusive", "pulsar-4.0")
+        log, left = "a1 a2 a3 a4", "+C1 a1>C1 a2>C1 a1! -C1 +C2"
+        for policy in (exclusive, FAILOVER):
+            assert findings(policy, log, f"{left} a3>C2 a3! a4>C2 a4!") == ["SKIP a3", "unacked a2"]
+            assert findings(policy, log, f"{left} a2>C2 a2! a3>C2 a3! a4>C2 a4!") == ["redelivered a2"]
+            assert findings(policy, log, f"{left} a4>C2 a4!") == ["LOST a3", "SKIP a4", "unacked a2"]
+
+    def test_unless_nothing_acknowledges_or_it_expired(self) -> None:
+        assert findings(FAILOVER, "a1 a2", "+C1 a1>C1 -C1 +C2 a2>C2") == ["unacked a1", "unacked a2"]
+        assert findings(FAILOVER, "a1 a2", "+C1 a1>C1 -C1 +C2 a2>C2 a2!") == ["SKIP a2", "unacked a1"]
+        story, expires = "+C1 a1>C1 -C1 +C2 a2>C2 a2!", Terms(ttl=1_000_000_000)
+        assert findings(FAILOVER, "a1 a2", story, expires) == ["unacked a1"]
+
     def test_what_was_acknowledged_elsewhere_need_not_come(self) -> None:
         story = "+C2 a1>C2 a1! +C1 a2>C1 a2! -C1 a3>C2 a3!"
         assert findings(PARTITIONED, "a1 a2 a3", story, partition=0) == []

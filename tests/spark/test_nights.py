@@ -127,6 +127,26 @@ def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, mo
     assert {name: contents(spark, nightly, name) for name in names} == before
 
 
+def test_a_day_without_messages_and_deliveries_ends_what_was_open(
+    spark: SparkSession, month: Path, nightly: Path
+) -> None:
+    assert audit(month, nightly, "--date", "2026-09-24") in (0, 1)
+    assert open_at_the_end(spark, nightly, DATES[-1])  # acknowledged after midnight
+    assert not open_at_the_end(spark, nightly, "2026-09-24")
+    report = json.loads((nightly / "report/report.json").read_text())
+    facts = {fact["label"]: fact["value"] for fact in report["facts"]}
+    assert (facts["Goes on from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
+    assert audit(month, month / "nothing before", "--date", "2026-09-24") == 2
+
+
+def open_at_the_end(spark: SparkSession, out: Path, date: str) -> bool:
+    """Whether a night hands on positions that are open."""
+    audited = spark.read.format("delta").load(str(out / "tables/audited")).where("carried.name = 'open'")
+    rows = audited.where(F.col("date") == date).select("carried.data").collect()
+    assert rows  # it hands on its state
+    return any(len(row.data) > 0 for row in rows)
+
+
 def _versions(out: Path) -> Any:
     return sorted(path.name for path in (out / "tables").glob("*/_delta_log/*.json"))
 

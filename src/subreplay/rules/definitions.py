@@ -73,14 +73,23 @@ def redelivery_order(h: History, d: Attempt) -> bool:
 
 def skip(h: History, d: Attempt) -> bool:
     """Between it and the message before it of the same consumer lies one that should have come and was not acknowledged
-    by then."""
+    by then; or it is its first, and before it lies one that a consumer left behind."""
     mine = [m.ordinal for m in h.messages if any(e.owned and e.session == d.session for e in m.deliveries)]
     begun = [o for o in mine if o < d.message.ordinal]
     first = next((e for e in d.message.deliveries if e.owned and e.session == d.session), None)
-    if not h.active or d is not first or not begun:
+    if not h.active or d is not first:
         return False
+    if not begun:
+        return _left_behind(h, d)
     between = h.messages[max(begun) + 1 : d.message.ordinal]
     return any(d.at < _done(h, m) for m in between)
+
+
+def _left_behind(h: History, d: Attempt) -> bool:
+    """A consumer that was gone had one that was never acknowledged, though others were."""
+    recorded = any(m.first_ack != NEVER for m in h.messages[: d.message.ordinal + 1])
+    before = [m for m in h.messages[: d.message.ordinal] if _done(h, m) == NEVER]
+    return recorded and any(e.left <= d.at for m in before for e in m.deliveries)
 
 
 def _done(h: History, m: Message) -> int:

@@ -38,8 +38,10 @@ RULES = (
         Code.SKIP,
         "The active consumer's stream jumps over a message",
         "Between two messages that a consumer was given lies one that it never was, and that was not acknowledged when "
-        "the later one came (Jepsen: poll skip).",
-        "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete (3.2.3, 4.0.8); row P-FO-6",
+        "the later one came (Jepsen: poll skip). Before the first one lies none that a consumer had which left before, "
+        "and that nobody ever acknowledged (where anybody acknowledges).",
+        "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
+        "(3.2.3, 4.0.8); row P-FO-6",
         promised=ACTIVE,
     ),
 )

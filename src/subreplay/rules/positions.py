@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import numpy as np
 
-from subreplay.columns import UNKNOWN, Ints
+from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.hashing.compiled import compiled
 from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
 from subreplay.rules.ordinals import Ordinals
 from subreplay.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
-from subreplay.rules.redelivery import AT, OWNED, SESSION, read_message
+from subreplay.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
 from subreplay.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.rules.states import States
 from subreplay.rules.steps import step
@@ -28,6 +28,8 @@ HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1
 POSITION: Final = 14
 
 _ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
+# Of what a consumer left behind: when it left, whether anything was acknowledged up to here, position of the message
+_GONE, _ACKED, _LEFT_AT = range(3)
 
 
 class PositionState:
@@ -35,6 +37,7 @@ class PositionState:
     open messages, which the next night reads again.
 
     ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
+    ``behind``: of the messages never acknowledged, the one whose consumer left first.
     """
 
     def __init__(self, joined: Ints, carried: Arrays) -> None:
@@ -45,6 +48,7 @@ class PositionState:
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
+        self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
         if carried:
             self.streams = States.of(carried["stream_ids"], carried["streams"])
             recent = carried["recent"]
@@ -82,14 +86,14 @@ def read_positions(
     messages[PRODUCER] = state.streams.places(messages[PRODUCER])
     messages[STREAM] = state.streams.places(messages[STREAM])
     _read(
-        state.streams.rows, state.recent, state.reached, state.open_, state.opened, positions,
+        state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, positions,
         messages, attempts, receipts, active,
     )  # fmt: skip
 
 
 @compiled
 def _read(
-    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, p: Ints, m: Ints,
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, m: Ints,
     a: Ints, receipts: bool, active: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
@@ -98,9 +102,14 @@ def _read(
         if p[HEAD, i] >= 0:
             p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:
-            _stream(reached, open_, opened, p, i, a)
+            if p[FIRST_ACK, i] != NEVER:
+                behind[_ACKED] = 1
+            _stream(reached, open_, opened, behind, p, i, a)
             if p[HEAD, i] >= 0:
-                _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], _done(p, i, a))
+                done = _done(p, i, a)
+                _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], done)
+                if done == NEVER:
+                    _leave(behind, p, i, a, m)
     return 0
 
 
@@ -108,8 +117,11 @@ _SKIP = Code.SKIP.bit
 
 
 @step
-def _stream(reached: Ints, open_: Ints, opened: Ints, p: Ints, i: int, a: Ints) -> None:  # pragma: no cover - compiled
-    """SKIP: no open message between this and the one before it of the same consumer, when this was delivered."""
+def _stream(
+    reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, i: int, a: Ints
+) -> None:  # pragma: no cover - compiled
+    """SKIP: no open message between this and the one before it of the same consumer, when this was delivered; if it is
+    its first, none before it that another had left behind."""
     ordinal = p[ORDINAL, i]
     for j in range(p[FIRST, i], p[END, i]):
         session = a[SESSION, j]
@@ -120,7 +132,21 @@ def _stream(reached: Ints, open_: Ints, opened: Ints, p: Ints, i: int, a: Ints) 
                     a[ATTEMPT_CODES, j] |= _SKIP
                     for w in range(3):
                         p[SKIPPED + w, i] = open_[between, _PLACE + w]
+            elif behind[_ACKED] and behind[_GONE] <= a[AT, j]:
+                a[ATTEMPT_CODES, j] |= _SKIP
+                for w in range(3):
+                    p[SKIPPED + w, i] = behind[_LEFT_AT + w]
             reached[session] = ordinal
+
+
+@step
+def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
+    """Note a message that is never acknowledged, if a consumer that had it left before all that are noted."""
+    for j in range(p[FIRST, i], p[END, i]):
+        if a[LEFT, j] < behind[_GONE]:
+            behind[_GONE] = a[LEFT, j]
+            for w in range(3):
+                behind[_LEFT_AT + w] = m[LEDGER + w, p[HEAD, i]]
 
 
 @step

@@ -90,7 +90,8 @@ class Source:
 
 
 def read(spark: SparkSession, config: RunConfig) -> Source:
-    """Read and check the input tables. Raises ``InputError`` where nothing is left to look at."""
+    """Read and check the input tables. Raises ``InputError`` where nothing is left to look at: a day on which nothing
+    happened is audited all the same if it goes on from an earlier one, whose open messages are judged again."""
     inputs = read_inputs(spark, config)
     log = as_log(inputs)
     before = nights.handed_on(spark, config, inputs.topic)
@@ -99,13 +100,16 @@ def read(spark: SparkSession, config: RunConfig) -> Source:
         extent = start(whatif.extent, log)
         events = start(collect.events, inputs, None if before is None else before.carried)
     found = extent.result()
-    if not (found["messages"] or found["deliveries"]):
-        day = f" on {config.date}" if config.date else ""
+    quiet = not (found["messages"] or found["deliveries"])
+    if quiet and before is None:
+        on = f" on {config.date}" if config.date else ""
         raise InputError(
-            f"{config.traffic.path}/messages: no valid message of {inputs.topic}{day}; "
+            f"{config.traffic.path}/messages: no valid message of {inputs.topic}{on}; "
             "is the topic (and the date) right?"
         )
-    return Source(spark, config, inputs, log, before, events.result(), counts.result(), found)
+    source = Source(spark, config, inputs, log, before, events.result(), counts.result(), found)
+    day = {"first": source.begin, "last": source.horizon}
+    return replace(source, extent={**found, **day}) if quiet else source
 
 
 def fold(source: Source) -> Judge:
