@@ -60,6 +60,8 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
         origin.out += 1
         origin.attempts += 1
         m.attempt = origin.attempts
+        if m.attempt == 1:
+            t.idle = 0
     return at
 
 
