@@ -140,3 +140,20 @@ def test_retries_in_vain_are_not_made_but_are_in_time(profile):
     assert after[0]
     assert after[0] == after[1]
     assert reads[0] == reads[1] < 1000
+
+
+@pytest.mark.parametrize("profile", ["documented", "pulsar-3.2"])
+@pytest.mark.parametrize("failure_rate", [0.0, 1.0])
+def test_in_3_x_what_expired_at_a_consumer_is_unacknowledged_until_it_is_acknowledged_or_rejected(
+    profile, failure_rate
+):
+    model = consumer(300, failure_rate=failure_rate, nack_delay=100 * MILLISECOND)
+    few = Settings(max_unacked_per_consumer=5)
+    keys = "k k k k k 10000:k k k k k"
+    ttl = {"ttl": SECOND, "ttl_check": 100 * MILLISECOND}
+    run = predict(SHARED, profile, "+a", keys, model, settings=few, until=12_000, **ttl)
+    assert {run.of(ordinal)[0].consumer for ordinal in range(5, 10)} == {"a"}
+    assert run.replay.broker.consumers[0].unacked <= 5
+    stuck = consumer(stuck_from=0)
+    run = predict(SHARED, profile, "+a", keys, stuck, settings=few, until=12_000, **ttl)
+    assert {run.of(ordinal)[0].consumer for ordinal in range(5, 10)} == {None}

@@ -79,6 +79,7 @@ MESSAGE = np.dtype(
         # of the package:
         ("serial", "i8"),
         ("left", "i4"),  # messages not acknowledged
+        ("overdue", "i4"),  # messages that expired, but which the broker counts as unacknowledged
         ("busy", "i4"),  # messages that the application has not finished
         ("open", "?"),  # neither acknowledged nor given back
         ("returning", "?"),  # a negative acknowledgement is under way
