@@ -253,3 +253,13 @@ def test_draws_depend_on_the_seed_and_nothing_else():
 
     assert (one.table == same.table).all()
     assert [r.processed_at for r in one.rows] != [r.processed_at for r in other.rows]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_group_goes_on_while_a_draw_may_be_in_time(seed):
+    model = MemberModel(LogNormal(1000 * MS, 1.0))
+    run = consume(
+        EAGER, "0:+a", "0:p0*40", model, max_poll_records=1, max_poll_interval=1000 * MS, commit_interval=0, seed=seed
+    )
+    assert {row.offset for row in run.rows if row.outcome == "ACKED"} == set(range(40))
+    assert not any(row.outcome == "PENDING" for row in run.rows)

@@ -8,14 +8,18 @@ from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import ranked
 from subreplay.replay.dispatch.intake import send_retry_letter
 from subreplay.replay.dispatch.kernel import hot, inlined, step
-from subreplay.replay.dispatch.packages import let_go, set_timer
+from subreplay.replay.dispatch.packages import in_window, let_go, set_timer
 from subreplay.replay.dispatch.permits import follow_permits, give_back
 from subreplay.replay.dispatch.prediction import OnFailure
+from subreplay.replay.dispatch.records import NEVER
 from subreplay.replay.dispatch.redelivering import Event, ask_again_later, watch
+from subreplay.replay.dispatch.replay_set import place
 from subreplay.replay.dispatch.service import drawn, service_ns, uniform
 
 SERVICE_DRAW = 0
 FAILURE_DRAW = 1
+PATIENCE = 10_000_000
+"""Work on so many messages may be expected until one is settled; what takes more luck will not happen."""
 
 
 @hot
@@ -31,7 +35,8 @@ def enqueue(c: Clients, consumer: int, at: int) -> None:
 
 @hot
 def take(b: Broker, c: Clients, consumer: int) -> int:
-    """Begin with the next message, of which there is one; returns the time at which the work on it ends."""
+    """Begin with the next message, of which there is one; returns the time at which the work on it ends (at most
+    ``NEVER``)."""
     it, now = c.clients[consumer], b.state[0].now
     at = it.first
     m = c.messages[at]
@@ -43,7 +48,7 @@ def take(b: Broker, c: Clients, consumer: int) -> int:
     if head.chunked:
         _take_chunks(b, c, at)
     draw = _draw(c, at, SERVICE_DRAW)
-    end = now + service_ns(c.services, consumer, c.quantiles, m.size, draw)
+    end = now + min(service_ns(c.services, consumer, c.quantiles, m.size, draw), NEVER - now)
     it.busy += end - now
     watch(b, c, m.head, end)
     give_back(b, c, consumer, 1)
@@ -97,7 +102,25 @@ def _hold(c: Clients, consumer: int, at: int) -> None:
 
 
 @step
+def may_succeed(b: Broker, c: Clients, at: int) -> bool:
+    """Whether work on this message may settle it: a try at its package, which without acknowledgement by batch index
+    must go well as a whole, is worth so many tries in vain."""
+    m = c.messages[at]
+    it = c.clients[m.consumer]
+    if it.stuck_from <= b.state[0].now and it.stuck_until == NEVER:
+        return False
+    if b.rule[0].individual and it.cumulative:  # the broker ignores it
+        return False
+    messages = 1
+    if in_window(b, m.entry) and not b.rule[0].batch_index_acks:
+        messages = b.log[place(b, m.entry)].messages
+    return bool(messages <= PATIENCE * (1 - it.failure_rate) ** messages)
+
+
+@step
 def _fail(b: Broker, c: Clients, at: int) -> None:
+    if may_succeed(b, c, at):
+        c.totals[0].idle = 0
     m = c.messages[at]
     it, head = c.clients[m.consumer], c.messages[m.head]
     m.nacked_at = b.state[0].now

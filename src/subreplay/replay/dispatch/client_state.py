@@ -79,6 +79,7 @@ MESSAGE = np.dtype(
         # of the package:
         ("serial", "i8"),
         ("left", "i4"),  # messages not acknowledged
+        ("overdue", "i4"),  # messages that expired, but which the broker counts as unacknowledged
         ("busy", "i4"),  # messages that the application has not finished
         ("open", "?"),  # neither acknowledged nor given back
         ("returning", "?"),  # a negative acknowledgement is under way
@@ -174,7 +175,10 @@ TOTALS = np.dtype(
         ("joined", "i8"),  # consumers that wait for their position
         ("blocker", "i8"),
         ("vain", "i8"),  # timers of the dispatcher in a row that changed nothing
-        ("idle", "i8"),  # deliveries since a message was settled
+        ("vain_position", "i8"),  # where it had read to with the last of them
+        ("vain_waiting", "i8"),
+        ("vain_more", "?"),
+        ("idle", "i8"),  # deliveries since a message was settled, could have been, or was delivered for the first time
         # the rules
         ("ttl", "i8"),
         ("ttl_check", "i8"),

@@ -133,6 +133,17 @@ def expire(b: Broker, ordinal: int) -> None:
 
 
 @operation
+def acknowledge_expired(b: Broker, consumer: int, messages: int) -> None:
+    """So many messages of the consumer, which expired before, are acknowledged or rejected: they count as
+    unacknowledged until then."""
+    if b.rule[0].unblocks_late:
+        unblock_if_enough_acked(b, consumer)
+    add_unacked(b, consumer, -messages)
+    if not b.rule[0].unblocks_late:
+        unblock_if_enough_acked(b, consumer)
+
+
+@operation
 def reject(b: Broker, consumer: int, ordinal: int) -> None:
     """Put an entry of the consumer back to be delivered again (nack, acknowledgement timeout); ``rejected`` ends the
     command. The entry loses its hash: it keeps no newer entry of its key from overtaking it."""

@@ -6,6 +6,7 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import push
 from subreplay.replay.dispatch.kernel import hot, inlined, step
+from subreplay.replay.dispatch.operations import acknowledge_expired
 from subreplay.replay.dispatch.replay_set import place
 
 TIMERS = 8
@@ -54,12 +55,14 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
         m.head = at
         t.serial += 1
         m.serial = t.serial
-        m.left = m.busy = 0
+        m.left = m.busy = m.overdue = 0
         m.open = True
         m.returning = m.watched = m.chunked = False
         origin.out += 1
         origin.attempts += 1
         m.attempt = origin.attempts
+        if m.attempt == 1:
+            t.idle = 0
     return at
 
 
@@ -67,6 +70,8 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
 def shut(b: Broker, c: Clients, head: int) -> None:
     """The package is over: ``let_go`` makes rows of it."""
     c.messages[head].open = False
+    if c.messages[head].overdue > 0:
+        acknowledge_expired(b, c.messages[head].consumer, c.messages[head].overdue)
     if in_window(b, c.messages[head].entry):
         c.origins[c.messages[head].entry & (len(c.origins) - 1)].out -= 1
 

@@ -10,10 +10,16 @@ from subreplay.replay.dispatch.operations import flow
 
 @hot
 def give_back(b: Broker, c: Clients, consumer: int, messages: int) -> None:
-    """Messages left the receiver queue."""
+    """Messages left the receiver queue. Without a queue an idle application asks for one message, beyond the permits
+    that the last batch overdrew; the chunks of a message come so one by one."""
     it = c.clients[consumer]
     it.taken += messages
-    if it.taken >= it.refill and it.queue_size > 0:
+    if it.queue_size == 0:
+        of = b.consumers[consumer]
+        missing = 1 - of.permits - of.parked
+        if missing > 0 and it.current == NONE and it.first == NONE and of.connected:
+            ask(b, c, consumer, missing)
+    elif it.taken >= it.refill:
         ask(b, c, consumer, it.taken)
         it.taken = 0
 

@@ -162,6 +162,8 @@ class Replay:
         return int(ranges[at].owner) if at < len(ranges) and ranges[at].start <= slot else NOBODY
 
     def _end(self) -> Iterator[Records]:
+        yield from self._make_room()
+        give_up_held(self.broker, self.clients)
         done = np.zeros(1, np.int64)
         while True:
             if not tell_pending(self.broker, self.clients, self._rows, self._cursor, self._until, done):
@@ -178,7 +180,6 @@ class Replay:
             for hash_, (blocker, since, entries) in self._blocking_hashes().items()
         ]
         self._waits.append(np.array(still, WAIT).view(np.recarray))
-        give_up_held(self.broker, self.clients)
         yield from self._take_rows()
 
     def _next_entries(self) -> None:

@@ -10,7 +10,6 @@ from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import ranked
 from subreplay.replay.dispatch.kernel import inlined, operation, step
-from subreplay.replay.dispatch.operations import reject_all
 from subreplay.replay.dispatch.packages import close, count_settled, let_go, set_timer, shut
 from subreplay.replay.dispatch.records import Records
 from subreplay.replay.dispatch.rules import MILLISECOND
@@ -74,7 +73,10 @@ def watch(b: Broker, c: Clients, head: int, end: int) -> None:
 
 @step
 def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
-    """Give a package back, or make dead letters of it; tells whether the dispatcher has to be told (``rejected``)."""
+    """Give a package back, or make dead letters of it; tells whether the dispatcher has to be told (``rejected``).
+
+    With one active consumer that command is for everything: see ``forget_the_rest``.
+    """
     package = c.messages[head]
     consumer = package.consumer
     if outcome == Outcome.TIMED_OUT:
@@ -86,10 +88,9 @@ def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
         return False
     if not b.rule[0].individual:
         close(b, c, head, outcome)
-        _forget_the_rest(b, c, consumer, head)
+        _unqueue(c, consumer, head)
         let_go(b, c, head)
-        reject_all(b, consumer)
-        return False
+        return True
     dead = package.redeliveries >= c.clients[consumer].max_redeliver
     if dead:
         _make_dead_letters(b, c, head)
@@ -156,21 +157,22 @@ def _unqueue(c: Clients, consumer: int, head: int) -> None:
 
 
 @step
-def _forget_the_rest(b: Broker, c: Clients, consumer: int, head: int) -> None:
-    """Exclusive and Failover ask for everything again: the receiver queue is cleared, and nothing is watched."""
+def forget_the_rest(b: Broker, c: Clients, consumer: int) -> None:
+    """Exclusive and Failover ask for everything again, once for all that is due
+    (``ConsumerImpl.redeliverUnacknowledgedMessages``): the receiver queue is cleared, and nothing is watched."""
     it = c.clients[consumer]
     while it.first != NONE:
         at = it.first
         it.first = c.messages[at].next
         it.taken += 1
         queued = c.messages[at].head
-        if queued != head and c.messages[queued].open:
+        if c.messages[queued].open:
             close(b, c, queued, Outcome.RETURNED)
             if c.messages[at].sibling == NONE:
                 let_go(b, c, queued)
     for at in range(len(c.messages)):
         m = c.messages[at]
-        if m.used and m.head == at and at != head and m.consumer == consumer:
+        if m.used and m.head == at and m.consumer == consumer:
             if m.open and m.watched and m.busy == 0 and not m.returning:
                 close(b, c, at, Outcome.RETURNED)
             if not m.open:

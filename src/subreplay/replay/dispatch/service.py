@@ -26,6 +26,12 @@ def _at_least_0(key: str, value: float) -> None:
         raise ConfigError(f"{key} must be at least 0, got {value}")
 
 
+LONGEST = 2.0**60
+"""ns, 36 years: no work takes longer."""
+_MOST_EXPONENT = 700.0
+"""Its power of e is still a number."""
+
+
 class ServiceKind(IntEnum):
     """Which of the models a row of ``SERVICE`` is."""
 
@@ -131,14 +137,19 @@ def service_ns(services: Records, consumer: int, quantiles: NDArray[np.float64],
     """How long a consumer works on a message of ``size`` bytes; ``draw`` is its random number, see ``drawn``."""
     it = services[consumer]
     if it.kind == ServiceKind.LINEAR:
-        return int((it.ns + it.ns_per_byte * size) * it.factor + 0.5)
+        return _whole(it.ns + it.ns_per_byte * size, it.factor)
     if it.kind == ServiceKind.LOGNORMAL:
-        return int(it.ns * math.exp(it.sigma * _normal(draw)) * it.factor + 0.5)
+        return _whole(it.ns * math.exp(min(it.sigma * _normal(draw), _MOST_EXPONENT)), it.factor)
     rank = uniform(draw) * (it.quantiles - 1)
     below = int(rank)
     above = min(below + 1, it.quantiles - 1)
     low, high = quantiles[it.first + below], quantiles[it.first + above]
-    return int((low + (high - low) * (rank - below)) * it.factor + 0.5)
+    return _whole(low + (high - low) * (rank - below), it.factor)
+
+
+@inlined
+def _whole(ns: float, factor: float) -> int:
+    return int(min(min(ns, LONGEST) * factor, LONGEST) + 0.5)
 
 
 @inlined

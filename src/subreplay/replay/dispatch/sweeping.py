@@ -5,14 +5,17 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.broker import Broker
-from subreplay.replay.dispatch.client_state import Clients, Outcome
+from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.cursor import is_acked
 from subreplay.replay.dispatch.intake import has_room_for_entry, publish_next
 from subreplay.replay.dispatch.kernel import inlined, step
 from subreplay.replay.dispatch.operations import expire
 from subreplay.replay.dispatch.packages import end_of_entry
 from subreplay.replay.dispatch.records import NEVER, Records
+from subreplay.replay.dispatch.replay_set import place
+from subreplay.replay.dispatch.rules import Purge
 
 
 @step
@@ -31,6 +34,8 @@ def sweep(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) ->
                 end_of_entry(b, c, t.swept, Outcome.EXPIRED, True)
             t.swept += 1
         if t.swept - 1 > state.mark_delete:
+            if b.rule[0].individual and b.rule[0].purge == Purge.NEVER:
+                _note_held(b, c)
             expire(b, t.swept - 1)
         if t.swept < state.end or cursor[0] == len(entries) or not _is_old(b, c, entries[cursor[0]].at):
             break
@@ -41,6 +46,23 @@ def sweep(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) ->
         return False
     t.sweep_at = next_sweep(b, c, entries, cursor, state.now + 1)
     return True
+
+
+@inlined
+def _note_held(b: Broker, c: Clients) -> None:
+    """In 3.x what expires at a consumer stays among its unacknowledged messages until it comes back to them."""
+    for head in range(len(c.messages)):
+        package = c.messages[head]
+        if not package.used or package.head != head or not package.open:
+            continue
+        at = head
+        while at != NONE:
+            entry = c.messages[at].entry
+            expires = (at == head or package.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
+            if expires and b.log[place(b, entry)].holder == package.consumer:
+                package.overdue += b.log[place(b, entry)].unacked
+                b.log[place(b, entry)].holder = NOBODY
+            at = c.messages[at].sibling
 
 
 @inlined

@@ -103,7 +103,7 @@ def fetch(s: State, member: int) -> None:
             h.delivered_at = t.now
             h.received_at = at if at != NEVER else NONE
             if at != NEVER:
-                at += service_ns(s.services, member, s.quantiles, h.size, _draw(s, h))
+                at += min(service_ns(s.services, member, s.quantiles, h.size, _draw(s, h)), NEVER - at)
                 if it.stuck_from <= at < it.stuck_until:
                     at = it.stuck_until
             h.processed_at = at

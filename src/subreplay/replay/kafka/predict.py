@@ -16,6 +16,7 @@ from subreplay.group_timeline import Round
 from subreplay.model import MembershipEvent
 from subreplay.policies.kafka.assignor import Partitions
 from subreplay.replay.dispatch.records import Records, empty_records
+from subreplay.replay.dispatch.service import Empirical, LogNormal
 from subreplay.replay.kafka.agenda import Agenda
 from subreplay.replay.kafka.classic_protocol import ClassicProtocol
 from subreplay.replay.kafka.coordinator import Coordinator
@@ -24,6 +25,9 @@ from subreplay.replay.kafka.members import PAUSE, Members, Process
 from subreplay.replay.kafka.server_protocol import ServerProtocol
 from subreplay.replay.kafka.state import LOGGED
 from subreplay.replay.kafka.supposition import Supposed
+
+LUCK = 100
+"""Where work takes as long as is drawn, a member may be evicted so often before it is in time."""
 
 
 class GroupReplay:
@@ -51,6 +55,8 @@ class GroupReplay:
         self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no others
         self._here: dict[str, list[Process]] = {}  # by name, the oldest first
         self._vain = self._settled = 0
+        drawn = any(isinstance(m.service, LogNormal | Empirical) for m in (supposed.member, *supposed.others.values()))
+        self._patience = LUCK if drawn else 2
         for origin, event in enumerate(events):
             self.agenda.enter(event.at.at, partial(self._happens, event, origin))
 
@@ -113,7 +119,7 @@ class GroupReplay:
     @property
     def _stalls(self) -> bool:
         over = self._cursor[1] == 1 and self._cursor[0] == len(self._rows)
-        return bool(over) and self._vain > 2 * len(self.coordinator.present) + 2
+        return bool(over) and self._vain > self._patience * (len(self.coordinator.present) + 1)
 
     def _count_overdue(self) -> None:
         """How often in a row a member was overdue, and nothing was committed meanwhile."""
