@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 
 from subreplay.policies import make
+from subreplay.rules.flow import UNKNOWN_SIZE
+from subreplay.rules.judge import Dispatcher
 from subreplay.rules.routing import Routing
 from subreplay.rules.terms import Terms
 from subreplay.rules.undelivered import REORDERED
 from tests.support.history import auto_split, findings
+from tests.support.joins import fold
 
 KEY_SHARED, UNORDERED = auto_split(), auto_split(allow_out_of_order=True)
 SHARED = make("pulsar.shared", "pulsar-4.0")
@@ -361,3 +364,8 @@ class TestPublication:
         for partition in range(2):
             terms = Terms(routing=Routing(2, "CustomPartition"))
             assert findings(SHARED, "a1", "+C1 a1>C1 a1!", terms, partition) == []
+
+
+def test_supposed_receiver_queues_stand_for_those_of_the_membership() -> None:
+    timeline = fold(KEY_SHARED, "+C1 +C2")
+    assert Dispatcher.of(timeline, {"C1": 7}).queue_sizes.tolist() == [7, UNKNOWN_SIZE]

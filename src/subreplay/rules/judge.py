@@ -42,14 +42,18 @@ _LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
 
 @dataclass(frozen=True)
 class Dispatcher:
-    """What is known of one topic partition's dispatcher: who was connected, and who owned what."""
+    """What is known of one topic partition's dispatcher: who was connected, and who owned what.
+
+    ``supposed``: receiver queues by consumer, where they are not those of the membership.
+    """
 
     timeline: Timeline
     sessions: Sessions
+    supposed: Mapping[str, int] | None = None
 
     @classmethod
-    def of(cls, timeline: Timeline) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline))
+    def of(cls, timeline: Timeline, supposed: Mapping[str, int] | None = None) -> Dispatcher:
+        return cls(timeline, Sessions.of(timeline), supposed)
 
     def joined(self, carried: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
@@ -69,6 +73,8 @@ class Dispatcher:
     def queue_sizes(self) -> Ints:
         """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
         receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        if self.supposed is not None:
+            return np.array([self.supposed.get(c.name, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
         sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
         queues = 1 if self.timeline.scope.partition < 0 else 2
         for epoch in self.timeline.epochs:

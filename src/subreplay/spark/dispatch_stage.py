@@ -9,7 +9,8 @@ from functools import reduce
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
-from subreplay.config import GroupScenario, RunConfig, Scenario
+from subreplay.config import GroupScenario, Scenario
+from subreplay.config_dispatch import Dispatch
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
 from subreplay.replay.assign import Plan
@@ -109,25 +110,25 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
     )
 
 
-def _cumulative(config: RunConfig, name: str) -> Column:
-    """Whether a consumer of a scenario acknowledges cumulatively, as the run supposes."""
-    (scenario,) = (s for s in config.scenarios if s.name == name)
-    if not isinstance(scenario, Scenario) or scenario.dispatch is None:
+def _cumulative(supposed: Dispatch | None) -> Column:
+    """Whether a consumer acknowledges cumulatively, as the run supposes."""
+    if supposed is None:
         return F.lit(False)
-    found = F.lit(scenario.dispatch.consumers.cumulative)
-    for other, supposed in scenario.dispatch.others.items():
-        found = F.when(F.col("consumer") == other, F.lit(supposed.cumulative)).otherwise(found)
+    found = F.lit(supposed.consumers.cumulative)
+    for other, consumers in supposed.others.items():
+        found = F.when(F.col("consumer") == other, F.lit(consumers.cumulative)).otherwise(found)
     return found
 
 
 def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> dict[str, Figures]:
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
-    judges = {name: _judge_of(folded, config.topic.terms) for name, folded in scenarios.items()}
+    supposed = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
+    judges = {name: _judge_of(folded, config.topic.terms, supposed.get(name)) for name, folded in scenarios.items()}
     parts = []
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
-        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(config, name))
+        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(supposed.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = audit.published(
             audit.judged(log, judge, config.spark.shuffle_partitions), config.subscription.name, config.keys
@@ -153,8 +154,16 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     return found
 
 
-def _judge_of(folded: Plan, terms: Terms) -> Judge:
-    dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
+def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None) -> Judge:
+    dispatchers = {}
+    for scope, timeline in folded.timelines.items():
+        models = (
+            {}
+            if supposed is None
+            else {c.name: supposed.others.get(c.name, supposed.consumers) for c in timeline.consumers}
+        )
+        queues = {name: model.receiver_queue_size for name, model in models.items()}
+        dispatchers[scope] = Dispatcher.of(timeline, queues)
     return Judge(folded.policy, dispatchers, receipts=True, terms=terms)
 
 
