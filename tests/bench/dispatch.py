@@ -105,11 +105,13 @@ def beside_simpy(profile: str, messages: int) -> Figures:
 
 def long_log(messages: int) -> Figures:
     timeline = members(AUTO_SPLIT, PULSAR_4_0)
+
+    def play() -> int:
+        assert sum(len(rows) for rows in replay(timeline, messages).deliveries()) == messages
+        return messages
+
     loaded()
-    began = time.process_time()
-    assert sum(len(rows) for rows in replay(timeline, messages).deliveries()) == messages
-    seconds = time.process_time() - began
-    return {"ns": seconds / messages * 1e9, "messages_per_s": messages / seconds}
+    return timed(play)
 
 
 def reenacted(profile: str, messages: int) -> Figures:
