@@ -1,7 +1,8 @@
-"""Arrow columns as the arrays that rules compute with."""
+"""Arrow columns as the arrays that rules compute with, and the instants that are no instant."""
 
 from __future__ import annotations
 
+from datetime import date as Date
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -12,6 +13,12 @@ from numpy.typing import NDArray
 Ints: TypeAlias = NDArray[np.int64]
 NEVER: Final = int(np.iinfo(np.int64).max)  # an instant after every other; also "not ended"
 UNKNOWN: Final = int(np.iinfo(np.int64).min)  # a missing time
+DAY: Final = 86_400_000_000_000  # ns
+
+
+def midnight(day: Date) -> int:
+    """The first instant of a UTC day, ns since the epoch."""
+    return (day - Date(1970, 1, 1)).days * DAY
 
 
 def ints(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:

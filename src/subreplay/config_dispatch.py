@@ -130,6 +130,10 @@ class Dispatch(Model):
             raise ValueError("on_failure: a topic that is not persistent has no retry letters; write nack or nothing")
         return self
 
+    def of(self, consumer: str) -> Consumers:
+        """What is supposed of a consumer."""
+        return self.others.get(consumer, self.consumers)
+
     def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
         return Prediction(

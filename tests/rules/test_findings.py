@@ -13,7 +13,7 @@ from subreplay.model import Scope, Standing
 from subreplay.policies import make
 from subreplay.rules.codes import Code, Excuse
 from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
-from subreplay.rules.definitions import dead_letters_behind
+from subreplay.rules.definitions_of_messages import dead_letters_behind
 from subreplay.rules.findings import violations_of
 from subreplay.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.rules.ranges import sticky_ranges

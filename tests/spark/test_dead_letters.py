@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from subreplay.cli import main
-from subreplay.rules.definitions import dead_letters_behind, never_arrived
+from subreplay.rules.definitions_of_messages import dead_letters_behind, never_arrived
 from tests.support.recordings import Recording
 
 pytestmark = pytest.mark.spark

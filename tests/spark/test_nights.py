@@ -165,7 +165,8 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
             for place, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
         ]  # fmt: skip
         log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
-        found = topic_findings.found(log, judge, "sub", Keys(show=True), known, since).to_pylist()
+        earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None
+        found = topic_findings.found(log, judge, "sub", Keys(show=True), earlier, since).to_pylist()
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import UNKNOWN, Ints, column
+from subreplay.columns import DAY, UNKNOWN, Ints, column
 from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.tables import CARRIED, FACTS, OPEN_POSITIONS
@@ -22,7 +22,6 @@ from subreplay.tables import CARRIED, FACTS, OPEN_POSITIONS
 NUMBERS: Final = 1 << 17  # in one row: a megabyte
 CARRY: Final = -1  # the kind of a ``LOG`` row that is carried
 OPEN: Final = "open"
-DAY: Final = 86_400_000_000_000  # ns
 
 # The columns of array ``open``: a position, whether its message is still to be delivered, and the day of its message
 # (counted from 1970-01-01; ``UNKNOWN`` where the log has none).

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import Ints, column, flags, ints
+from subreplay.columns import DAY, Ints, column, flags, ints
 from subreplay.model import Standing
 from subreplay.rules import wording
 from subreplay.rules.causes import WITNESS_OF, Causes
@@ -23,8 +22,6 @@ from subreplay.rules.judge import Judge
 from subreplay.rules.registry import RULES
 from subreplay.rules.sentences import SENTENCES, Words
 from subreplay.tables import VIOLATIONS
-
-_DAY: Final = 86_400_000_000_000  # ns
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class Explainer:
         verdicts = [str(RULES[code].verdict(standing)) for standing in (Standing.ALLOWED, Standing.PROMISED)]
         sentence = wording.filled(SENTENCES[code], words.of)
         columns = {
-            "date": pa.array(moment // _DAY).cast(pa.int32()).cast(pa.date32()),
+            "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),
             "code": pa.repeat(code.name, rows.num_rows),
             "verdict": pa.array(verdicts).take(pa.array(fails.astype(np.int64))),

@@ -18,6 +18,7 @@ from subreplay.rules.explain import Explainer
 from subreplay.rules.happenings import event_words
 from subreplay.rules.judge import Judge
 from subreplay.rules.keys import message_keys
+from subreplay.rules.registry import kind_of
 from subreplay.words import clock, instant, position
 
 Row = Mapping[str, Any]
@@ -74,8 +75,12 @@ class Life:
                 yield Happening(row["acked_at"], ENDED, _place(row), said)
 
     def waiting(self) -> Iterator[Row]:
-        """First deliveries, and messages still waiting: the session that got or owns them, from when on it could have
-        (ns), and until when."""
+        """First deliveries, and messages still waiting, where others may hold them back (see rule STUCK): the session
+        that got or owns them, from when on it could have (ns), and until when. What holds them back are deliveries
+        elsewhere of their ``slot``, or (3.x, null) of any, that were made ``before`` a time."""
+        if kind_of(self.judge.policy) != "keyed":
+            return
+        by_slot = self.judge.waits_by_slot
         hashes = {_place(row): hash32 for row, _, hash32 in self._messages()}
         for row in self.judged.to_pylist():
             dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
@@ -86,9 +91,14 @@ class Life:
             if row["nth"] or session < 0 or row["due"] == UNKNOWN:
                 continue
             joined = int(dispatcher.sessions.joined[session])
-            since = row["due"] if self.judge.waits_by_slot else max(row["due"], joined)
-            place = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index", "slot")}
-            yield place | {"session": session, "joined": joined, "since": since, "until": row["at"]}
+            place = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
+            yield place | {
+                "slot": row["slot"] if by_slot else None,
+                "session": session,
+                "before": row["at"] if by_slot else min(row["at"], joined),
+                "since": row["due"] if by_slot else max(row["due"], joined),
+                "until": row["at"],
+            }
 
     def findings(self, subscription: str) -> Iterator[str]:
         """Every finding about these rows, allowed ones too, each with its cause and its witness."""

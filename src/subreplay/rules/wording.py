@@ -13,9 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import NEVER
+from subreplay.columns import DAY, NEVER
 
-_DAY: Final = 86_400_000_000  # µs
 NOTHING: Final = pa.scalar(None, pa.string())
 
 
@@ -35,7 +34,7 @@ def number(column: pa.Array) -> pa.Array:
 
 def clock(at: pa.Array) -> pa.Array:
     """``words.clock`` of times in ns."""
-    micros = np.asarray(at.fill_null(0), np.int64) // 1_000 % _DAY
+    micros = np.asarray(at.fill_null(0), np.int64) % DAY // 1_000
     return pc.if_else(at.is_valid(), pa.array(micros, pa.time64("us")).cast(pa.string()), NOTHING)
 
 

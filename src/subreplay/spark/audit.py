@@ -8,6 +8,7 @@ from functools import reduce
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
+from subreplay.columns import DAY
 from subreplay.config import Keys
 from subreplay.replay.balance import Connected
 from subreplay.rules.codes import Code, Excuse, mask
@@ -61,7 +62,7 @@ def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
             "subscription": F.lit(subscription),
             "delivered_at": F.when(F.col("delivered"), timestamp(F.col("at"))),
             "published_at": F.when(F.col("published") > 0, timestamp(F.col("published"))),
-            "date": F.date_from_unix_date(F.call_function("div", at, F.lit(86_400_000_000_000)).cast("int")),
+            "date": day_of(at),
         }
     )
 
@@ -104,6 +105,11 @@ def timestamp(at: Column) -> Column:
     return F.timestamp_micros(F.call_function("div", at, F.lit(1_000)))
 
 
+def day_of(at: Column) -> Column:
+    """The UTC day of a time in ns."""
+    return F.date_from_unix_date(F.call_function("div", at, F.lit(DAY)).cast("int"))
+
+
 def window_start(at: Column, width: int) -> Column:
     """The start of the tumbling window of ``width`` ns that holds a time in ns."""
     return at - F.pmod(at, F.lit(width))
@@ -114,24 +120,20 @@ def key_hash() -> Column:
     return F.when(F.col("key").isNotNull(), F.xxhash64("key"))
 
 
-def load(rows: DataFrame, width: int | None) -> DataFrame:
-    """What each consumer was given, by window of ``width`` ns (None: in all): messages, bytes, distinct keys,
-    redeliveries."""
-    keys = (
-        [F.col("consumer")] if width is None else [window_start(F.col("at"), width).alias("window"), F.col("consumer")]
-    )
-    return (
-        rows.where("delivered")
-        .groupBy(*keys)
-        .agg(
-            F.count("*").alias("messages"),
-            F.sum("size").alias("bytes"),
-            F.countDistinct(key_hash()).alias("keys"),
-            F.count_if(F.col("nth") > 0).alias("redelivered"),
-            F.count_if(has(Code.UNACKED)).alias("unacked"),
-        )
-        .orderBy(*[k for k in ("window", "consumer") if width is not None or k != "window"])
-    )
+def load(rows: DataFrame) -> DataFrame:
+    """What each consumer was given in all: messages, bytes, distinct keys, redeliveries."""
+    keys = F.countDistinct(key_hash()).alias("keys")
+    return rows.where("delivered").groupBy("consumer").agg(*received(), keys).orderBy("consumer")
+
+
+def received() -> list[Column]:
+    """What is counted of judged deliveries, besides keys."""
+    return [
+        F.count("*").alias("messages"),
+        F.sum("size").alias("bytes"),
+        F.count_if(F.col("nth") > 0).alias("redelivered"),
+        F.count_if(has(Code.UNACKED)).alias("unacked"),
+    ]
 
 
 def has(code: Code) -> Column:

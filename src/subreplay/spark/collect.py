@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any, ParamSpec, Protocol, TypeVar
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
@@ -73,19 +73,31 @@ def events(inputs: Inputs, carried: DataFrame | None = None) -> Mapping[Scope, t
     return dispatcher_events(rows(members.orderBy("at", "seq", "consumer", "event")), scopes)
 
 
-def has_strangers(inputs: Inputs) -> bool:
-    """Whether a consumer was served whose joining no membership event tells."""
-    known = inputs.membership.where("event = 'join'").select("consumer").distinct()
-    served = inputs.deliveries.where("delivered_at IS NOT NULL").select("consumer").distinct()
-    return bool(served.join(F.broadcast(known), "consumer", "left_anti").limit(1).count())
+class Served(NamedTuple):
+    """What the deliveries tell of those who were served, all together.
+
+    ``receipts``: applications recorded what they received: some did, and nobody acknowledged deliveries without ever
+    recording one. ``strangers``: somebody was served whose joining no membership event tells.
+    """
+
+    receipts: bool
+    strangers: bool
 
 
-def has_receipts(inputs: Inputs) -> bool:
-    """Whether applications recorded what they received: some did, and nobody acknowledged deliveries without ever
-    recording one."""
+def served(inputs: Inputs) -> Served:
+    """See ``Served``; one look at the deliveries."""
     delivered = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy("consumer")
-    recorded, acknowledged = (F.max(F.col(name).isNotNull()) for name in ("received_at", "acked_at"))
+    recorded, acknowledged = (F.bool_or(F.col(name).isNotNull()) for name in ("received_at", "acked_at"))
     consumers = delivered.agg(recorded.alias("recorded"), acknowledged.alias("acknowledged"))
-    row = consumers.agg(F.max("recorded"), F.max(F.col("acknowledged") & ~F.col("recorded"))).first()
+    joined = inputs.membership.where("event = 'join'").select("consumer", F.lit(True).alias("joined")).distinct()
+    row = (
+        consumers.join(F.broadcast(joined), "consumer", "left")
+        .agg(
+            F.bool_or("recorded").alias("recorded"),
+            F.bool_or(F.col("acknowledged") & ~F.col("recorded")).alias("silent"),
+            F.bool_or(F.col("joined").isNull()).alias("strangers"),
+        )
+        .first()
+    )
     assert row is not None  # an aggregate without groups always has one row
-    return bool(row[0]) and not row[1]
+    return Served(bool(row.recorded) and not row.silent, bool(row.strangers))

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Window
 
 from subreplay.replay.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
 from subreplay.replay.predicted_group import GroupPredictor
+from subreplay.spark.audit import day_of
 from subreplay.spark.log import nanos
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import DELIVERIES
@@ -74,7 +75,7 @@ def as_deliveries(rows: DataFrame, subscription: str, cumulative: Column) -> Dat
         .otherwise("pending")
     )
     given = {
-        "date": F.date_from_unix_date(F.call_function("div", "delivered_at", F.lit(86_400_000_000_000)).cast("int")),
+        "date": day_of(F.col("delivered_at")),
         "subscription": F.lit(subscription),
         "delivered_at": _micros("delivered_at"),
         "delivered_nanos": _beyond("delivered_at"),

@@ -157,12 +157,9 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
 def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None) -> Judge:
     dispatchers = {}
     for scope, timeline in folded.timelines.items():
-        models = (
-            {}
-            if supposed is None
-            else {c.name: supposed.others.get(c.name, supposed.consumers) for c in timeline.consumers}
+        queues = (
+            {} if supposed is None else {c.name: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
-        queues = {name: model.receiver_queue_size for name, model in models.items()}
         dispatchers[scope] = Dispatcher.of(timeline, queues)
     return Judge(folded.policy, dispatchers, receipts=True, terms=terms)
 

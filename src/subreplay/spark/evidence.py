@@ -24,7 +24,6 @@ from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
 from subreplay.rules.life import Life, finding_lines
-from subreplay.rules.registry import kind_of
 from subreplay.spark import audit, collect, lake, nights, stages, topic_findings
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.tables import JUDGED, LOG
@@ -34,7 +33,7 @@ Row = Mapping[str, Any]
 _MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
 _PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 _PLACES: Final = "topic string, partition int, ledger long, entry long, batch_index int"
-_WAITING: Final = f"{_PLACES}, slot long, session long, joined long, since long, until long"
+_WAITING: Final = f"{_PLACES}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
 _IN_WORDS: Final = pa.schema(
     [pa.field("key", pa.string()) if f.name == "key" else f for f in JUDGED if f.name not in ("key_id", "hash")]
@@ -126,7 +125,7 @@ class _Evidence:
         if self.written is not None:
             return self.written.where(dispatchers)
         config = self.source.config
-        log = nights.log_of_night(self.source.spark, config, self.source.inputs, self.source.before)
+        log = nights.log_of_night(self.source.spark, config, self.source.inputs, self.source.log, self.source.before)
         judged = audit.judged(log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
         return audit.published(judged.where("carried IS NULL"), config.subscription.name, config.keys)
 
@@ -180,25 +179,19 @@ class _Evidence:
                 yield from finding_lines(row)
 
     def _waits(self, life: Life) -> tuple[Row, ...]:
-        """Of what held each message back, the delivery elsewhere that ended last: of its slot, or of all before its
-        consumer joined (see rule STUCK)."""
-        waiting = [*life.waiting()] if kind_of(self.judge.policy) == "keyed" else []
+        """Of what held each message back, the delivery elsewhere that ended last; ``life`` knows which may."""
+        waiting = [*life.waiting()]
         if not waiting:
             return ()
         asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
-        partitions, slots = ({row[name] for row in waiting} for name in ("partition", "slot"))
-        held = self.rows(F.col("partition").isin(partitions)).where("delivered")
-        if self.judge.waits_by_slot:
-            held, before = held.where(F.col("slot").isin(slots)), F.col("h.slot") == F.col("w.slot")
-        else:
-            before = F.col("h.at") < F.col("w.joined")
-        held = held.alias("h")
+        held = self.rows(F.col("partition").isin({row["partition"] for row in waiting})).where("delivered").alias("h")
+        behind = F.col("w.slot").isNull() | (F.col("h.slot") == F.col("w.slot"))
         elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
-        then = (F.col("h.at") < F.col("w.until")) & (F.col("h.held_until") <= F.col("w.until"))
+        then = (F.col("h.at") < F.col("w.before")) & (F.col("h.held_until") <= F.col("w.until"))
         late = F.col("h.held_until") > F.greatest("w.since", "h.at")
         whose = Window.partitionBy(*(f"w.{name}" for name in _PLACE))
         order = whose.orderBy(F.desc("h.held_until"), F.desc("h.at"), "h.ledger", "h.entry", "h.batch_index")
-        rows = asked.join(held, before & elsewhere & then & late).select(
+        rows = asked.join(held, elsewhere & behind & then & late).select(
             *(f"w.{name}" for name in _PLACE),
             F.struct("h.ledger", "h.entry", "h.batch_index").alias("holder"),
             "h.consumer",
@@ -213,10 +206,8 @@ class _Evidence:
 def _written(source: stages.Source) -> DataFrame | None:
     """Table ``audited``, if an audit with this configuration has written it."""
     config = source.config
-    try:
-        runs = lake.read(source.spark, config.output.tables, "runs", "delta")
-        audited = lake.read(source.spark, config.output.tables, "audited", "delta")
-    except InputError:
+    runs, audited = (lake.find(source.spark, config.output.tables, name) for name in ("runs", "audited"))
+    if runs is None or audited is None:
         return None
     mine = F.lit(True)
     for column, value in source.where.items():

@@ -25,6 +25,14 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
     return frame
 
 
+def find(spark: SparkSession, root: str, name: str) -> DataFrame | None:
+    """Delta table ``name`` below ``root``; None where no run has written it."""
+    try:
+        return read(spark, root, name, "delta")
+    except InputError:
+        return None
+
+
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of an Arrow table, with the schema that the table declares."""
     return spark.createDataFrame(rows, spark_schema(rows.schema))

@@ -35,11 +35,7 @@ class Inputs:
 def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
     """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
     missing."""
-    traffic = config.traffic
-    frames = {
-        n: require(lake.read(spark, traffic.path, n, traffic.format), s, f"{traffic.path}/{n}")
-        for n, s in INPUTS.items()
-    }
+    frames = {name: input_table(spark, config, name) for name in INPUTS}
     mine = F.col("subscription") == config.subscription.name
     membership = frames["membership"].where(mine)
     topic = config.subscription.topic or _only_topic(membership, config)
@@ -55,7 +51,7 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
     if config.topic.dead_letter is not None:
         name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
         letters = frames["messages"].where((F.col("topic") == name) & (F.col("origin.topic") == topic))
-        parts["dead_letters"] = split("messages", letters.where(_since(config.date, traffic.lookback_days)))
+        parts["dead_letters"] = split("messages", letters.where(_since(config.date, config.traffic.lookback_days)))
     valid = {name: frame for name, (frame, _) in parts.items()}
     return Inputs(
         messages=valid["messages"],
@@ -76,6 +72,12 @@ def _ingest_quarantine(spark: SparkSession, config: RunConfig, topic: str) -> Da
         return None
     raw = F.col("raw")
     return rejected.where(raw.contains(topic) | ~raw.contains('"topic"'))
+
+
+def input_table(spark: SparkSession, config: RunConfig, name: str) -> DataFrame:
+    """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing."""
+    traffic = config.traffic
+    return require(lake.read(spark, traffic.path, name, traffic.format), INPUTS[name], f"{traffic.path}/{name}")
 
 
 def _only_topic(membership: DataFrame, config: RunConfig) -> str:

@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from subreplay.columns import UNKNOWN
+from subreplay.columns import DAY, UNKNOWN, midnight
 from subreplay.config import RunConfig
-from subreplay.errors import InputError
-from subreplay.rules.carried import CARRY, DAY, OPEN, Carried, open_table
+from subreplay.rules.carried import CARRY, OPEN, Carried, open_table
 from subreplay.rules.codes import Code
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
-from subreplay.spark.log import Inputs, as_log, delivery_rows, message_rows
-from subreplay.spark.schemas import require, spark_schema
-from subreplay.tables import INPUTS, LOG, OPEN_POSITIONS
+from subreplay.spark.log import Inputs, delivery_rows, input_table, message_rows
+from subreplay.spark.schemas import spark_schema
+from subreplay.tables import LOG, OPEN_POSITIONS
 
 _ENTRY = ["topic", "partition", "ledger", "entry"]
 _PLACE = [*_ENTRY, "batch_index"]
@@ -40,25 +39,17 @@ class HandedOn:
     @property
     def end(self) -> int:
         """The midnight (ns) after that night's day."""
-        return ((self.night - Date(1970, 1, 1)).days + 1) * DAY
+        return midnight(self.night) + DAY
 
 
 def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | None:
     """What the run of a date begins with; None where no earlier night was audited, or all dates are audited at once."""
     if config.date is None:
         return None
-    try:
-        audited = lake.read(spark, config.output.tables, "audited", "delta")
-    except InputError:
+    audited = lake.find(spark, config.output.tables, "audited")
+    if audited is None or "carried" not in audited.columns:
         return None
-    if "carried" not in audited.columns:
-        return None
-    mine = audited.where(
-        F.col("carried").isNotNull()
-        & (F.col("date") < F.lit(config.date))
-        & (F.col("subscription") == config.subscription.name)
-        & (F.col("topic") == topic)
-    )
+    mine = audited.where(_of_earlier_nights(config, topic) & F.col("carried").isNotNull())
     latest = mine.agg(F.max("date").alias("date")).first()
     if latest is None or latest.date is None:
         return None
@@ -67,9 +58,10 @@ def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | 
     )
 
 
-def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None) -> DataFrame:
-    """The ``LOG`` that a run judges: all there is, or that of a day with what earlier ones left open."""
-    log = as_log(inputs)
+def log_of_night(
+    spark: SparkSession, config: RunConfig, inputs: Inputs, log: DataFrame, before: HandedOn | None
+) -> DataFrame:
+    """The ``LOG`` that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
     if config.date is None:
         return log
     log = log.unionAll(_context(spark, config, inputs, before))
@@ -84,21 +76,18 @@ def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, lo
     return log.unionAll(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
 
 
-def told(spark: SparkSession, config: RunConfig, topic: str) -> list[tuple[str, int]]:
-    """Keys in words and partitions of which an earlier night has told KEY_TWO_PARTITIONS."""
-    if config.date is None:
-        return []
-    try:
-        violations = lake.read(spark, config.output.tables, "violations", "delta")
-    except InputError:
-        return []
-    mine = violations.where(
-        (F.col("code") == Code.KEY_TWO_PARTITIONS.name)
-        & (F.col("date") < F.lit(config.date))
-        & (F.col("subscription") == config.subscription.name)
-        & (F.col("topic") == topic)
-    )
-    return [(row.key, row.partition) for row in mine.select("key", "partition").distinct().collect()]
+def told(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:
+    """Table ``violations`` as far as earlier nights have told KEY_TWO_PARTITIONS; None where none can have."""
+    violations = None if config.date is None else lake.find(spark, config.output.tables, "violations")
+    if violations is None:
+        return None
+    return violations.where(_of_earlier_nights(config, topic) & (F.col("code") == Code.KEY_TWO_PARTITIONS.name))
+
+
+def _of_earlier_nights(config: RunConfig, topic: str) -> Column:
+    """Rows of an output table that runs of earlier dates wrote about the same."""
+    mine = (F.col("subscription") == config.subscription.name) & (F.col("topic") == topic)
+    return mine & (F.col("date") < F.lit(config.date))
 
 
 def _state(before: HandedOn) -> DataFrame:
@@ -159,11 +148,9 @@ def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) -> tuple[DataFrame, DataFrame]:
     """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
-    traffic = config.traffic
     days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
 
     def valid(name: str, mine: Column) -> DataFrame:
-        frame = require(lake.read(spark, traffic.path, name, traffic.format), INPUTS[name], f"{traffic.path}/{name}")
-        return split(name, frame.where(mine))[0]
+        return split(name, input_table(spark, config, name).where(mine))[0]
 
     return valid("messages", days), valid("deliveries", days & (F.col("subscription") == config.subscription.name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import date as Date
 from functools import reduce
 from typing import Any
 
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.columns import NEVER, UNKNOWN
+from subreplay.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.config import AnyScenario, Member, RunConfig, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
@@ -23,7 +22,6 @@ from subreplay.replay.assign import Assigner, Plan, slot_and_owner
 from subreplay.replay.balance import connected
 from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
-from subreplay.rules.carried import DAY
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.registry import Code
@@ -65,7 +63,7 @@ class Source:
     @property
     def begin(self) -> int:
         """The first instant (ns) of the audited day; ``UNKNOWN`` where all there is is audited at once."""
-        return UNKNOWN if self.config.date is None else (self.config.date - Date(1970, 1, 1)).days * DAY
+        return UNKNOWN if self.config.date is None else midnight(self.config.date)
 
     @property
     def horizon(self) -> int:
@@ -116,17 +114,14 @@ def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    with collect.together() as start:
-        receipts = start(collect.has_receipts, source.inputs)
-        strangers = start(collect.has_strangers, source.inputs)
-    terms = source.config.topic.terms
-    return Judge(folded.policy, dispatchers, receipts.result(), terms, source.horizon, strangers=strangers.result())
+    terms, served = source.config.topic.terms, collect.served(source.inputs)
+    return Judge(folded.policy, dispatchers, served.receipts, terms, source.horizon, served.strangers)
 
 
 def judge(source: Source, judge: Judge) -> DataFrame:
     """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
     config = source.config
-    log = nights.log_of_night(source.spark, config, source.inputs, source.before)
+    log = nights.log_of_night(source.spark, config, source.inputs, source.log, source.before)
     rows = audit.judged(log, judge, config.spark.shuffle_partitions)
     rows = audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where)
     return source.write(rows, "audited").where("carried IS NULL").drop("carried")
@@ -161,8 +156,8 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
         assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
         windowed = start(source.write, failing, "violations_by_window")
         counts = start(source.write, counted, "finding_counts")
-        load = start(collect.rows, audit.load(judged, width))
-        consumers = start(collect.rows, audit.load(judged, None))
+        load = start(collect.rows, loads(judged, width, width).orderBy("window", "consumer"))
+        consumers = start(collect.rows, audit.load(judged))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
     assigned.result()
     windowed.result()

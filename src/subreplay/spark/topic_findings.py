@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
@@ -26,23 +25,24 @@ def found(
     judge: Judge,
     subscription: str,
     keys: Keys,
-    told: Sequence[tuple[str, int]] = (),
+    told: DataFrame | None = None,
     since: int = UNKNOWN,
 ) -> pa.Table:
     """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
-    partitions, ``told``; and of what happened before ``since`` (ns). Messages of earlier days are marked ``before``."""
+    partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
+    ``before``."""
     findings = _findings(log, judge, keys, told, since)
     return violations_of(findings, subscription, RULES, judge.standings)
 
 
-def _findings(
-    log: DataFrame, judge: Judge, keys: Keys, told: Sequence[tuple[str, int]], since: int
-) -> Iterator[Finding]:
+def _findings(log: DataFrame, judge: Judge, keys: Keys, told: DataFrame | None, since: int) -> Iterator[Finding]:
     if len(judge.dispatchers) > 1:
-        scattered = _collected(firsts(log.where("key IS NOT NULL"), key_words(F.col("key"), keys)))
-        pairs = zip(scattered["key"].to_pylist(), scattered["partition"].to_pylist(), strict=True)
-        known = pc.or_(scattered["known"], pa.array([pair in set(told) for pair in pairs], pa.bool_()))
-        yield from keys_in_two_partitions(scattered.set_column(FIRST_MESSAGES.get_field_index("known"), "known", known))
+        scattered = firsts(log.where("key IS NOT NULL"), key_words(F.col("key"), keys))
+        if told is not None:
+            pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
+            scattered = scattered.join(pairs, ["key", "partition"], "left")
+            scattered = scattered.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
+        yield from keys_in_two_partitions(_collected(scattered))
         routing = judge.terms.routing
         if routing is not None and routing.mode == "SinglePartition":
             yield from keyless_strays(routing, _collected(firsts(log.where("key IS NULL"), F.lit(None))))
@@ -74,4 +74,4 @@ def firsts(log: DataFrame, key: Column) -> DataFrame:
 
 
 def _collected(rows: DataFrame) -> pa.Table:
-    return pa.Table.from_pylist([row.asDict() for row in rows.collect()], FIRST_MESSAGES)
+    return pa.Table.from_pylist([row.asDict() for row in rows.select(*FIRST_MESSAGES.names).collect()], FIRST_MESSAGES)

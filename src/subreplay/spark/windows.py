@@ -9,24 +9,13 @@ from __future__ import annotations
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
-from subreplay.rules.codes import Code
-from subreplay.spark.audit import has, key_hash, timestamp, window_start
+from subreplay.spark.audit import key_hash, received, timestamp, window_start
 
 
 def loads(rows: DataFrame, width: int, slide: int) -> DataFrame:
     """What each consumer was given in each window of ``width`` ns: messages, bytes, distinct keys, redeliveries."""
     pane = window_start(F.col("at"), slide).alias("pane")
-    by_key = (
-        rows.where("delivered")
-        .withColumn("key", key_hash())
-        .groupBy("consumer", "key", pane)
-        .agg(
-            F.count("*").alias("messages"),
-            F.sum("size").alias("bytes"),
-            F.count_if(F.col("nth") > 0).alias("redelivered"),
-            F.count_if(has(Code.UNACKED)).alias("unacked"),
-        )
-    )
+    by_key = rows.where("delivered").withColumn("key", key_hash()).groupBy("consumer", "key", pane).agg(*received())
     sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "redelivered", "unacked")]
     counted = (
         by_key.withColumn("first", _first_counting(width, slide))

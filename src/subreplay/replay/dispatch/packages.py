@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.replay.dispatch.broker import Broker
 from subreplay.replay.dispatch.client_state import NONE, Clients, Outcome
 from subreplay.replay.dispatch.heap import push
-from subreplay.replay.dispatch.kernel import hot, inlined, step
+from subreplay.replay.dispatch.kernel import hot, inlined, small_operation, step
 from subreplay.replay.dispatch.operations import acknowledge_expired
 from subreplay.replay.dispatch.replay_set import place
 
@@ -109,6 +109,21 @@ def set_timer(c: Clients, at: int, rank: int, message: int) -> None:
     t.number += 1
     push(c.timers, t.timers, at, rank, t.number, message, c.messages[message].serial)
     t.timers += 1
+
+
+@small_operation
+def keep_time(c: Clients, now: int) -> bool:
+    """Count what is settled from ``now`` on in its interval; False if there has to be room for another one."""
+    t = c.totals[0]
+    if now < t.interval_end:
+        return True
+    if t.interval_at == NONE or c.counts[t.interval_at].settled > 0 or c.counts[t.interval_at].letters > 0:
+        if t.interval_at + 1 == len(c.counts):
+            return False
+        t.interval_at += 1
+    c.counts[t.interval_at].interval = now // t.interval
+    t.interval_end = (now // t.interval + 1) * t.interval
+    return True
 
 
 @inlined

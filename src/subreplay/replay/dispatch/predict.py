@@ -33,10 +33,12 @@ from subreplay.replay.dispatch.client_state import (
     with_rows,
     with_timers,
 )
-from subreplay.replay.dispatch.event_loop import Need, give_up_held, keep_time, play, tell_pending
+from subreplay.replay.dispatch.ending import give_up_held, tell_pending
+from subreplay.replay.dispatch.event_loop import Need, play
 from subreplay.replay.dispatch.intake import PUBLISHED
 from subreplay.replay.dispatch.membership import join, leave
 from subreplay.replay.dispatch.operations import room
+from subreplay.replay.dispatch.packages import keep_time
 from subreplay.replay.dispatch.permits import ask
 from subreplay.replay.dispatch.prediction import Prediction, nack_rule
 from subreplay.replay.dispatch.records import NEVER, Records, copied, empty_records

@@ -10,18 +10,11 @@ from numpy.typing import NDArray
 from subreplay.replay.dispatch.client_state import Outcome
 from subreplay.replay.dispatch.kernel import inlined, operation
 from subreplay.replay.dispatch.records import NEVER, Records
-from subreplay.replay.kafka.polling import (
-    close_interval,
-    commit,
-    count,
-    fetch,
-    let_go,
-    offer,
-    reschedule,
-    tell_waiting,
-)
+from subreplay.replay.kafka.held_records import commit, let_go, stored
+from subreplay.replay.kafka.polling import fetch, offer, reschedule
 from subreplay.replay.kafka.schedule import first
 from subreplay.replay.kafka.state import BLOCK, NONE, State
+from subreplay.replay.kafka.telling import close_interval, count, tell_waiting
 
 Ints = NDArray[np.int64]
 
@@ -63,18 +56,9 @@ def play(s: State, log: Records, cursor: Ints, until: int) -> int:
 @inlined
 def _publish(s: State, log: Records, row: int) -> None:
     """A record is appended to its partition."""
-    t, it = s.totals[0], log[row]
-    place = t.free_record
-    r = s.records[place]
-    t.free_record = r.next
-    t.free_records -= 1
-    r.at = it.at
-    r.ledger = it.ledger
-    r.entry = it.entry
-    r.batch_index = it.batch_index
-    r.size = it.size
-    r.deliveries = 0
-    r.next = NONE
+    it = log[row]
+    place = stored(s, it, 0)
+    s.records[place].next = NONE
     p = s.partitions[it.partition]
     if p.last == NONE:
         p.first = place

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from subreplay.model import MembershipEvent
 from subreplay.replay.dispatch.client_state import Outcome
 from subreplay.replay.dispatch.records import NEVER, Records
-from subreplay.replay.kafka import polling
+from subreplay.replay.kafka import held_records, polling
 from subreplay.replay.kafka.state import (
     NONE,
     State,
@@ -119,7 +119,7 @@ class Members:
     def commit(self, index: int) -> None:
         """What the member has processed is committed."""
         self._have_room(index)
-        polling.commit(self.state, index)
+        held_records.commit(self.state, index)
 
     def give_back(self, index: int, outcome: Outcome, end: int) -> None:
         """What the member holds comes again; it is told what it did until ``end``."""
@@ -127,7 +127,7 @@ class Members:
         held = int(self.state.members[index].held)
         if self.state.totals[0].free_records < held:
             self.state = with_records(self.state, held)
-        polling.give_back(self.state, index, outcome, end)
+        held_records.give_back(self.state, index, outcome, end)
 
     def evict(self, index: int) -> None:
         """A process that lives on loses its place: what it holds comes again elsewhere, though it goes on with it."""
