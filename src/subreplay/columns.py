@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import date as Date
 from typing import Final, TypeAlias
 
@@ -14,6 +15,7 @@ Ints: TypeAlias = NDArray[np.int64]
 NEVER: Final = int(np.iinfo(np.int64).max)  # an instant after every other; also "not ended"
 UNKNOWN: Final = int(np.iinfo(np.int64).min)  # a missing time
 DAY: Final = 86_400_000_000_000  # ns
+ROWS: Final = 1 << 16  # looked at together: what is done once a batch then costs little
 
 
 def midnight(day: Date) -> int:
@@ -34,3 +36,17 @@ def flags(rows: pa.Table, name: str) -> NDArray[np.bool_]:
 def column(rows: pa.Table, name: str) -> pa.Array:
     """One contiguous Arrow array of a column."""
     return rows.column(name).combine_chunks()
+
+
+def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
+    """Batches, which may be small, as tables of ``rows`` rows or somewhat more, of one chunk; the last has the rest."""
+    held: list[pa.RecordBatch] = []
+    number = 0
+    for batch in batches:
+        held.append(batch)
+        number += batch.num_rows
+        if number >= rows:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held, number = [], 0
+    if number:
+        yield pa.Table.from_batches(held).combine_chunks()

@@ -193,6 +193,7 @@ class Output(Model):
 
     tables: str = "build/out"
     report: str = "build/report"
+    audited: Literal["all", "findings"] = "all"
 
 
 class Report(Model):

@@ -212,6 +212,28 @@ FACTS: Final = pa.schema(
     ]
 )
 
+LOAD: Final = pa.struct(
+    [
+        _required("width", pa.int64()),  # of the windows, ns; the largest integer: all time
+        _required("slide", pa.int64()),
+        _required("window", pa.int64()),  # the pane of one slide that is counted here, by its start
+        _required("first", pa.int64()),  # the first window with the pane that counts these keys
+        pa.field("consumer", pa.string()),
+        *[_required(name, pa.int64()) for name in ("messages", "bytes", "keys", "redelivered", "unacked")],
+        # of all time only
+        pa.field("undelivered", pa.int64()),
+        pa.field("outside", pa.int64()),  # of membership changes
+        pa.field("at_owner", pa.int64()),  # of these
+        pa.field("in_transition", pa.int64()),
+        pa.field("firsts", pa.int64()),  # deliveries of a message for the first time
+        pa.field("batched", pa.int64()),
+        pa.field("entries", pa.int64()),  # that were batches
+        pa.field("begin", pa.int64()),  # first and last delivery
+        pa.field("end", pa.int64()),
+    ]
+)
+"""What a consumer was given: a part of the sum (``rules.loads``)."""
+
 _WITNESS = pa.struct(
     [
         pa.field("ledger", pa.int64()),
@@ -234,6 +256,7 @@ JUDGED: Final = pa.schema(
         pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
         pa.field("holder_witness", _WITNESS),  # the delivery that held others back
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
+        pa.field("load", LOAD),  # not null: no delivery or message, but a sum of what a consumer was given
     ]
 )
 

@@ -170,6 +170,25 @@ def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Pat
     assert table(spark, tmp_path, "violations").where("verdict = 'invalid'").count() == 118
 
 
+@pytest.mark.parametrize("scenario", ["4.0.8/s1f_key_shared_default_batching", "3.2.3/s5_failover_partitioned"])
+def test_an_audit_that_keeps_findings_only_tells_the_same(spark: SparkSession, scenario: str, tmp_path: Path) -> None:
+    assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
+    run_file = tmp_path / "in/audit.yaml"
+    asked = run_file.read_text()
+    codes = set()
+    for kept in ("all", "findings"):
+        run_file.write_text(f"{asked}\noutput: {{audited: {kept}}}\n")
+        codes.add(main(["audit", "--config", str(run_file), "--out", str(tmp_path / kept)]))
+    assert len(codes) == 1
+    assert (tmp_path / "all/report/report.json").read_bytes() == (tmp_path / "findings/report/report.json").read_bytes()
+    every, few = (audit.deliveries(table(spark, tmp_path / kept, "audited")) for kept in ("all", "findings"))
+    assert sorted(map(str, few.collect())) == sorted(map(str, every.where("codes != 0").collect()))
+    assert 0 < few.count() < every.count()
+    for name in ("assignments", "finding_counts", "violations", "moves"):
+        one, other = (table(spark, tmp_path / kept, name) for kept in ("all", "findings"))
+        assert sorted(map(str, one.collect())) == sorted(map(str, other.collect())), name
+
+
 def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tmp_path: Path) -> None:
     recording = Recording.load("3.2.3/s5_failover_partitioned")
     code, witness = recordings.move_a_delivery(recording, random.Random(5))
@@ -210,8 +229,8 @@ def test_rows_that_break_the_contract_are_counted_in_quarantine_with_every_reaso
 ) -> None:
     messages = require(lake.read(spark, str(steady / "in"), "messages", "delta"), MESSAGES, "messages")
     broken = messages.limit(2).withColumns({"size": F.lit(-1).cast("long"), "batch_index": F.lit(-7)})
-    valid, rejected = split("messages", messages.unionAll(broken))
-    assert (valid.count(), rejected.count()) == (4000, 2)
+    valid, rejected, checked = split("messages", messages.unionAll(broken))
+    assert (valid.count(), rejected.count(), checked.where("valid").count(), checked.count()) == (4000, 2, 4000, 4002)
     reasons = [r.asDict() for r in rejected.first().reasons]
     assert [(r["column"], r["value"]) for r in reasons] == [("batch_index", "-7"), ("size", "-1")]
     assert all(r["rule"] and r["remedy"] for r in reasons)

@@ -8,14 +8,18 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.model import Scope
 from subreplay.rules.codes import Code
-from subreplay.spark import windows
+from subreplay.rules.loads import Given, Span
+from subreplay.spark import lake, windows
+from subreplay.tables import LOAD
 
 pytestmark = pytest.mark.spark
-JUDGED = "delivered boolean, at long, consumer string, key string, size long, nth long, codes long"
 VIOLATIONS = "verdict string, moment timestamp, code string, consumer string, cause string"
 
 
@@ -23,6 +27,18 @@ def starts(at: int, width: int, slide: int) -> Iterator[int]:
     """The windows that an instant lies in."""
     last = at - at % slide
     return (start for start in range(last, last - width, -slide))
+
+
+def facts(rows: list[Any]) -> pa.Table:
+    """What is added up of rows (delivered, at, consumer, key, size, nth, codes)."""
+    delivered, at, consumer, key, size, nth, _ = map(list, zip(*rows, strict=True))
+    columns = {"delivered": delivered, "at": at, "published": at, "consumer": consumer, "size": size, "nth": nth}
+    columns |= {"key": pa.array([k and k.encode() for k in key], pa.binary())}
+    return pa.table(columns | {"in_transition": [False] * len(rows), "batch_index": [-1] * len(rows)})
+
+
+def codes(rows: list[Any]) -> Any:
+    return np.array([row[6] for row in rows], np.int64)
 
 
 def rows_of(frame: DataFrame) -> set[tuple[Any, ...]]:
@@ -46,7 +62,12 @@ def test_loads(spark: SparkSession, width: int, slide: int) -> None:
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    assert rows_of(windows.loads(spark.createDataFrame(rows, JUDGED), width, slide)) == expected
+    sums = Given(Scope("t", 0), (Span(width, slide),)).sums
+    rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
+    added = [sums(facts(part), codes(part)) for part in (rows[:50], rows[50 : len(given)], rows[len(given) :])]
+    loads = pa.concat_tables(added)["load"].combine_chunks().flatten()
+    frame = lake.of_arrow(spark, pa.table(loads, schema=pa.schema(list(LOAD))))
+    assert rows_of(windows.loads(frame, Span(width, slide))) == expected
 
 
 def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ permits. A message belongs to the epoch in which it was published.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import Ints, column, ints
+from subreplay.columns import Ints, column, gathered, ints
 from subreplay.entry_keys import outer_sticky_keys, own_keys
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32, murmur3_32_array
@@ -50,15 +51,19 @@ class Plan:
 
 @dataclass(frozen=True)
 class Assigner:
-    """Assigns messages under every plan; windows are ``width`` ns long."""
+    """Assigns messages under every plan; windows are ``width`` ns long.
+
+    ``moves_of``: the plan of which is asked only what changed hands at its epochs. Its windows are all one, and so are
+    the keys that stayed: a row for each window and key is what summing costs.
+    """
 
     plans: tuple[Plan, ...]
     width: int
+    moves_of: str | None = None
 
     def assign(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages (columns of ``LOG``) in any order -> ``TRAFFIC`` rows, summed within a batch."""
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
+        for rows in gathered(batches):
             for scope, part in scopes_of(rows):
                 yield from self._assign(scope, part)
 
@@ -80,21 +85,25 @@ class Assigner:
             owners = owners_of(plan.policy, timeline, hashes[profile], epochs, ints(rows, "entry"))
             before = owners_of(plan.policy, timeline, hashes[profile], np.maximum(epochs - 1, 0), ints(rows, "entry"))
             names = pa.array([c.name for c in timeline.consumers], pa.string())
-            table = pa.table(
-                common | {"epoch": epochs, "consumer": _names(names, owners), "before": _names(names, before)}
-            )
+            given = common | {"epoch": epochs, "consumer": _names(names, owners), "before": _names(names, before)}
+            if plan.name == self.moves_of:
+                given["window"] = np.zeros(len(at), np.int64)
+                given["key_id"] = np.where(owners == before, 0, common["key_id"])
+            table = pa.table(given)
             summed = table.group_by(list(_DIMENSIONS)).aggregate([("messages", "sum"), ("bytes", "sum")])
             yield from _traffic(plan.name, scope, summed)
 
 
 def scopes_of(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
     """Rows (columns topic, partition) by dispatcher."""
-    topics = column(rows, "topic").dictionary_encode()
-    place = np.stack([np.asarray(topics.indices), ints(rows, "partition")], axis=1)
-    places, which = np.unique(place, axis=0, return_inverse=True)
-    for number, (topic, partition) in enumerate(places.tolist()):
-        mine = rows.filter(pa.array(which.ravel() == number)) if len(places) > 1 else rows
-        yield Scope(topics.dictionary[topic].as_py(), partition), mine
+    topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
+    topic = np.asarray(topics.indices)
+    order = np.lexsort((partitions, topic))
+    ends = np.flatnonzero((np.diff(topic[order]) != 0) | (np.diff(partitions[order]) != 0)) + 1
+    mine = rows.take(pa.array(order)) if len(ends) else rows
+    for begin, end in itertools.pairwise([0, *ends.tolist(), len(order)]):
+        first = order[begin]
+        yield Scope(topics.dictionary[topic[first]].as_py(), int(partitions[first])), mine.slice(begin, end - begin)
 
 
 def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: Ints, entries: Ints) -> Ints:

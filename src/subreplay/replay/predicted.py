@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import column, ints
+from subreplay.columns import column, gathered, ints
 from subreplay.model import Scope
 from subreplay.replay.assign import Plan
 from subreplay.replay.dispatch.client_state import WAIT, Outcome
@@ -167,7 +167,7 @@ Place = tuple[str, str, int]
 
 def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, Iterator[pa.Table]]]:
     """Tables by (scenario, topic, partition), which the rows are sorted by: each group is drawn before the next."""
-    parts = chain.from_iterable(_cut(pa.Table.from_batches([batch])) for batch in batches if batch.num_rows)
+    parts = chain.from_iterable(map(_cut, gathered(batches)))
     waiting = next(parts, None)
 
     def group(place: Place) -> Iterator[pa.Table]:

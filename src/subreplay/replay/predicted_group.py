@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import Ints, column, ints
+from subreplay.columns import Ints, column, gathered, ints
 from subreplay.group_timeline import GroupTimeline, Noticed, Round
 from subreplay.model import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
@@ -60,7 +60,7 @@ class GroupPredictor:
         ready (the latest publication in the partition up to them), sorted by scenario, ready, topic, partition, ledger,
         entry and batch index. Memory holds what is not committed.
         """
-        parts = chain.from_iterable(_by_scenario(pa.Table.from_batches([b])) for b in batches if b.num_rows)
+        parts = chain.from_iterable(map(_by_scenario, gathered(batches)))
         for scenario, tables in groupby(parts, key=lambda part: part[0]):
             yield from _Group(self.scenarios[scenario], (table for _, table in tables)).rows()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.columns import ints
+from subreplay.columns import gathered, ints
 from subreplay.entry_keys import outer_sticky_keys
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.model import MembershipEvent, Scope
@@ -42,8 +42,8 @@ class RecentLoad:
 
         A message counts at its time of publication.
         """
-        for batch in batches:
-            for scope, rows in scopes_of(pa.Table.from_batches([batch])):
+        for some in gathered(batches):
+            for scope, rows in scopes_of(some):
                 slots = self.policy.slots(murmur3_32_array(outer_sticky_keys(rows, self.policy.profile)))
                 counted = self.windows[scope].count(ints(rows, "at"), slots)
                 n = counted.num_rows

@@ -65,11 +65,12 @@ def carried_rows(arrays: Arrays, scope: Scope) -> pa.Table:
             data = np.ascontiguousarray(array[begin : begin + size], "<i8").tobytes()
             cut.append({"name": name, "width": array.shape[1], "part": part, "data": data})
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
-    columns = [_constant(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
+    columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
     return pa.table([*columns, pa.array(cut, CARRIED)], schema=FACTS)
 
 
-def _constant(of: pa.Field, value: object, rows: int) -> pa.Array:
+def filled(of: pa.Field, value: object, rows: int) -> pa.Array:
+    """A column with one value in all rows; where there is none, null or 0."""
     if value is None and not of.nullable:
         value = pa.scalar(0).cast(of.type).as_py()
     return pa.nulls(rows, of.type) if value is None else pa.array([value] * rows, of.type)

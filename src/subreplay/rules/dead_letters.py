@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import Ints, ints
+from subreplay.columns import Ints, gathered, ints
 from subreplay.model import Scope
 from subreplay.rules.codes import MANY, Code, Excuse, Rule
 from subreplay.rules.deliveries import Flags
@@ -89,8 +89,7 @@ def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int) -> Iter
 def disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
     """DLQ_ORDER over ``LETTERS`` in the order ``STREAM``: a letter behind that of a later message of its key."""
     carried: pa.Table | None = None  # of the latest key, the letter of its latest message
-    for batch in batches:
-        rows = pa.Table.from_batches([batch])
+    for rows in gathered(batches):
         rows = rows if carried is None else pa.concat_tables([carried, rows])
         if rows.num_rows:
             late, latest = _behind(rows)

@@ -43,6 +43,10 @@ class Found(NamedTuple):
         n = len(codes)
         return cls(codes, excuses, np.empty((3, n, WITNESS + 1), np.int64), np.zeros((3, n), np.bool_))
 
+    def of(self, rows: Ints) -> Found:
+        """What was found in some rows."""
+        return Found(self.codes[rows], self.excuses[rows], self.proof[:, rows], self.proven[:, rows])
+
 
 @step
 def remember(rows: Ints, row: int, place: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import DAY, Ints, column, flags, ints
+from subreplay.columns import DAY, Ints, column, flags, gathered, ints
 from subreplay.model import Standing
 from subreplay.rules import wording
 from subreplay.rules.causes import WITNESS_OF, Causes
@@ -34,8 +34,7 @@ class Explainer:
     def violations(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``JUDGED`` rows, their key already in words -> ``VIOLATIONS`` rows."""
         causes = Causes(self.judge)
-        for batch in batches:
-            rows = pa.Table.from_batches([batch])
+        for rows in gathered(batches):
             told = [*self._of(rows, causes)]
             if told:
                 yield from pa.concat_tables(told).combine_chunks().to_batches()

@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import NEVER, Ints, flags, ints
+from subreplay.columns import NEVER, Ints, flags, gathered, ints
 from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
@@ -27,6 +27,7 @@ from subreplay.rules.facts import position_facts
 from subreplay.rules.flow import UNKNOWN_SIZE
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState, begin_instants
+from subreplay.rules.loads import Given, Loads
 from subreplay.rules.positions import PositionState
 from subreplay.rules.registry import kind_of, standings
 from subreplay.rules.sessions import Sessions
@@ -36,7 +37,6 @@ from subreplay.rules.undelivered import judge_undelivered
 from subreplay.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
-ROWS = 1 << 16  # rows judged at a time: what is done once a batch then costs little
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
 
 
@@ -92,6 +92,7 @@ class Judge:
     nobody received can be told.
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
+    ``loads``: what is added up beside judging; None: nothing, and every row is kept.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
     of partitions, too, which never served it.
     """
@@ -102,6 +103,7 @@ class Judge:
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
     strangers: bool = False
+    loads: Loads | None = None
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -174,6 +176,7 @@ class Judge:
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         dispatcher, carried, examples = self.dispatcher(scope), Carried(), Examples(self)
         state: DispatcherState | None = None
+        given = None if self.loads is None else Given(scope, self.loads.spans)
         begun, still = False, [np.empty((0, OPEN_DAY + 1), np.int64)]
         for part in parts:
             facts = carried.take(part)
@@ -197,7 +200,13 @@ class Judge:
                     found = rule(self, dispatcher, state, rows)
                     np.bitwise_and(found.codes, self.looked_for, out=found.codes)
                     still += self._open(rows, found.codes)
-                    yield from judged(rows, found, examples.choose(found), dispatcher.sessions.names).to_batches()
+                    shown = examples.choose(found)
+                    if given is not None:
+                        yield from given.sums(rows, found.codes).to_batches()
+                    if self.loads is not None and not self.loads.every:
+                        kept = np.flatnonzero(found.codes)
+                        rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
+                    yield from judged(rows, found, shown, dispatcher.sessions.names).to_batches()
         if self.carries:
             state = state or self._state(dispatcher, carried)
             if not begun:
@@ -258,37 +267,27 @@ def _of_one(cuts: Iterable[tuple[Scope, pa.Table]]) -> Iterator[tuple[Scope, Ite
 
 def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
     """Sorted batches in larger ones, cut where the topic partition changes."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= ROWS:
-            yield from _cut(held)
-            held = []
-    yield from _cut(held)
+    for rows in gathered(batches):
+        yield from _cut(rows)
 
 
 def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
     """As ``by_scope``, and the rows of one entry stay together: an entry is held back until the next one is seen."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= ROWS:
-            *cuts, (scope, rows) = _cut(held)
-            yield from cuts
-            last = _last_entry(rows)
-            if last:
-                yield scope, rows.slice(0, last)
-            held = rows.slice(last).to_batches()
-    yield from _cut(held)
+    held: pa.Table | None = None
+    for rows in gathered(batches):
+        rows = rows if held is None else pa.concat_tables([held, rows]).combine_chunks()
+        *cuts, (scope, rows) = _cut(rows)
+        yield from cuts
+        last = _last_entry(rows)
+        if last:
+            yield scope, rows.slice(0, last)
+        held = rows.slice(last)
+    if held is not None:
+        yield from _cut(held)
 
 
-def _cut(batches: list[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Batches as one table, cut where the topic partition changes."""
-    batches = [batch for batch in batches if batch.num_rows]
-    if not batches:
-        return
-    rows = pa.Table.from_batches(batches)
-    rows = rows.combine_chunks() if len(batches) > 1 else rows
+def _cut(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
+    """Rows cut where the topic partition changes."""
     topics, partitions = rows.column("topic"), rows.column("partition").to_numpy()
     cuts = [0, rows.num_rows]
     if topics[0] != topics[-1] or partitions[0] != partitions[-1]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from subreplay.columns import column, gathered
 from subreplay.hashing.base64_text import base64_text
 from subreplay.hashing.producer_routing import (
     JAVA_STRING_HASH,
@@ -170,9 +171,9 @@ class Hashing:
 
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages (columns key, producer, partition) in any order -> ``HASHED`` rows, summed within a batch."""
-        for batch in batches:
-            places = np.array(batch["partition"], np.int64)
-            yield from hashed(batch["key"], batch["producer"], places, self.partitions).to_batches()
+        for rows in gathered(batches):
+            places = np.array(rows["partition"], np.int64)
+            yield from hashed(column(rows, "key"), column(rows, "producer"), places, self.partitions).to_batches()
 
 
 def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:
@@ -182,8 +183,8 @@ def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array)
     partition (``SinglePartition``, no key), or key, producer and partition. Equal ids are the same message sent twice.
     """
     streams = np.zeros(len(sequence_ids), np.int64)
-    for column in stream:
-        encoded = column.dictionary_encode("encode")
+    for part in stream:
+        encoded = part.dictionary_encode("encode")
         streams = streams * len(encoded.dictionary) + np.asarray(encoded.indices, np.int64)
     order = np.argsort(streams, kind="stable")
     _, number = np.unique(streams[order], return_inverse=True)

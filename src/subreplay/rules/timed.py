@@ -32,7 +32,7 @@ from subreplay.rules.deliveries import (
     Found,
 )  # fmt: skip
 from subreplay.rules.instants import Conditions, DispatcherState, read_instants, recall_instants
-from subreplay.tables import JUDGED
+from subreplay.tables import JUDGED, LOAD
 
 if TYPE_CHECKING:
     from subreplay.rules.judge import Dispatcher, Judge
@@ -92,6 +92,7 @@ def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) ->
         "holder_witness": _witnesses(found, HOLDER, named),
         "shown": pa.array(shown),
     }
+    columns["load"] = pa.nulls(rows.num_rows, LOAD)
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 

@@ -1,96 +1,239 @@
-"""``FACTS`` on their way from one pass to the next: a row's numbers travel as one value.
+"""How rows travel between the passes of an audit: as blocks of sorted rows.
 
-Between the passes Spark sorts facts by time. It converts every column of every row on the way there and back, so it
-gets only the columns that it sorts by and those that are no numbers; all others are 64-bit integers in one binary
-column. What both passes see is not changed by it.
+Spark moves and sorts rows one by one, and converts each of their columns on the way to Python and back, which costs
+more than all rules together. So it gets blocks: many rows of one topic partition as one binary value, with the place of
+the first of them. Spark brings the blocks in order of their places, and the pass that reads them merges those that
+overlap: rows before the first place of the blocks to come are complete.
+
+So a pass holds of each run that was sorted at a time a block, and rows that come early: a hot topic partition costs
+time, not memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from tempfile import SpooledTemporaryFile
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import UNKNOWN, Ints
-from subreplay.tables import FACTS
+from subreplay.columns import ROWS, Ints, column, gathered
+from subreplay.tables import FACTS, LOG
 
-_BY_NAME: Final = {
-    "partition",
-    "ledger",
-    "entry",
-    "batch_index",
-    "delivered",
-    "at",
-    "seq",
-    "nth",
-}  # Spark sorts by them
+RUN: Final = 1 << 18  # rows sorted at a time
+BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, unless a row has more
+WAITING_BLOCK: Final = 1 << 18  # of one that only waits
+PLACE: Final = 4  # columns of an order that make a place
 
-
-def _is_place(kind: pa.DataType) -> bool:
-    return pa.types.is_struct(kind) and all(field.type == pa.int64() for field in kind)
-
-
-_NUMBERS: Final = [
-    f for f in FACTS
-    if f.name not in _BY_NAME and not f.nullable and (pa.types.is_integer(f.type) or pa.types.is_boolean(f.type))
-]  # fmt: skip
-_PLACES: Final = [f for f in FACTS if _is_place(f.type)]
-_OTHERS: Final = [f for f in FACTS if f not in _NUMBERS and f not in _PLACES]
-_WIDTH: Final = len(_NUMBERS) + sum(f.type.num_fields for f in _PLACES)
-TRAVELLING: Final = pa.schema([*_OTHERS, pa.field("numbers", pa.binary(), nullable=False)])
+BLOCKS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("place", pa.list_(pa.int64()), nullable=False),  # of the first row
+        pa.field("columns", pa.int64(), nullable=False),  # bit per column of the schema: those that have values
+        pa.field("rows", pa.binary(), nullable=False),
+    ]
+)
+_PACKED: Final = 1 << 24  # bytes that go to Spark at a time
+_SPOOLED: Final = 1 << 28  # bytes that wait in memory before they go to a file
+_SCOPE: Final = ("topic", "partition")
 
 
-def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``FACTS`` batches as ``TRAVELLING`` ones."""
+class Order(NamedTuple):
+    """Rows of ``schema`` sorted by topic, partition and ``columns``, which are integers; rows alike in all of these by
+    ``last``, a word."""
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    last: str
+
+
+BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), "consumer")
+BY_TIME: Final = Order(FACTS, ("at", "seq", "ledger", "entry", "batch_index", "nth"), "consumer")
+
+
+class Block(NamedTuple):
+    """Sorted rows of one topic partition."""
+
+    scope: tuple[str, int]
+    place: Sequence[int]  # of the first row
+    columns: int  # bit per column of the schema: those that have values
+    rows: bytes | pa.Buffer
+
+
+def packed(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """As ``BLOCKS``, which Spark moves and sorts."""
+    held: list[Block] = []
+    for block in blocks:
+        held.append(block)
+        if len(held) * BLOCK >= _PACKED:
+            yield _packed(held)
+            held = []
+    if held:
+        yield _packed(held)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[Block]:
+    """``BLOCKS`` as they were."""
     for batch in batches:
-        rows = np.empty((batch.num_rows, _WIDTH), np.int64)
-        for place, field in enumerate(_NUMBERS):
-            rows[:, place] = batch.column(field.name).to_numpy(zero_copy_only=False)
-        place = len(_NUMBERS)
-        for field in _PLACES:
-            values, width = batch.column(field.name), field.type.num_fields
-            rows[:, place : place + width] = UNKNOWN
-            there = np.flatnonzero(values.is_valid())
-            for leaf in range(width if len(there) else 0):
-                rows[there, place + leaf] = values.field(leaf).take(pa.array(there))
-            place += width
-        yield pa.RecordBatch.from_arrays([*(batch.column(f.name) for f in _OTHERS), _binary(rows)], schema=TRAVELLING)
+        for topic, partition, place, columns, rows in zip(*batch.columns, strict=True):
+            yield Block((topic.as_py(), partition.as_py()), place.as_py(), columns.as_py(), rows.as_buffer())
 
 
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``TRAVELLING`` batches as ``FACTS`` ones."""
-    for batch in batches:
-        rows = _matrix(batch.column("numbers"))
-        columns: dict[str, Any] = {f.name: batch.column(f.name) for f in _OTHERS}
-        columns |= {
-            f.name: pa.array(rows[:, place].astype(f.type.to_pandas_dtype())) for place, f in enumerate(_NUMBERS)
-        }
-        place = len(_NUMBERS)
-        for field in _PLACES:
-            columns[field.name] = _places(rows[:, place : place + field.type.num_fields], field.type)
-            place += field.type.num_fields
-        yield pa.RecordBatch.from_arrays([columns[f.name] for f in FACTS], schema=FACTS)
+def cut(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> Iterator[Block]:
+    """Rows in any order as blocks of ``block`` bytes; columns that may be null may be missing."""
+    for run in gathered(batches, RUN):
+        yield from _blocks(run, order, block)
 
 
-def _binary(rows: Ints) -> pa.Array:
-    """Each row of a matrix as one binary value."""
-    offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(8 * _WIDTH)
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(rows)])
+def in_place(blocks: Iterable[Block], folder: str | None = None) -> Iterator[Block]:
+    """Blocks, those of a topic partition together, in order of their places; of many, the rows wait in a file in
+    ``folder``."""
+    for scope, mine in groupby(blocks, key=attrgetter("scope")):
+        with SpooledTemporaryFile(_SPOOLED, dir=folder) as file:
+            found: list[tuple[Sequence[int], int, int, int, int]] = []
+            for block in mine:
+                found.append((block.place, len(found), block.columns, file.tell(), len(block.rows)))
+                file.write(block.rows)
+            for place, _, columns, begin, size in sorted(found):
+                file.seek(begin)
+                yield Block(scope, place, columns, file.read(size))
 
 
-def _matrix(values: pa.Array) -> Ints:
-    """The matrix that ``_binary`` made, wherever its rows have been since."""
-    _, offsets, data = values.buffers()
-    first = np.frombuffer(offsets, np.int32)[values.offset]
-    return np.frombuffer(data, np.int64, len(values) * _WIDTH, int(first)).reshape(-1, _WIDTH)
+def merged(blocks: Iterable[Block], order: Order) -> Iterator[pa.RecordBatch]:
+    """Blocks sorted by topic, partition and place -> their rows, in order."""
+    for scope, mine in groupby(blocks, key=attrgetter("scope")):
+        held: list[pa.Table] = []
+        rows, enough = 0, ROWS
+        for block in mine:
+            if rows >= enough:
+                together = _together(held, order)
+                complete = _before(together, block.place, order)
+                yield from _whole(together.slice(0, complete), scope, order)
+                held, rows = [together.slice(complete)], rows - complete
+                enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
+            held.append(_opened(block, order))
+            rows += held[-1].num_rows
+        yield from _whole(_together(held, order), scope, order)
 
 
-def _places(rows: Ints, kind: pa.DataType) -> pa.Array:
-    """Positions as a struct column, null where there is none."""
-    absent = rows[:, 0] == UNKNOWN
-    if absent.all():
-        return pa.nulls(len(rows), kind)
-    leaves = [pa.array(np.ascontiguousarray(leaf)) for leaf in rows.T]
-    return pa.StructArray.from_arrays(leaves, fields=list(kind), mask=pa.array(absent))
+def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[Block]:
+    rows = _sorted(rows, order, of_one_scope=False)
+    words, partitions = _ranks(rows, "topic"), rows["partition"].to_numpy()
+    scopes = np.flatnonzero((np.diff(words) != 0) | (np.diff(partitions) != 0)) + 1
+    there = [f for f in order.schema.names if f in rows.column_names and rows[f].null_count < len(rows)]
+    content = rows.select([name for name in there if name not in _SCOPE])
+    columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
+    size = max(1, block * len(rows) // max(1, content.nbytes))
+    begins = np.union1d(np.arange(0, len(rows), size), scopes)
+    places = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:PLACE]], axis=1).tolist()
+    topics, numbers = column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist()
+    (batch,) = content.to_batches()
+    for begin, end, place, *scope in zip(
+        begins.tolist(), [*begins.tolist()[1:], len(rows)], places, topics, numbers, strict=True
+    ):
+        yield Block((scope[0], scope[1]), place, columns, batch.slice(begin, end - begin).serialize())
+
+
+def _packed(blocks: list[Block]) -> pa.RecordBatch:
+    columns = {
+        "topic": [block.scope[0] for block in blocks],
+        "partition": [block.scope[1] for block in blocks],
+        "place": [block.place for block in blocks],
+        "columns": [block.columns for block in blocks],
+        "rows": [bytes(block.rows) for block in blocks],
+    }
+    return pa.RecordBatch.from_pydict(columns, BLOCKS)
+
+
+def _opened(block: Block, order: Order) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block.rows), _schema(block.columns, order))])
+
+
+def _together(held: list[pa.Table], order: Order) -> pa.Table:
+    return _sorted(pa.concat_tables(held, promote_options="default"), order)
+
+
+@cache
+def _schema(columns: int, order: Order) -> pa.Schema:
+    return pa.schema([field for place, field in enumerate(order.schema) if columns >> place & 1])
+
+
+def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.RecordBatch]:
+    """Rows of one topic partition with all columns."""
+    n = len(rows)
+    given = {"topic": pa.repeat(scope[0], n), "partition": pa.repeat(pa.scalar(scope[1], pa.int32()), n)}
+    columns = [
+        given[f.name]
+        if f.name in given
+        else column(rows, f.name)
+        if f.name in rows.column_names
+        else pa.nulls(n, f.type)
+        for f in order.schema
+    ]
+    if n:
+        yield pa.RecordBatch.from_arrays(columns, schema=order.schema)
+
+
+def _before(rows: pa.Table, place: Sequence[int], order: Order) -> int:
+    """How many of sorted rows come before a place."""
+    begin, end = 0, len(rows)
+    for name, value in zip(order.columns, place, strict=False):
+        here = column(rows, name).to_numpy()[begin:end]
+        begin, end = (begin + int(np.searchsorted(here, value, side)) for side in ("left", "right"))
+    return begin
+
+
+def _sorted(rows: pa.Table, order: Order, *, of_one_scope: bool = True) -> pa.Table:
+    """Rows in order, as one chunk."""
+    rows = rows.combine_chunks()
+    scope = [] if of_one_scope else [_ranks(rows, "topic"), rows["partition"].to_numpy()]
+    columns = [*scope, *(column(rows, name).to_numpy() for name in order.columns)]
+    places = _in_order(columns)
+    if order.last in rows.column_names and _alike(columns, places).any():
+        places = _in_order([*columns, _ranks(rows, order.last)])
+    return rows if (places[1:] > places[:-1]).all() else rows.take(pa.array(places))
+
+
+def _in_order(columns: Sequence[np.ndarray]) -> Ints:
+    """The places of rows in order of some integer columns, of which the first says most."""
+    packed: list[Ints] = []
+    room = 1
+    for values in columns:
+        values = values.astype(np.int64, copy=False)
+        least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span == 1:
+            continue
+        if packed and room * span < 1 << 63:
+            packed[-1] = packed[-1] * span + (values - least)
+            room *= span
+        else:
+            packed.append(values - least if span < 1 << 63 else values)
+            room = span
+    if not packed:
+        return np.arange(len(columns[0]))
+    return np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
+
+
+def _alike(columns: Sequence[np.ndarray], places: Ints) -> np.ndarray:
+    """Whether each row, in order, is like the one before it in all columns."""
+    alike = np.ones(max(0, len(places) - 1), np.bool_)
+    for values in columns:
+        there = np.flatnonzero(alike)
+        alike[there] = values[places[there]] == values[places[there + 1]]
+    return alike
+
+
+def _ranks(rows: pa.Table, name: str) -> Ints:
+    """Words as integers of the same order; null is the least."""
+    words = column(rows, name).dictionary_encode()
+    known = words.dictionary.cast(pa.binary())
+    rank = np.empty(len(known) + 1, np.int64)
+    rank[np.asarray(pa.compute.sort_indices(known))] = np.arange(len(known))
+    rank[-1] = -1
+    ranks: Ints = rank[np.asarray(words.indices.fill_null(-1))]
+    return ranks

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
@@ -14,43 +16,50 @@ from subreplay.replay.balance import Connected
 from subreplay.rules.codes import Code, Excuse, mask
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Judge
-from subreplay.rules.travelling import TRAVELLING, packed, unpacked
+from subreplay.rules.loads import ALL_TIME
+from subreplay.rules.travelling import (
+    BLOCKS,
+    BY_POSITION,
+    BY_TIME,
+    WAITING_BLOCK,
+    Block,
+    cut,
+    in_place,
+    merged,
+    packed,
+    unpacked,
+)
+from subreplay.spark.log import Log
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import JUDGED, VIOLATIONS
 from subreplay.words import DIGEST
 
+LOADED = ("messages", "bytes", "redelivered", "unacked")  # what is added up of deliveries, besides keys
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE
 )  # fmt: skip
-_BY_POSITION = ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer")
-_BY_TIME = ("at", "seq", "ledger", "entry", "batch_index", "nth", "consumer")
-_LEDGER_BITS, _TIME_BITS, _TIME_STEP = 40, 43, 20
 
 
-def judged(log: DataFrame, judge: Judge, partitions: int) -> DataFrame:
+def judged(log: Log, judge: Judge, partitions: int) -> DataFrame:
     """The ``LOG`` of one topic and subscription, judged: a hot partition costs time, not memory.
 
     Topic partitions are dealt out in turn, which balances better than a hash of few values.
     """
-    facts = (
-        log.repartitionById(partitions, "partition")
-        .sortWithinPartitions(_leading(F.col("ledger"), _LEDGER_BITS), *_BY_POSITION)
-        .mapInArrow(lambda rows: packed(judge.by_position(rows)), spark_schema(TRAVELLING))
+    shape = spark_schema(BLOCKS)
+    parts = [part.mapInArrow(lambda rows: packed(cut(rows, BY_POSITION)), shape) for part in log.parts]
+    blocks = reduce(DataFrame.unionAll, parts).repartitionById(partitions, "partition")
+    # by all columns: what is judged together, and so added up, is the same in every run
+    return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
+        lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
     )
-    time = F.shiftright("at", _TIME_STEP)  # of a message that was never delivered: later than all
-    ordered = facts.sortWithinPartitions(
-        _leading(time, _TIME_BITS), "topic", "partition", F.desc("delivered"), *_BY_TIME
-    )
-    return ordered.mapInArrow(lambda rows: judge.by_time(unpacked(rows)), spark_schema(JUDGED))
 
 
-def _leading(value: Column, bits: int) -> Column:
-    """One number for most of an order by partition, then by ``value``; rows of one number still need that order.
-
-    Spark compares eight bytes of the first column of a sort, and only where they are equal the rows themselves.
-    """
-    within = F.greatest(F.lit(0), F.least(value, F.lit((1 << bits) - 1)))
-    return F.shiftleft(F.col("partition").cast("long"), bits) + within
+def _both_passes(judge: Judge, log: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+    """By position and then by time; in between the facts of a topic partition wait where Spark keeps its own files."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
+    folder = next((folder for folder in folders if os.access(folder, os.W_OK)), None)
+    facts = cut(judge.by_position(merged(log, BY_POSITION)), BY_TIME, WAITING_BLOCK)
+    yield from judge.by_time(merged(in_place(facts, folder), BY_TIME))
 
 
 def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
@@ -65,6 +74,11 @@ def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
             "date": day_of(at),
         }
     )
+
+
+def deliveries(rows: DataFrame) -> DataFrame:
+    """Judged rows without those that hold state or sums."""
+    return rows.where("carried IS NULL AND load IS NULL").drop("carried", "load")
 
 
 def key_words(key: Column, keys: Keys) -> Column:
@@ -115,25 +129,11 @@ def window_start(at: Column, width: int) -> Column:
     return at - F.pmod(at, F.lit(width))
 
 
-def key_hash() -> Column:
-    """What keys are counted by: a number costs less than a word."""
-    return F.when(F.col("key").isNotNull(), F.xxhash64("key"))
-
-
-def load(rows: DataFrame) -> DataFrame:
-    """What each consumer was given in all: messages, bytes, distinct keys, redeliveries."""
-    keys = F.countDistinct(key_hash()).alias("keys")
-    return rows.where("delivered").groupBy("consumer").agg(*received(), keys).orderBy("consumer")
-
-
-def received() -> list[Column]:
-    """What is counted of judged deliveries, besides keys."""
-    return [
-        F.count("*").alias("messages"),
-        F.sum("size").alias("bytes"),
-        F.count_if(F.col("nth") > 0).alias("redelivered"),
-        F.count_if(has(Code.UNACKED)).alias("unacked"),
-    ]
+def load(sums: DataFrame) -> DataFrame:
+    """What each consumer was given in all: messages, bytes, distinct keys, redeliveries; ``sums`` are ``LOAD`` rows."""
+    mine = sums.where((F.col("width") == ALL_TIME.width) & F.col("consumer").isNotNull())
+    added = [F.sum(name).alias(name) for name in (*LOADED, "keys")]
+    return mine.groupBy("consumer").agg(*added).orderBy("consumer")
 
 
 def has(code: Code) -> Column:
@@ -211,22 +211,15 @@ def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Conne
     )
 
 
-def totals(rows: DataFrame) -> dict[str, int]:
-    """The headline figures of an audit, in one pass."""
-    elsewhere = F.col("codes").bitwiseAND(Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit) == 0
-    delivered = F.col("delivered")
-    outside = delivered & ~F.col("in_transition")
-    row = rows.agg(
-        F.count_if(delivered).alias("deliveries"),
-        F.count_if(~delivered).alias("undelivered"),
-        F.count_if(outside).alias("outside"),
-        F.count_if(outside & elsewhere).alias("at_owner"),
-        F.count_if(delivered & F.col("in_transition")).alias("in_transition"),
-        F.count_if(delivered & (F.col("nth") == 0)).alias("messages"),
-        F.count_if(delivered & (F.col("batch_index") >= 0)).alias("batched"),
-        F.count_if(delivered & (F.col("batch_index") == 0) & (F.col("nth") == 0)).alias("entries"),
-        F.min(F.when(delivered, F.col("at"))).alias("first"),
-        F.max(F.when(delivered, F.col("at"))).alias("last"),
+def totals(sums: DataFrame) -> dict[str, int]:
+    """The headline figures of an audit; ``sums`` are ``LOAD`` rows."""
+    added = {"deliveries": "messages", "messages": "firsts"}
+    added |= {name: name for name in ("undelivered", "outside", "at_owner", "in_transition", "batched", "entries")}
+    mine = sums.where(F.col("width") == ALL_TIME.width)
+    row = mine.agg(
+        *[F.sum(column).alias(name) for name, column in added.items()],
+        F.min("begin").alias("first"),
+        F.max("end").alias("last"),
     ).first()
     assert row is not None  # an aggregate without groups always has one row
     return {name: value if value is not None else 0 for name, value in row.asDict().items()}

@@ -103,8 +103,17 @@ _CONTRACTS: Final = {
 }
 
 
-def split(table: str, frame: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The rows that keep the contract, and the others as ``quarantine`` rows with every reason."""
+class Split(NamedTuple):
+    """``valid`` rows keep the contract, ``rejected`` are the others as ``quarantine`` rows with every reason; of all
+    rows, ``checked`` tells whether they are ``valid``."""
+
+    valid: DataFrame
+    rejected: DataFrame
+    checked: DataFrame
+
+
+def split(table: str, frame: DataFrame) -> Split:
+    """The rows of an input table by its contract."""
     required = tuple(
         Contract(f.name, f"{f.name} IS NOT NULL", "the column is required", "fill it at the source")
         for f in INPUTS[table]
@@ -122,7 +131,7 @@ def split(table: str, frame: DataFrame) -> tuple[DataFrame, DataFrame]:
         F.to_json(F.struct(*frame.columns)).alias("raw"),
         reasons.alias("reasons"),
     )
-    return frame.where(good), rejected
+    return Split(frame.where(good), rejected, frame.withColumn("valid", good))
 
 
 def _reason(contract: Contract) -> Column:

@@ -19,16 +19,14 @@ from subreplay.rules.findings import Finding, violations_of
 from subreplay.rules.judge import Judge
 from subreplay.rules.registry import RULES
 from subreplay.spark.audit import key_words
-from subreplay.spark.log import Inputs, nanos
+from subreplay.spark.log import Inputs, Log, nanos
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import VIOLATIONS
 
 _PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
-def found(
-    inputs: Inputs, log: DataFrame, judge: Judge, subscription: str, day: Date | None, keys: Keys
-) -> DataFrame | None:
+def found(inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date | None, keys: Keys) -> DataFrame | None:
     """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
 
     ``log`` names their keys. A message may be given up before midnight and arrive after it, so letters of later days
@@ -63,7 +61,7 @@ class _Told:
         return rows
 
 
-def exhausted(inputs: Inputs, log: DataFrame, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
+def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters that ``arrived``."""
     at = nanos("delivered_at", "delivered_nanos")
     last = F.struct("redelivery_count", at.alias("at"), "seq")
@@ -78,7 +76,7 @@ def exhausted(inputs: Inputs, log: DataFrame, arrived: DataFrame, limit: int, ke
     by_message = attempts.groupBy(*_PLACE).agg(
         F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
     )
-    named = log.where("kind = 0").select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
+    named = log.messages.select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
     missing = by_message.join(arrived.select("origin.*"), [*_PLACE], "left_anti")
     rows = missing.join(named.dropDuplicates([*_PLACE]), [*_PLACE], "left")
     return rows.select(*_PLACE, "key", "last.*", "acked").select(*EXHAUSTED.names)

@@ -131,8 +131,10 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(supposed.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = audit.published(
-            audit.judged(log, judge, config.spark.shuffle_partitions), config.subscription.name, config.keys
-        ).drop("carried")
+            audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions)),
+            config.subscription.name,
+            config.keys,
+        )
         parts.append(judged.withColumn("scenario", F.lit(name)))
     written = source.write(reduce(DataFrame.unionByName, parts), "predicted_audited")
     found = {}
@@ -142,7 +144,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         counted = audit.finding_counts(mine, judge, config.windows.width * 1_000)
         found[name] = Figures(
             source.inputs.topic,
-            source.counts,
+            source.census.counts,
             source.extent,
             source.width,
             scenarios[name],

@@ -25,6 +25,7 @@ from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
 from subreplay.rules.life import Life, finding_lines
 from subreplay.spark import audit, collect, lake, nights, stages, topic_findings
+from subreplay.spark.census import census
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.tables import JUDGED, LOG
 
@@ -36,7 +37,11 @@ _PLACES: Final = "topic string, partition int, ledger long, entry long, batch_in
 _WAITING: Final = f"{_PLACES}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
 _IN_WORDS: Final = pa.schema(
-    [pa.field("key", pa.string()) if f.name == "key" else f for f in JUDGED if f.name not in ("key_id", "hash")]
+    [
+        pa.field("key", pa.string()) if f.name == "key" else f
+        for f in JUDGED
+        if f.name not in ("key_id", "hash", "carried", "load")
+    ]
 )
 
 
@@ -116,8 +121,8 @@ class _Evidence:
     def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
         inputs = read_inputs(spark, run)
         before = nights.handed_on(spark, run, inputs.topic)
-        events = collect.events(inputs, None if before is None else before.carried)
-        source = stages.Source(spark, run, inputs, as_log(inputs), before, events, [], {})
+        found = census(inputs, None if before is None else before.carried)
+        source = stages.Source(spark, run, inputs, as_log(inputs), before, found)
         return cls(source, stages.fold(source), _written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
@@ -127,7 +132,7 @@ class _Evidence:
         config = self.source.config
         log = nights.log_of_night(self.source.spark, config, self.source.inputs, self.source.log, self.source.before)
         judged = audit.judged(log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
-        return audit.published(judged.where("carried IS NULL"), config.subscription.name, config.keys)
+        return audit.published(audit.deliveries(judged), config.subscription.name, config.keys)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
@@ -149,6 +154,8 @@ class _Evidence:
         config = self.source.config
         if self.written is not None:
             return f"the audit that wrote {config.output.tables}"
+        if config.output.audited != "all":
+            return f"this command: of deliveries, {config.output.tables} has those with findings only"
         return f"this command: no audit with this configuration has written {config.output.tables}"
 
     def _log(self, told: collect.Rows) -> pa.Table:
@@ -164,7 +171,7 @@ class _Evidence:
         log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
         since = min(row["at"] for row in told)
         late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
-        return pa.Table.from_pylist(collect.rows(log.where(late)), LOG)
+        return pa.Table.from_pylist(collect.rows(log.rows().where(late)), LOG)
 
     def _of_keys(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
@@ -172,9 +179,10 @@ class _Evidence:
         known = set(own_keys(log).to_pylist()) - {None}
         if not known or len(self.judge.dispatchers) < 2:
             return
-        mine = self.source.log.where(F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)]))
+        of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
+        messages = self.source.log.messages.where(of_keys)
         words = {stages.keys_of(config).word(key) for key in known}
-        for row in topic_findings.found(mine, self.judge, config.subscription.name, config.keys).to_pylist():
+        for row in topic_findings.found(messages, self.judge, config.subscription.name, config.keys).to_pylist():
             if row["key"] in words:
                 yield from finding_lines(row)
 
@@ -204,8 +212,10 @@ class _Evidence:
 
 
 def _written(source: stages.Source) -> DataFrame | None:
-    """Table ``audited``, if an audit with this configuration has written it."""
+    """Table ``audited``, if an audit with this configuration has written all of it."""
     config = source.config
+    if config.output.audited != "all":
+        return None
     runs, audited = (lake.find(source.spark, config.output.tables, name) for name in ("runs", "audited"))
     if runs is None or audited is None:
         return None
@@ -213,7 +223,7 @@ def _written(source: stages.Source) -> DataFrame | None:
     for column, value in source.where.items():
         mine &= F.col(column) == value
     same = (F.col("run_id") == config.run_id) & (F.col("kind") == "audit")
-    told = audited.where(mine & F.col("carried").isNull())
+    told = audit.deliveries(audited.where(mine))
     return told if runs.where(mine & same).limit(1).count() else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date as Date
 from datetime import timedelta
+from functools import reduce
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -28,6 +29,7 @@ class Inputs:
     deliveries: DataFrame
     dead_letters: DataFrame | None  # messages that name one of this topic as their origin; None: no such topic is named
     rejected: Mapping[str, DataFrame]
+    checked: Mapping[str, DataFrame]  # all rows of each table, with column ``valid``
     topic: str
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
 
@@ -52,13 +54,14 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
         letters = frames["messages"].where((F.col("topic") == name) & (F.col("origin.topic") == topic))
         parts["dead_letters"] = split("messages", letters.where(_since(config.date, config.traffic.lookback_days)))
-    valid = {name: frame for name, (frame, _) in parts.items()}
+    valid = {name: part.valid for name, part in parts.items()}
     return Inputs(
         messages=valid["messages"],
         membership=valid["membership"],
         deliveries=valid["deliveries"],
         dead_letters=valid.get("dead_letters"),
-        rejected={name: rejected for name, (_, rejected) in parts.items()},
+        rejected={name: part.rejected for name, part in parts.items()},
+        checked={name: part.checked for name, part in parts.items()},
         topic=topic,
         ingest=_ingest_quarantine(spark, config, topic),
     )
@@ -99,15 +102,41 @@ def _since(day: Date | None, lookback: int) -> Column:
     return F.lit(True) if day is None else F.col("date") >= F.lit(day - timedelta(days=lookback))
 
 
-def as_log(inputs: Inputs) -> DataFrame:
-    """Messages and deliveries under one another in the ``LOG`` shape, times in ns."""
-    return message_rows(inputs.messages, F.lit(True), before=False).unionAll(
-        delivery_rows(inputs.deliveries, before=False)
-    )
+@dataclass(frozen=True)
+class Log:
+    """Messages and deliveries in the ``LOG`` shape, times in ns; each with its own columns, since Spark takes as long
+    for those that are null in all rows. ``carried`` is what the night before handed on."""
+
+    messages: DataFrame
+    deliveries: DataFrame
+    carried: DataFrame | None = None
+
+    @property
+    def parts(self) -> list[DataFrame]:
+        """What it consists of."""
+        return [part for part in (self.messages, self.deliveries, self.carried) if part is not None]
+
+    def where(self, condition: Column) -> Log:
+        """The rows that meet a condition on columns that all of them have."""
+        return Log(*(part.where(condition) for part in self.parts))
+
+    def with_earlier(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
+        """The same with rows of earlier days."""
+        served = self.deliveries if deliveries is None else self.deliveries.unionAll(deliveries)
+        return Log(self.messages.unionAll(messages), served, self.carried)
+
+    def rows(self) -> DataFrame:
+        """All of it in one frame, with every column."""
+        return reduce(DataFrame.unionAll, [_whole(part) for part in self.parts])
+
+
+def as_log(inputs: Inputs) -> Log:
+    """Messages and deliveries as a log."""
+    return Log(message_rows(inputs.messages, F.lit(True), before=False), delivery_rows(inputs.deliveries, before=False))
 
 
 def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFrame:
-    """Messages as ``LOG`` rows."""
+    """Messages as ``LOG`` rows; what deliveries have is left out."""
     content = [c for c in INPUTS["messages"].names if c != "date"]
     return _log_rows(
         messages,
@@ -128,7 +157,7 @@ def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFr
 
 
 def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
-    """Deliveries as ``LOG`` rows."""
+    """Deliveries as ``LOG`` rows; what messages have is left out."""
     return _log_rows(
         deliveries,
         {
@@ -149,7 +178,14 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
 def _log_rows(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
     place = {c: F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")}
     of = place | dict(given)
-    return rows.select(*[of.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)])
+    return rows.select(*[of[f.name].cast(f.dataType).alias(f.name) for f in spark_schema(LOG) if f.name in of])
+
+
+def _whole(rows: DataFrame) -> DataFrame:
+    have = set(rows.columns)
+    return rows.select(
+        *[F.col(f.name) if f.name in have else F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)]
+    )
 
 
 def nanos(time: str, beyond: str | None = None) -> Column:

@@ -7,7 +7,7 @@ the latest date before it. Of earlier days' logs it reads only the entries that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date as Date
 from datetime import timedelta
 
@@ -21,7 +21,7 @@ from subreplay.rules.carried import CARRY, OPEN, Carried, open_table
 from subreplay.rules.codes import Code
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
-from subreplay.spark.log import Inputs, delivery_rows, input_table, message_rows
+from subreplay.spark.log import Inputs, Log, delivery_rows, input_table, message_rows
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import LOG, OPEN_POSITIONS
 
@@ -58,22 +58,20 @@ def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | 
     )
 
 
-def log_of_night(
-    spark: SparkSession, config: RunConfig, inputs: Inputs, log: DataFrame, before: HandedOn | None
-) -> DataFrame:
-    """The ``LOG`` that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
+def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Log, before: HandedOn | None) -> Log:
+    """The log that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
     if config.date is None:
         return log
-    log = log.unionAll(_context(spark, config, inputs, before))
-    return log if before is None else log.unionAll(_state(before))
+    log = log.with_earlier(*_context(spark, config, inputs, before))
+    return log if before is None else replace(log, carried=_state(before))
 
 
-def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, log: DataFrame) -> DataFrame:
-    """The ``LOG`` of a run, with the messages of the ``lookback_days`` before its date."""
+def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, log: Log) -> Log:
+    """The log of a run, with the messages of the ``lookback_days`` before its date."""
     if config.date is None:
         return log
     since = config.date - timedelta(days=config.traffic.lookback_days)
-    return log.unionAll(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
+    return log.with_earlier(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
 
 
 def told(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:
@@ -92,17 +90,17 @@ def _of_earlier_nights(config: RunConfig, topic: str) -> Column:
 
 def _state(before: HandedOn) -> DataFrame:
     given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
-    mine = before.carried.where(F.col("carried.name") != OPEN)
     shape = spark_schema(LOG)
-    columns = [
-        F.col(f.name) if f.name in ("topic", "partition", "carried") else F.lit(given.get(f.name)).cast(f.dataType)
-        for f in shape
-    ]
-    return mine.select(*[column.alias(name) for column, name in zip(columns, LOG.names, strict=True)])
+    place = [F.lit(value).cast(shape[name].dataType).alias(name) for name, value in given.items()]
+    mine = before.carried.where(F.col("carried.name") != OPEN)
+    return mine.select("topic", "partition", *place, "carried")
 
 
-def _context(spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None) -> DataFrame:
-    """``LOG`` rows of earlier days: whole entries of which something is open, or was delivered again on the day."""
+def _context(
+    spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None
+) -> tuple[DataFrame, DataFrame]:
+    """Messages and deliveries of earlier days as ``LOG`` rows: whole entries of which something is open, or was
+    delivered again on the day."""
     open_ = _open(before, spark)
     oldest = open_.agg(F.min("day").alias("day")).first()
     assert config.date is not None
@@ -120,9 +118,8 @@ def _context(spark: SparkSession, config: RunConfig, inputs: Inputs, before: Han
         return _behind(rows, firsts, False).join(again, _ENTRY, "left_semi").select(*rows.columns).unionAll(late)
 
     mine = wanted(messages).join(waiting, _PLACE, "left")
-    return message_rows(mine, F.coalesce("waiting", F.lit(False)), before=True).unionAll(
-        delivery_rows(wanted(deliveries), before=True)
-    )
+    waits = F.coalesce("waiting", F.lit(False))
+    return message_rows(mine, waits, before=True), delivery_rows(wanted(deliveries), before=True)
 
 
 def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
@@ -151,6 +148,6 @@ def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) ->
     days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
 
     def valid(name: str, mine: Column) -> DataFrame:
-        return split(name, input_table(spark, config, name).where(mine))[0]
+        return split(name, input_table(spark, config, name).where(mine)).valid
 
     return valid("messages", days), valid("deliveries", days & (F.col("subscription") == config.subscription.name))

@@ -10,7 +10,6 @@ from pyspark.sql import SparkSession
 
 from subreplay import __version__
 from subreplay.config import Spark
-from subreplay.rules.judge import ROWS
 
 __all__ = ["SparkSession", "open_session"]
 
@@ -29,6 +28,8 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
+BATCH = 1024  # rows that go to Python at a time
+
 
 def open_session(options: Spark) -> SparkSession:
     """The active session where there is one (notebooks, spark-submit), else one made from ``options``."""
@@ -45,8 +46,8 @@ def open_session(options: Spark) -> SparkSession:
         session = _local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ROWS))
-    # so many rows are within any limit of bytes, and to look after each of them costs more than all rules
+    # so few rows are within any limit of bytes, even if they are blocks; to look after each costs more than all rules
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH))
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -24,10 +24,12 @@ from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.rules.loads import Loads, Span
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
 from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif
-from subreplay.spark.log import Inputs, as_log, read_inputs
+from subreplay.spark.census import Census, census
+from subreplay.spark.log import Inputs, Log, as_log, read_inputs
 from subreplay.spark.windows import bounds, loads, violations
 from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
@@ -44,15 +46,21 @@ class Source:
     spark: SparkSession
     config: RunConfig
     inputs: Inputs
-    log: DataFrame
+    log: Log
     before: nights.HandedOn | None
-    events: Events
-    counts: collect.Rows
-    extent: Mapping[str, int]
+    census: Census
 
     @property
     def policy(self) -> Policy:
         return self.config.subscription.make_policy()
+
+    @property
+    def events(self) -> Events:
+        return self.census.events
+
+    @property
+    def extent(self) -> Mapping[str, int]:
+        return self.census.extent
 
     @property
     def where(self) -> dict[str, str]:
@@ -77,6 +85,17 @@ class Source:
         span = self.extent["last"] - self.extent["first"] + 1
         return width * max(1, -(-span // (width * WINDOWS)))
 
+    @property
+    def span(self) -> Span:
+        """The configured windows."""
+        windows = self.config.windows
+        return Span(windows.width * 1_000, windows.step * 1_000)
+
+    @property
+    def report_span(self) -> Span:
+        """The windows of the report."""
+        return Span(self.width, self.width)
+
     def write(self, frame: DataFrame, name: str) -> DataFrame:
         """Write an output table and read this run's rows back, so that nothing is computed twice."""
         out = self.config.output
@@ -91,73 +110,77 @@ def read(spark: SparkSession, config: RunConfig) -> Source:
     """Read and check the input tables. Raises ``InputError`` where nothing is left to look at: a day on which nothing
     happened is audited all the same if it goes on from an earlier one, whose open messages are judged again."""
     inputs = read_inputs(spark, config)
-    log = as_log(inputs)
     before = nights.handed_on(spark, config, inputs.topic)
-    with collect.together() as start:
-        counts = start(collect.counts, inputs)
-        extent = start(whatif.extent, log)
-        events = start(collect.events, inputs, None if before is None else before.carried)
-    found = extent.result()
-    quiet = not (found["messages"] or found["deliveries"])
+    found = census(inputs, None if before is None else before.carried)
+    quiet = not (found.extent["messages"] or found.extent["deliveries"])
     if quiet and before is None:
         on = f" on {config.date}" if config.date else ""
         raise InputError(
             f"{config.traffic.path}/messages: no valid message of {inputs.topic}{on}; "
             "is the topic (and the date) right?"
         )
-    source = Source(spark, config, inputs, log, before, events.result(), counts.result(), found)
+    source = Source(spark, config, inputs, as_log(inputs), before, found)
     day = {"first": source.begin, "last": source.horizon}
-    return replace(source, extent={**found, **day}) if quiet else source
+    return replace(source, census=found._replace(extent={**found.extent, **day})) if quiet else source
 
 
 def fold(source: Source) -> Judge:
     """Fold the policy over the membership, and make the judge that goes to the executors."""
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    terms, served = source.config.topic.terms, collect.served(source.inputs)
-    return Judge(folded.policy, dispatchers, served.receipts, terms, source.horizon, served.strangers)
+    terms, found = source.config.topic.terms, source.census
+    return Judge(folded.policy, dispatchers, found.receipts, terms, source.horizon, found.strangers)
 
 
-def judge(source: Source, judge: Judge) -> DataFrame:
+class Judged(NamedTuple):
+    """Judged rows, and ``LOAD`` rows, which add up what all of them say of consumers."""
+
+    rows: DataFrame
+    sums: DataFrame
+
+
+def judge(source: Source, judge: Judge) -> Judged:
     """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
     config = source.config
+    adding = replace(judge, loads=Loads((source.span, source.report_span), config.output.audited == "all"))
     log = nights.log_of_night(source.spark, config, source.inputs, source.log, source.before)
-    rows = audit.judged(log, judge, config.spark.shuffle_partitions)
-    rows = audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where)
-    return source.write(rows, "audited").where("carried IS NULL").drop("carried")
+    rows = audit.judged(log, adding, config.spark.shuffle_partitions)
+    written = source.write(
+        audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where), "audited"
+    )
+    return Judged(audit.deliveries(written), written.where("load IS NOT NULL").select("load.*"))
 
 
-def explain(source: Source, judge: Judge, judged: DataFrame) -> DataFrame:
+def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Findings in words, also those that are not about one delivery; writes table ``violations``."""
     spark, config, topic = source.spark, source.config, source.inputs.topic
     subscription = config.subscription.name
-    words = audit.violations(judged, Explainer(judge, subscription))
+    words = audit.violations(judged.rows, Explainer(judge, subscription))
     log = nights.with_earlier_messages(spark, config, topic, source.log)
     told, since = nights.told(spark, config, topic), UNKNOWN if source.before is None else source.before.end
-    others = topic_findings.found(log, judge, subscription, config.keys, told, since)
+    others = topic_findings.found(log.messages, judge, subscription, config.keys, told, since)
     found = words.unionByName(lake.of_arrow(spark, others))
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 
-def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame) -> Figures:
-    """Aggregate judged rows; writes tables ``assignments``, ``violations_by_window`` and
+def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> Figures:
+    """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
     ``finding_counts``."""
-    width, windows = source.width, source.config.windows
-    own, slide = windows.width * 1_000, windows.step * 1_000
+    width, (own, slide) = source.width, source.span
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
-    totals = audit.totals(judged)
+    totals = audit.totals(judged.sums)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
-    fine = bounds(audit.assignments(loads(judged, own, slide), source.spark, intervals, own), own)
+    fine = bounds(audit.assignments(loads(judged.sums, source.span), source.spark, intervals, own), own)
     failing = audit.labelled(violations(found, own, slide), source.where)
-    counts_of_deliveries = audit.finding_counts(judged, judge, own)
+    counts_of_deliveries = audit.finding_counts(judged.rows, judge, own)
     counted = audit.labelled(counts_of_deliveries.unionByName(audit.counts_of_others(found, own)), source.where)
     with collect.together() as start:
         assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
         windowed = start(source.write, failing, "violations_by_window")
         counts = start(source.write, counted, "finding_counts")
-        load = start(collect.rows, loads(judged, width, width).orderBy("window", "consumer"))
-        consumers = start(collect.rows, audit.load(judged))
+        load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
+        consumers = start(collect.rows, audit.load(judged.sums))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
     assigned.result()
     windowed.result()
@@ -165,7 +188,7 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
         topic=source.inputs.topic,
-        inputs=source.counts,
+        inputs=source.census.counts,
         extent=source.extent,
         width=width,
         plan=folded,
@@ -180,8 +203,17 @@ def sum_audit(source: Source, judge: Judge, judged: DataFrame, found: DataFrame)
         missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
         receipts=judge.receipts,
-        scattered=audit.scattered_keys(judged) if mixed else None,
+        scattered=audit.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
     )
+
+
+def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
+    """Every judged row; those that table ``audited`` does not keep are judged once more."""
+    config = source.config
+    if config.output.audited == "all":
+        return judged.rows
+    log = nights.log_of_night(source.spark, config, source.inputs, source.log, source.before)
+    return audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions))
 
 
 def routing_warnings(source: Source) -> tuple[str, ...]:
@@ -189,7 +221,7 @@ def routing_warnings(source: Source) -> tuple[str, ...]:
     routing = source.config.topic.terms.routing
     if routing is None or routing.mode == "CustomPartition":
         return ()
-    rows = collect.rows(whatif.hashing(source.log, Hashing(routing.partitions)))
+    rows = collect.rows(whatif.hashing(source.log.messages, Hashing(routing.partitions)))
     return warnings(pa.Table.from_pylist(rows, HASHED), routing.scheme)
 
 
@@ -197,16 +229,16 @@ def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
     folded = _plan(source, RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
-    return Figures(source.inputs.topic, source.counts, source.extent, source.width, folded, intervals)
+    return Figures(source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals)
 
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
-    assigner = Assigner((figures.plan, *plans), figures.width)
+    assigner = Assigner((figures.plan, *plans), figures.width, moves_of=figures.plan.name)
     with collect.together() as start:
-        summed = start(collect.rows, whatif.summary(whatif.traffic(source.log, assigner)))
-        hottest = start(collect.rows, whatif.hot_keys(source.log, max(1, source.config.report.hot_keys)))
+        summed = start(collect.rows, whatif.summary(whatif.traffic(source.log.messages, assigner)))
+        hottest = start(collect.rows, whatif.hot_keys(source.log.messages, max(1, source.config.report.hot_keys)))
     hot = hottest.result()
     figures = replace(
         figures,
@@ -221,7 +253,7 @@ def _plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
     """A plan over this traffic; a load-aware policy measures it first."""
     if isinstance(policy, KeyFailover):
         load = RecentLoad.of(policy, events)
-        policy = load.measured(collect.rows(whatif.recent_load(source.log, load)))
+        policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
     return plan(name, policy, events)
 
 
@@ -260,7 +292,7 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> l
     found: list[Plan] = []
     recorded_events: Events = {}
     if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
-        recorded_events = collect.events(read_inputs(open_session(config.spark), config))
+        recorded_events = census(read_inputs(open_session(config.spark), config)).events
         found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}
@@ -287,7 +319,10 @@ def keys_of(config: RunConfig) -> KeyWords:
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
     frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
-    frames["quarantine"] = reduce(DataFrame.unionAll, source.inputs.rejected.values())
+    with_some = {row["table"] for row in source.census.counts if row["quarantined"]}
+    # of tables without any there is nothing to look for
+    rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
+    frames["quarantine"] = reduce(DataFrame.unionAll, rejected)
     with collect.together() as start:
         written = [start(source.write, audit.labelled(frame, source.where), name) for name, frame in frames.items()]
     for done in written:

@@ -21,7 +21,7 @@ MOST = 2_000  # partitions of keys, or of producers, that are looked at
 
 
 def found(
-    log: DataFrame,
+    messages: DataFrame,
     judge: Judge,
     subscription: str,
     keys: Keys,
@@ -31,13 +31,13 @@ def found(
     """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
     partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
     ``before``."""
-    findings = _findings(log, judge, keys, told, since)
+    findings = _findings(messages, judge, keys, told, since)
     return violations_of(findings, subscription, RULES, judge.standings)
 
 
-def _findings(log: DataFrame, judge: Judge, keys: Keys, told: DataFrame | None, since: int) -> Iterator[Finding]:
+def _findings(messages: DataFrame, judge: Judge, keys: Keys, told: DataFrame | None, since: int) -> Iterator[Finding]:
     if len(judge.dispatchers) > 1:
-        scattered = firsts(log.where("key IS NOT NULL"), key_words(F.col("key"), keys))
+        scattered = firsts(messages.where("key IS NOT NULL"), key_words(F.col("key"), keys))
         if told is not None:
             pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
             scattered = scattered.join(pairs, ["key", "partition"], "left")
@@ -45,19 +45,20 @@ def _findings(log: DataFrame, judge: Judge, keys: Keys, told: DataFrame | None, 
         yield from keys_in_two_partitions(_collected(scattered))
         routing = judge.terms.routing
         if routing is not None and routing.mode == "SinglePartition":
-            yield from keyless_strays(routing, _collected(firsts(log.where("key IS NULL"), F.lit(None))))
+            yield from keyless_strays(routing, _collected(firsts(messages.where("key IS NULL"), F.lit(None))))
     for dispatcher in judge.dispatchers.values():
         yield from (finding for finding in sticky_ranges(dispatcher.timeline) if finding.at >= since)
 
 
-def firsts(log: DataFrame, key: Column) -> DataFrame:
+def firsts(messages: DataFrame, key: Column) -> DataFrame:
     """``FIRST_MESSAGES`` by key (where null: by producer) and partition, of those in more than one partition."""
     place = F.struct("ledger", "entry", "batch_index")
     whose = F.coalesce("key", F.col("producer").cast("binary"))
-    messages = log.where("kind = 0").withColumns({"whose": whose, "hash": F.xxhash64("topic", whose)})
-    # few are: all messages are looked at for their partition only
-    spread = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
-    messages = messages.join(spread.where("least < most").select("hash"), "hash", "left_semi")
+    messages = messages.withColumns({"whose": whose, "hash": F.xxhash64("topic", whose)})
+    # none is, or few are: all messages are looked at for their partition only
+    places = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
+    spread = places.where("least < most").select("hash")
+    messages = messages.where("false") if spread.isEmpty() else messages.join(spread, "hash", "left_semi")
     messages = messages.withColumn("word", key.cast("string"))
     by_partition = messages.groupBy("topic", "whose", "partition").agg(
         F.min(place).alias("first"),

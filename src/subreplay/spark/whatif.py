@@ -6,35 +6,33 @@ from __future__ import annotations
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
-from subreplay.columns import UNKNOWN
 from subreplay.replay.assign import TRAFFIC, Assigner
 from subreplay.replay.recent_load import LOAD, RecentLoad
 from subreplay.rules.routing import HASHED, Hashing
 from subreplay.spark.schemas import spark_schema
 
 
-def traffic(log: DataFrame, assigner: Assigner) -> DataFrame:
+def traffic(messages: DataFrame, assigner: Assigner) -> DataFrame:
     """``TRAFFIC``: messages and bytes by scenario, window, epoch, consumer, the consumer before, and key; a few rows of
     each."""
     columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
     "batch_ordering_key",
                "producer", "sequence_id", "size"]  # fmt: skip
-    messages = log.where("kind = 0").select(*columns)
-    return messages.mapInArrow(assigner.assign, spark_schema(TRAFFIC))
+    return messages.select(*columns).mapInArrow(assigner.assign, spark_schema(TRAFFIC))
 
 
-def recent_load(log: DataFrame, load: RecentLoad) -> DataFrame:
+def recent_load(messages: DataFrame, load: RecentLoad) -> DataFrame:
     """Messages by dispatcher, bucket and slot in the windows that a load-aware policy looks at."""
     columns = ["topic", "partition", "at", "key", "ordering_key", "batch_key", "batch_ordering_key", "producer",
     "sequence_id"]  # fmt: skip
-    rows = log.where("kind = 0").select(*columns).mapInArrow(load.count, spark_schema(LOAD))
+    rows = messages.select(*columns).mapInArrow(load.count, spark_schema(LOAD))
     dimensions = [f.name for f in LOAD if f.name != "messages"]
     return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"))
 
 
-def hashing(log: DataFrame, hashing: Hashing) -> DataFrame:
+def hashing(messages: DataFrame, hashing: Hashing) -> DataFrame:
     """``HASHED`` rows, one a producer: which hashing schemes explain where its keys went."""
-    rows = log.where("kind = 0").select("key", "producer", "partition")
+    rows = messages.select("key", "producer", "partition")
     counts = [f.name for f in HASHED if f.name != "producer"]
     counted = rows.mapInArrow(hashing.count, spark_schema(HASHED)).groupBy("producer")
     return counted.agg(*[F.sum(name).alias(name) for name in counts]).orderBy("producer")
@@ -79,29 +77,13 @@ def summary(rows: DataFrame) -> DataFrame:
     return grouped.withColumn("level", level).drop("grouping").orderBy("level", *dims)
 
 
-def hot_keys(log: DataFrame, few: int) -> DataFrame:
+def hot_keys(messages: DataFrame, few: int) -> DataFrame:
     """The ``few`` keys with the most messages, as their applications meant them (a batch may be sent by another)."""
     key = F.coalesce("ordering_key", "key")
     return (
-        log.where("kind = 0")
-        .groupBy(key.alias("key"))
+        messages.groupBy(key.alias("key"))
         .agg(F.count("*").alias("messages"))
         .where("key is not null")
         .orderBy(F.desc("messages"), "key")
         .limit(few)
     )
-
-
-def extent(log: DataFrame) -> dict[str, int]:
-    """First and last publish time (ns; of a day when nothing was published: delivery time), and how many messages and
-    deliveries there are; 0 for none."""
-    published = F.col("kind") == 0
-    known = F.when(~published & (F.col("at") != UNKNOWN), F.col("at"))
-    row = log.agg(
-        F.coalesce(F.min(F.when(published, F.col("at"))), F.min(known)).alias("first"),
-        F.coalesce(F.max(F.when(published, F.col("at"))), F.max(known)).alias("last"),
-        F.count_if(published).alias("messages"),
-        F.count_if(~published).alias("deliveries"),
-    ).first()
-    assert row is not None  # an aggregate without groups always has one row
-    return {name: value or 0 for name, value in row.asDict().items()}

@@ -7,31 +7,20 @@ slide; only these counts are put into every window that has the pane. Where the 
 from __future__ import annotations
 
 import pyspark.sql.functions as F
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame
 
-from subreplay.spark.audit import key_hash, received, timestamp, window_start
+from subreplay.rules.loads import Span
+from subreplay.spark.audit import LOADED, timestamp, window_start
 
 
-def loads(rows: DataFrame, width: int, slide: int) -> DataFrame:
-    """What each consumer was given in each window of ``width`` ns: messages, bytes, distinct keys, redeliveries."""
-    pane = window_start(F.col("at"), slide).alias("pane")
-    by_key = rows.where("delivered").withColumn("key", key_hash()).groupBy("consumer", "key", pane).agg(*received())
-    sums = [F.sum(name).alias(name) for name in ("messages", "bytes", "redelivered", "unacked")]
-    counted = (
-        by_key.withColumn("first", _first_counting(width, slide))
-        .groupBy("consumer", "pane", "first")
-        .agg(*sums, F.count("key").alias("keys"))
-    )
+def loads(sums: DataFrame, span: Span) -> DataFrame:
+    """What each consumer was given in each window of a span: messages, bytes, distinct keys, redeliveries; ``sums`` are
+    ``LOAD`` rows."""
+    mine = sums.where((F.col("width") == span.width) & (F.col("slide") == span.slide))
+    added = [F.sum(name).alias(name) for name in LOADED]
+    panes = mine.groupBy("consumer", F.col("window").alias("pane"), "first").agg(*added, F.sum("keys").alias("keys"))
     keys = F.sum(F.when(F.col("window") >= F.col("first"), F.col("keys")).otherwise(0)).alias("keys")
-    return _in_windows(counted, width, slide).groupBy("window", "consumer").agg(*sums, keys)
-
-
-def _first_counting(width: int, slide: int) -> Column:
-    """The first window with the key's pane and no earlier one: a window counts a key where it sees it first."""
-    if slide == width:
-        return F.col("pane")
-    before = F.lag("pane").over(Window.partitionBy("consumer", "key").orderBy("pane"))
-    return F.greatest(before, F.col("pane") - width) + slide
+    return _in_windows(panes, span.width, span.slide).groupBy("window", "consumer").agg(*added, keys)
 
 
 def violations(found: DataFrame, width: int, slide: int) -> DataFrame:

@@ -1,0 +1,119 @@
+"""What a run's tables hold, from one look at each: rows that keep the contract and others, the time they span, topic
+partitions, members, and who was served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import reduce
+from typing import Final, NamedTuple
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame
+
+from subreplay.membership import dispatcher_events
+from subreplay.model import MembershipEvent, Scope
+from subreplay.spark.collect import Rows, rows, together
+from subreplay.spark.log import Inputs, nanos
+
+INGEST: Final = "ingest"
+
+
+class Census(NamedTuple):
+    """``counts``: valid and quarantined rows of each table, and what an ingest had rejected already.
+
+    ``extent``: first and last publish time (ns; of a day when nothing was published: delivery time), and how many
+    messages and deliveries there are; 0 for none.
+    ``events``: membership of every dispatcher that has messages, deliveries, members, or a state of the night before.
+    ``receipts``: applications recorded what they received: some did, and nobody acknowledged deliveries without ever
+    recording one.
+    ``strangers``: somebody was served whose joining no membership event tells.
+    """
+
+    counts: Rows
+    extent: Mapping[str, int]
+    events: Mapping[Scope, tuple[MembershipEvent, ...]]
+    receipts: bool
+    strangers: bool
+
+
+def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
+    """Look at each table once; ``carried`` is what the night before handed on."""
+    small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
+    members = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
+    with together() as start:
+        messages = start(rows, _stored(inputs.checked["messages"]))
+        deliveries = start(rows, _served(inputs.checked["deliveries"]))
+        others = start(rows, _counted(small, inputs.ingest))
+        happened = start(rows, members.orderBy("at", "seq", "consumer", "event"))
+        open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
+    stored, served, events = messages.result(), deliveries.result(), happened.result()
+    places = {row["partition"] for row in (*stored, *served) if row["valid"]}
+    places |= {row["partition"] for row in open_.result()} if open_ is not None else set()
+    delivered = [row for row in served if row["valid"] and row["last"] is not None]
+    recorded = {row["consumer"] for row in delivered if row["recorded"]}
+    silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
+    joined = {row["consumer"] for row in events if row["event"] == "join"}
+    return Census(
+        counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
+        extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
+        events=dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)]),
+        receipts=bool(recorded) and not silent,
+        strangers=any(row["consumer"] not in joined for row in delivered),
+    )
+
+
+def _stored(checked: DataFrame) -> DataFrame:
+    at = nanos("publish_time")
+    return checked.groupBy("valid", _if_valid("partition")).agg(
+        F.count("*").alias("count"), F.min(at).alias("first"), F.max(at).alias("last")
+    )
+
+
+def _served(checked: DataFrame) -> DataFrame:
+    """By consumer; what is asked of deliveries leaves out acknowledgements without one."""
+    at = nanos("delivered_at", "delivered_nanos")
+    recorded, acknowledged = (
+        F.bool_or(F.col("delivered_at").isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at")
+    )
+    return checked.groupBy("valid", _if_valid("partition"), _if_valid("consumer")).agg(
+        F.count("*").alias("count"),
+        F.min(at).alias("first"),
+        F.max(at).alias("last"),
+        recorded.alias("recorded"),
+        acknowledged.alias("acknowledged"),
+    )
+
+
+def _if_valid(column: str) -> Column:
+    """What is not valid may be anything, and of any number."""
+    return F.when(F.col("valid"), F.col(column)).alias(column)
+
+
+def _counted(tables: Mapping[str, DataFrame], ingest: DataFrame | None) -> DataFrame:
+    parts = [rows.select(F.lit(name).alias("table"), "valid") for name, rows in tables.items()]
+    if ingest is not None:
+        parts.append(ingest.select(F.lit(INGEST).alias("table"), F.lit(False).alias("valid")))
+    return reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count()
+
+
+def _named(table: str, found: Rows) -> Rows:
+    return [{"table": table, "valid": row["valid"], "count": row["count"]} for row in found]
+
+
+def _counts(found: Rows, inputs: Inputs) -> Rows:
+    count: Counter[tuple[str, bool]] = Counter()
+    for row in found:
+        count[row["table"], row["valid"]] += row["count"]
+    names = [*inputs.checked, *([INGEST] if count[INGEST, False] else [])]
+    return [{"table": name, "valid": count[name, True], "quarantined": count[name, False]} for name in names]
+
+
+def _extent(stored: Rows, served: Rows) -> dict[str, int]:
+    timed = [row for row in stored or served if row["last"] is not None]
+    return {
+        "first": min((row["first"] for row in timed), default=0),
+        "last": max((row["last"] for row in timed), default=0),
+        "messages": sum(row["count"] for row in stored),
+        "deliveries": sum(row["count"] for row in served),
+    }
