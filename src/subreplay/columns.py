@@ -16,6 +16,7 @@ NEVER: Final = int(np.iinfo(np.int64).max)  # an instant after every other; also
 UNKNOWN: Final = int(np.iinfo(np.int64).min)  # a missing time
 DAY: Final = 86_400_000_000_000  # ns
 ROWS: Final = 1 << 16  # looked at together: what is done once a batch then costs little
+MOST_BYTES: Final = 1 << 27  # of rows that are looked at together
 
 
 def midnight(day: Date) -> int:
@@ -39,14 +40,19 @@ def column(rows: pa.Table, name: str) -> pa.Array:
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
-    """Batches, which may be small, as tables of ``rows`` rows or somewhat more, of one chunk; the last has the rest."""
+    """Batches of any size as tables of ``rows`` rows each, of one chunk, whatever the batches; the last has the rest,
+    and of rows that take more than ``MOST_BYTES`` each has fewer."""
     held: list[pa.RecordBatch] = []
-    number = 0
+    number = size = 0
     for batch in batches:
         held.append(batch)
-        number += batch.num_rows
-        if number >= rows:
-            yield pa.Table.from_batches(held).combine_chunks()
-            held, number = [], 0
+        number, size = number + batch.num_rows, size + batch.nbytes
+        if number >= rows or size >= MOST_BYTES:
+            together = pa.Table.from_batches(held).combine_chunks()
+            complete = number if number < rows else number - number % rows
+            for begin in range(0, complete, rows):
+                yield together.slice(begin, min(rows, complete - begin))
+            held = together.slice(complete).to_batches()
+            number, size = number - complete, sum(rest.nbytes for rest in held)
     if number:
         yield pa.Table.from_batches(held).combine_chunks()

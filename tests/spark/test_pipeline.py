@@ -171,7 +171,9 @@ def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Pat
 
 
 @pytest.mark.parametrize("scenario", ["4.0.8/s1f_key_shared_default_batching", "3.2.3/s5_failover_partitioned"])
-def test_an_audit_that_keeps_findings_only_tells_the_same(spark: SparkSession, scenario: str, tmp_path: Path) -> None:
+def test_an_audit_that_keeps_findings_only_tells_the_same(
+    spark: SparkSession, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
     asked = run_file.read_text()
@@ -187,6 +189,17 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(spark: SparkSession, s
     for name in ("assignments", "finding_counts", "violations", "moves"):
         one, other = (table(spark, tmp_path / kept, name) for kept in ("all", "findings"))
         assert sorted(map(str, one.collect())) == sorted(map(str, other.collect())), name
+    other = every.where("codes = 0").orderBy("partition", "ledger", "entry").first()
+    place = (
+        f"{other.topic}{f'-partition-{other.partition}' if other.partition >= 0 else ''}:{other.ledger}:{other.entry}"
+    )
+    lives = []
+    for kept in ("all", "findings"):
+        capsys.readouterr()
+        assert main(["explain", "--config", str(run_file), "--out", str(tmp_path / kept), "--message", place]) == 0
+        lives.append(capsys.readouterr().out.splitlines())
+    assert ["with findings only" in life[1] for life in lives] == [False, True]
+    assert lives[0][:1] + lives[0][2:] == lives[1][:1] + lives[1][2:]
 
 
 def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
 from operator import attrgetter
-from tempfile import SpooledTemporaryFile
+from tempfile import TemporaryFile
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,8 +24,8 @@ import pyarrow as pa
 from subreplay.columns import ROWS, Ints, column, gathered
 from subreplay.tables import FACTS, LOG
 
-RUN: Final = 1 << 18  # rows sorted at a time
-BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, unless a row has more
+RUN: Final = 1 << 17  # rows sorted at a time
+BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, if rows are of a size
 WAITING_BLOCK: Final = 1 << 18  # of one that only waits
 PLACE: Final = 4  # columns of an order that make a place
 
@@ -39,7 +39,6 @@ BLOCKS: Final = pa.schema(
     ]
 )
 _PACKED: Final = 1 << 24  # bytes that go to Spark at a time
-_SPOOLED: Final = 1 << 28  # bytes that wait in memory before they go to a file
 _SCOPE: Final = ("topic", "partition")
 
 
@@ -68,11 +67,13 @@ class Block(NamedTuple):
 def packed(blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
     """As ``BLOCKS``, which Spark moves and sorts."""
     held: list[Block] = []
+    size = 0
     for block in blocks:
         held.append(block)
-        if len(held) * BLOCK >= _PACKED:
+        size += len(block.rows)
+        if size >= _PACKED:
             yield _packed(held)
-            held = []
+            held, size = [], 0
     if held:
         yield _packed(held)
 
@@ -91,10 +92,9 @@ def cut(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> 
 
 
 def in_place(blocks: Iterable[Block], folder: str | None = None) -> Iterator[Block]:
-    """Blocks, those of a topic partition together, in order of their places; of many, the rows wait in a file in
-    ``folder``."""
+    """Blocks, those of a topic partition together, in order of their places; rows wait in a file in ``folder``."""
     for scope, mine in groupby(blocks, key=attrgetter("scope")):
-        with SpooledTemporaryFile(_SPOOLED, dir=folder) as file:
+        with TemporaryFile(dir=folder) as file:
             found: list[tuple[Sequence[int], int, int, int, int]] = []
             for block in mine:
                 found.append((block.place, len(found), block.columns, file.tell(), len(block.rows)))

@@ -130,7 +130,8 @@ def window_start(at: Column, width: int) -> Column:
 
 
 def load(sums: DataFrame) -> DataFrame:
-    """What each consumer was given in all: messages, bytes, distinct keys, redeliveries; ``sums`` are ``LOAD`` rows."""
+    """What each consumer was given in all: messages, bytes, keys of each topic partition, redeliveries; ``sums`` are
+    ``LOAD`` rows."""
     mine = sums.where((F.col("width") == ALL_TIME.width) & F.col("consumer").isNotNull())
     added = [F.sum(name).alias(name) for name in (*LOADED, "keys")]
     return mine.groupBy("consumer").agg(*added).orderBy("consumer")

@@ -115,7 +115,8 @@ class _Evidence:
 
     source: stages.Source
     judge: Judge
-    written: DataFrame | None  # table ``audited`` of this run
+    written: DataFrame | None  # table ``audited`` of this run, where it has every delivery
+    whose: str  # who judged
 
     @classmethod
     def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
@@ -123,7 +124,7 @@ class _Evidence:
         before = nights.handed_on(spark, run, inputs.topic)
         found = census(inputs, None if before is None else before.carried)
         source = stages.Source(spark, run, inputs, as_log(inputs), before, found)
-        return cls(source, stages.fold(source), _written(source))
+        return cls(source, stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
         """Table ``audited``, of some dispatchers."""
@@ -143,20 +144,12 @@ class _Evidence:
         life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
         life = replace(life, waits=self._waits(life))
         yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
-        yield f"judged by {self._whose()}"
+        yield f"judged by {self.whose}"
         yield ""
         yield from life.lines()
         findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
         yield ""
         yield from findings or ["  no findings"]
-
-    def _whose(self) -> str:
-        config = self.source.config
-        if self.written is not None:
-            return f"the audit that wrote {config.output.tables}"
-        if config.output.audited != "all":
-            return f"this command: of deliveries, {config.output.tables} has those with findings only"
-        return f"this command: no audit with this configuration has written {config.output.tables}"
 
     def _log(self, told: collect.Rows) -> pa.Table:
         """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
@@ -211,20 +204,22 @@ class _Evidence:
         return tuple(collect.rows(rows.where("rank = 1").orderBy(*_PLACE)))
 
 
-def _written(source: stages.Source) -> DataFrame | None:
-    """Table ``audited``, if an audit with this configuration has written all of it."""
-    config = source.config
-    if config.output.audited != "all":
-        return None
-    runs, audited = (lake.find(source.spark, config.output.tables, name) for name in ("runs", "audited"))
-    if runs is None or audited is None:
-        return None
+def _written(source: stages.Source) -> tuple[DataFrame | None, str]:
+    """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
+    tables = source.config.output.tables
+    runs, audited = (lake.find(source.spark, tables, name) for name in ("runs", "audited"))
     mine = F.lit(True)
     for column, value in source.where.items():
         mine &= F.col(column) == value
-    same = (F.col("run_id") == config.run_id) & (F.col("kind") == "audit")
-    told = audit.deliveries(audited.where(mine))
-    return told if runs.where(mine & same).limit(1).count() else None
+    same = (F.col("run_id") == source.config.run_id) & (F.col("kind") == "audit")
+    if runs is None or audited is None or "load" not in audited.columns or runs.where(mine & same).isEmpty():
+        return None, f"this command: no audit with this configuration has written {tables}"
+    audited = audited.where(mine)
+    told = audit.deliveries(audited)
+    totals = audit.totals(audited.where("load IS NOT NULL").select("load.*"))
+    if told.count() < totals["deliveries"] + totals["undelivered"]:
+        return None, f"this command: {tables} has deliveries with findings only"
+    return told, f"the audit that wrote {tables}"
 
 
 def _counted(rows: DataFrame) -> DataFrame:

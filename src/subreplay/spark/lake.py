@@ -51,7 +51,8 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
         indexed = ",".join(column for column in where if column != "date")
         writer = writer.option("delta.dataSkippingStatsColumns", indexed)
-        writer = writer.option("replaceWhere", condition).partitionBy("date")
+        # a later version may add columns
+        writer = writer.option("replaceWhere", condition).option("mergeSchema", "true").partitionBy("date")
     else:
         writer = writer.option("partitionOverwriteMode", "dynamic").partitionBy(*where, "date")
     writer.save(path)

@@ -14,8 +14,8 @@ from subreplay.spark.audit import LOADED, timestamp, window_start
 
 
 def loads(sums: DataFrame, span: Span) -> DataFrame:
-    """What each consumer was given in each window of a span: messages, bytes, distinct keys, redeliveries; ``sums`` are
-    ``LOAD`` rows."""
+    """What each consumer was given in each window of a span: messages, bytes, keys of each topic partition,
+    redeliveries; ``sums`` are ``LOAD`` rows."""
     mine = sums.where((F.col("width") == span.width) & (F.col("slide") == span.slide))
     added = [F.sum(name).alias(name) for name in LOADED]
     panes = mine.groupBy("consumer", F.col("window").alias("pane"), "first").agg(*added, F.sum("keys").alias("keys"))
