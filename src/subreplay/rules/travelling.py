@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.columns import ROWS, Ints, column, gathered
 from subreplay.tables import FACTS, LOG
@@ -233,7 +234,7 @@ def _ranks(rows: pa.Table, name: str) -> Ints:
     words = column(rows, name).dictionary_encode()
     known = words.dictionary.cast(pa.binary())
     rank = np.empty(len(known) + 1, np.int64)
-    rank[np.asarray(pa.compute.sort_indices(known))] = np.arange(len(known))
+    rank[np.asarray(pc.sort_indices(known))] = np.arange(len(known))
     rank[-1] = -1
     ranks: Ints = rank[np.asarray(words.indices.fill_null(-1))]
     return ranks
