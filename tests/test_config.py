@@ -281,6 +281,11 @@ def test_scenario_names_must_differ(tmp_path):
     assert complaint(tmp_path, text) == "run.yaml: scenario names must differ; twice: a"
 
 
+def test_a_scenario_is_not_named_as_the_recorded_subscription_is(tmp_path):
+    text = "scenarios: [{name: as recorded, policy: pulsar.shared, members: recorded}]"
+    assert complaint(tmp_path, text).endswith("is that of the recorded subscription itself; choose another")
+
+
 WRONG_POLICIES = """
 policy: pulsar.key_shared.autosplit         | unknown policy 'pulsar.key_shared.autosplit'; nearest: pulsar.key_shared.
 policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'pulsar-9'; it has: documented, pulsar-3.2

@@ -1,4 +1,4 @@
-"""Arrow columns as the arrays that rules compute with, and the instants that are no instant."""
+"""Arrow columns as the arrays that rules compute with, batches as tables, and the instants that are no instant."""
 
 from __future__ import annotations
 

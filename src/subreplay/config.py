@@ -11,7 +11,7 @@ import hashlib
 import json
 from datetime import date as Date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
@@ -26,6 +26,8 @@ from subreplay.rules.routing import Routing, RoutingMode
 from subreplay.rules.terms import Terms
 
 MOST_SLIDES = 1_440  # a day by the minute
+
+RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
 
 
 class Traffic(Model):
@@ -234,6 +236,8 @@ class RunConfig(Model):
         twice = sorted({n for n in names if names.count(n) > 1})
         if twice:
             raise ValueError(f"scenario names must differ; twice: {', '.join(twice)}")
+        if RECORDED in names:
+            raise ValueError(f"scenario name {RECORDED!r} is that of the recorded subscription itself; choose another")
         return self
 
     @property

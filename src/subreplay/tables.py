@@ -216,7 +216,7 @@ LOAD: Final = pa.struct(
     [
         _required("width", pa.int64()),  # of the windows, ns; the largest integer: all time
         _required("slide", pa.int64()),
-        _required("window", pa.int64()),  # the pane of one slide that is counted here, by its start
+        _required("pane", pa.int64()),  # of one slide, by its start: what is counted here
         _required("first", pa.int64()),  # the first window with the pane that counts these keys
         pa.field("consumer", pa.string()),
         *[_required(name, pa.int64()) for name in ("messages", "bytes", "keys", "redelivered", "unacked")],

@@ -27,7 +27,7 @@ from subreplay.rules.facts import position_facts
 from subreplay.rules.flow import UNKNOWN_SIZE
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState, begin_instants
-from subreplay.rules.loads import Given, Loads
+from subreplay.rules.loads import Given, Span
 from subreplay.rules.positions import PositionState
 from subreplay.rules.registry import kind_of, standings
 from subreplay.rules.sessions import Sessions
@@ -92,7 +92,8 @@ class Judge:
     nobody received can be told.
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
-    ``loads``: what is added up beside judging; None: nothing, and every row is kept.
+    ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
+    ``findings_only``: of judged rows those without a finding are left out.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
     of partitions, too, which never served it.
     """
@@ -103,7 +104,8 @@ class Judge:
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
     strangers: bool = False
-    loads: Loads | None = None
+    spans: tuple[Span, ...] | None = None
+    findings_only: bool = False
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -176,7 +178,7 @@ class Judge:
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         dispatcher, carried, examples = self.dispatcher(scope), Carried(), Examples(self)
         state: DispatcherState | None = None
-        given = None if self.loads is None else Given(scope, self.loads.spans)
+        given = None if self.spans is None else Given(scope, self.spans)
         begun, still = False, [np.empty((0, OPEN_DAY + 1), np.int64)]
         for part in parts:
             facts = carried.take(part)
@@ -203,7 +205,7 @@ class Judge:
                     shown = examples.choose(found)
                     if given is not None:
                         yield from given.sums(rows, found.codes).to_batches()
-                    if self.loads is not None and not self.loads.every:
+                    if self.findings_only:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from judged(rows, found, shown, dispatcher.sessions.names).to_batches()

@@ -7,7 +7,6 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -36,21 +35,12 @@ class Span(NamedTuple):
 ALL_TIME: Final = Span(NEVER, NEVER)
 
 
-@dataclass(frozen=True)
-class Loads:
-    """What an audit adds up, and what it keeps.
-
-    ``spans``: the windows that are added up, besides all time. ``every``: whether every judged row is kept, or those
-    with findings only.
-    """
-
-    spans: tuple[Span, ...]
-    every: bool = True
-
-
+ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
+"""What is added up of deliveries, besides keys."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
 _UNACKED, _ELSEWHERE = Code.UNACKED.bit, Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
-_GROUP: Final = ("consumer", "window", "first")
+_GROUP: Final = ("consumer", "pane", "first")
+_EXTENT: Final = {"begin": "min", "end": "max"}
 
 
 class Given:
@@ -81,17 +71,15 @@ class Given:
         }
         groups = []
         for number, span in enumerate(self._spans):
-            window = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
-            first, new = _first_windows(self._panes.rows, place, number, window, span.width, span.slide)
-            rows = counted | {"window": window, "first": first, "keys": new, "consumer": np.asarray(names.indices)}
-            extent = []
+            pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
+            first, new = _first_windows(self._panes.rows, place, number, pane, span.width, span.slide)
+            rows = counted | {"pane": pane, "first": first, "keys": new, "consumer": np.asarray(names.indices)}
             if span == ALL_TIME:
-                rows |= _totals(facts, codes, nth) | {"begin": at, "end": at}
-                extent = [("begin", "min"), ("end", "max")]
-            sums = [(name, "sum") for name in rows if name not in (*_GROUP, "begin", "end")]
-            grouped = pa.table(rows).group_by(list(_GROUP), use_threads=False).aggregate([*sums, *extent])
-            grouped = grouped.rename_columns([name.removesuffix("_sum").removesuffix("_min").removesuffix("_max")
-                                              for name in grouped.column_names])  # fmt: skip
+                rows |= _totals(facts, codes, nth) | dict.fromkeys(_EXTENT, at)
+            ways = {name: _EXTENT.get(name, "sum") for name in rows if name not in _GROUP}
+            grouped = pa.table(rows).group_by(list(_GROUP), use_threads=False).aggregate([*ways.items()])
+            named = {f"{name}_{way}": name for name, way in ways.items()}
+            grouped = grouped.rename_columns([named.get(name, name) for name in grouped.column_names])
             who = names.dictionary.take(column(grouped, "consumer"))
             groups.append(grouped.set_column(grouped.column_names.index("consumer"), "consumer", who))
         return self._rows(groups, list(self._spans), facts)
@@ -136,18 +124,18 @@ def _loads(group: pa.Table, span: Span) -> pa.StructArray:
 
 @compiled
 def _first_windows(
-    panes: Ints, place: Ints, span: int, window: Ints, width: int, slide: int
+    panes: Ints, place: Ints, span: int, pane: Ints, width: int, slide: int
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
     """Of each delivery, the first window with its pane and none with an earlier one of its key and consumer, and 1
     where it is the pane's first of them: a window counts a key where it sees it first."""
     n = len(place)
     first, new = np.empty(n, np.int64), np.zeros(n, np.int64)
     for i in range(n):
-        first[i] = window[i]
+        first[i] = pane[i]
         if place[i] >= 0:
             before = panes[place[i], span]
-            if before != window[i]:
-                first[i] = max(before, window[i] - width) + slide
+            if before != pane[i]:
+                first[i] = max(before, pane[i] - width) + slide
                 new[i] = 1
-                panes[place[i], span] = window[i]
+                panes[place[i], span] = pane[i]
     return first, new

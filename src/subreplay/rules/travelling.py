@@ -11,9 +11,9 @@ time, not memory.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
-from itertools import groupby
 from operator import attrgetter
 from tempfile import TemporaryFile
 from typing import Final, NamedTuple
@@ -94,7 +94,7 @@ def cut(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> 
 
 def in_place(blocks: Iterable[Block], folder: str | None = None) -> Iterator[Block]:
     """Blocks, those of a topic partition together, in order of their places; rows wait in a file in ``folder``."""
-    for scope, mine in groupby(blocks, key=attrgetter("scope")):
+    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
         with TemporaryFile(dir=folder) as file:
             found: list[tuple[Sequence[int], int, int, int, int]] = []
             for block in mine:
@@ -107,7 +107,7 @@ def in_place(blocks: Iterable[Block], folder: str | None = None) -> Iterator[Blo
 
 def merged(blocks: Iterable[Block], order: Order) -> Iterator[pa.RecordBatch]:
     """Blocks sorted by topic, partition and place -> their rows, in order."""
-    for scope, mine in groupby(blocks, key=attrgetter("scope")):
+    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
         held: list[pa.Table] = []
         rows, enough = 0, ROWS
         for block in mine:
@@ -132,12 +132,11 @@ def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[Block]:
     size = max(1, block * len(rows) // max(1, content.nbytes))
     begins = np.union1d(np.arange(0, len(rows), size), scopes)
     places = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:PLACE]], axis=1).tolist()
-    topics, numbers = column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist()
+    of = zip(column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
     (batch,) = content.to_batches()
-    for begin, end, place, *scope in zip(
-        begins.tolist(), [*begins.tolist()[1:], len(rows)], places, topics, numbers, strict=True
-    ):
-        yield Block((scope[0], scope[1]), place, columns, batch.slice(begin, end - begin).serialize())
+    cuts = itertools.pairwise([*begins.tolist(), len(rows)])
+    for (begin, end), place, scope in zip(cuts, places, of, strict=True):
+        yield Block(scope, place, columns, batch.slice(begin, end - begin).serialize())
 
 
 def _packed(blocks: list[Block]) -> pa.RecordBatch:

@@ -16,7 +16,7 @@ from subreplay.replay.balance import Connected
 from subreplay.rules.codes import Code, Excuse, mask
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Judge
-from subreplay.rules.loads import ALL_TIME
+from subreplay.rules.loads import ADDED, ALL_TIME
 from subreplay.rules.travelling import (
     BLOCKS,
     BY_POSITION,
@@ -34,7 +34,6 @@ from subreplay.spark.schemas import spark_schema
 from subreplay.tables import JUDGED, VIOLATIONS
 from subreplay.words import DIGEST
 
-LOADED = ("messages", "bytes", "redelivered", "unacked")  # what is added up of deliveries, besides keys
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE
 )  # fmt: skip
@@ -79,6 +78,11 @@ def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
 def deliveries(rows: DataFrame) -> DataFrame:
     """Judged rows without those that hold state or sums."""
     return rows.where("carried IS NULL AND load IS NULL").drop("carried", "load")
+
+
+def sums(rows: DataFrame) -> DataFrame:
+    """The ``LOAD`` rows among judged ones."""
+    return rows.where("load IS NOT NULL").select("load.*")
 
 
 def key_words(key: Column, keys: Keys) -> Column:
@@ -133,7 +137,7 @@ def load(sums: DataFrame) -> DataFrame:
     """What each consumer was given in all: messages, bytes, keys of each topic partition, redeliveries; ``sums`` are
     ``LOAD`` rows."""
     mine = sums.where((F.col("width") == ALL_TIME.width) & F.col("consumer").isNotNull())
-    added = [F.sum(name).alias(name) for name in (*LOADED, "keys")]
+    added = [F.sum(name).alias(name) for name in (*ADDED, "keys")]
     return mine.groupBy("consumer").agg(*added).orderBy("consumer")
 
 

@@ -131,8 +131,7 @@ class _Evidence:
         if self.written is not None:
             return self.written.where(dispatchers)
         config = self.source.config
-        log = nights.log_of_night(self.source.spark, config, self.source.inputs, self.source.log, self.source.before)
-        judged = audit.judged(log.where(dispatchers), self.judge, config.spark.shuffle_partitions)
+        judged = audit.judged(self.source.night.where(dispatchers), self.judge, config.spark.shuffle_partitions)
         return audit.published(audit.deliveries(judged), config.subscription.name, config.keys)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
@@ -216,7 +215,7 @@ def _written(source: stages.Source) -> tuple[DataFrame | None, str]:
         return None, f"this command: no audit with this configuration has written {tables}"
     audited = audited.where(mine)
     told = audit.deliveries(audited)
-    totals = audit.totals(audited.where("load IS NOT NULL").select("load.*"))
+    totals = audit.totals(audit.sums(audited))
     if told.count() < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {tables} has deliveries with findings only"
     return told, f"the audit that wrote {tables}"

@@ -12,7 +12,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.columns import DAY, NEVER, UNKNOWN, midnight
-from subreplay.config import AnyScenario, Member, RunConfig, Spark
+from subreplay.config import RECORDED, AnyScenario, Member, RunConfig, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model import MembershipEvent, Scope
@@ -24,7 +24,7 @@ from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.rules.loads import Loads, Span
+from subreplay.rules.loads import Span
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
 from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif
@@ -35,7 +35,6 @@ from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
-RECORDED = "as recorded"
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
@@ -61,6 +60,11 @@ class Source:
     @property
     def extent(self) -> Mapping[str, int]:
         return self.census.extent
+
+    @property
+    def night(self) -> Log:
+        """The log that is judged: of a day with what earlier ones left open."""
+        return nights.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
 
     @property
     def where(self) -> dict[str, str]:
@@ -142,13 +146,13 @@ class Judged(NamedTuple):
 def judge(source: Source, judge: Judge) -> Judged:
     """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
     config = source.config
-    adding = replace(judge, loads=Loads((source.span, source.report_span), config.output.audited == "all"))
-    log = nights.log_of_night(source.spark, config, source.inputs, source.log, source.before)
-    rows = audit.judged(log, adding, config.spark.shuffle_partitions)
+    spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
+    adding = replace(judge, spans=spans, findings_only=findings_only)
+    rows = audit.judged(source.night, adding, config.spark.shuffle_partitions)
     written = source.write(
         audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where), "audited"
     )
-    return Judged(audit.deliveries(written), written.where("load IS NOT NULL").select("load.*"))
+    return Judged(audit.deliveries(written), audit.sums(written))
 
 
 def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
@@ -212,8 +216,7 @@ def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     config = source.config
     if config.output.audited == "all":
         return judged.rows
-    log = nights.log_of_night(source.spark, config, source.inputs, source.log, source.before)
-    return audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions))
+    return audit.deliveries(audit.judged(source.night, judge, config.spark.shuffle_partitions))
 
 
 def routing_warnings(source: Source) -> tuple[str, ...]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
-from subreplay.rules.loads import Span
-from subreplay.spark.audit import LOADED, timestamp, window_start
+from subreplay.rules.loads import ADDED, Span
+from subreplay.spark.audit import timestamp, window_start
 
 
 def loads(sums: DataFrame, span: Span) -> DataFrame:
     """What each consumer was given in each window of a span: messages, bytes, keys of each topic partition,
     redeliveries; ``sums`` are ``LOAD`` rows."""
     mine = sums.where((F.col("width") == span.width) & (F.col("slide") == span.slide))
-    added = [F.sum(name).alias(name) for name in LOADED]
-    panes = mine.groupBy("consumer", F.col("window").alias("pane"), "first").agg(*added, F.sum("keys").alias("keys"))
+    added = [F.sum(name).alias(name) for name in ADDED]
+    panes = mine.groupBy("consumer", "pane", "first").agg(*added, F.sum("keys").alias("keys"))
     keys = F.sum(F.when(F.col("window") >= F.col("first"), F.col("keys")).otherwise(0)).alias("keys")
     return _in_windows(panes, span.width, span.slide).groupBy("window", "consumer").agg(*added, keys)
 

@@ -25,7 +25,14 @@ SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclus
 AUTO_SPLIT, KEY_FAILOVER = "pulsar.key_shared.auto_split", "pulsar.key_failover"
 KEY_HASH_RANGE = "pulsar.key_hash_range"
 SERVICE = Fixed(MILLISECOND)
+BROKERS = ("pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
+FAILS = {"failure_rate": 1.0, "nack_delay": 100 * MILLISECOND}
 WAIT_NAMES = ("start", "end", "hash", "consumer", "blocker", "entries")
+
+
+def consumer(service_ms=1, **settings):
+    """A consumer that works for so long on each message."""
+    return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
 
 
 def ms(time):

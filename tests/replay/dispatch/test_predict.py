@@ -9,21 +9,17 @@ from subreplay.replay.dispatch.rules import MILLISECOND, Settings
 from subreplay.replay.dispatch.service import Fixed
 from tests.replay.dispatch.predicting import (
     AUTO_SPLIT,
+    BROKERS,
     EXCLUSIVE,
     FAILOVER,
+    FAILS,
     KEY_FAILOVER,
     KEY_HASH_RANGE,
     SERVICE,
     SHARED,
+    consumer,
     predict,
 )
-
-BROKERS = ("pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
-FAILS = {"failure_rate": 1.0, "nack_delay": 100 * MILLISECOND}
-
-
-def consumer(service_ms=1, **settings):
-    return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
 
 
 @pytest.mark.row("D-FLOW-1")

@@ -7,11 +7,7 @@ import pytest
 from subreplay.replay.dispatch.prediction import SECOND, ConsumerModel, OnFailure
 from subreplay.replay.dispatch.rules import MILLISECOND, Settings
 from subreplay.replay.dispatch.service import Empirical, Fixed, LogNormal
-from tests.replay.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, FAILOVER, SHARED, predict
-
-
-def consumer(service_ms=1, **settings):
-    return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
+from tests.replay.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
 
 def ends(run):

@@ -2,23 +2,17 @@
 
 import pytest
 
-from subreplay.replay.dispatch.prediction import SECOND, ConsumerModel
+from subreplay.replay.dispatch.prediction import SECOND
 from subreplay.replay.dispatch.rules import MILLISECOND, Settings
-from subreplay.replay.dispatch.service import Fixed
 from tests.replay.dispatch.predicting import (
     AUTO_SPLIT,
+    BROKERS,
     EXCLUSIVE,
     FAILOVER,
     SHARED,
+    consumer,
     predict,
 )
-
-BROKERS = ("pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
-FAILS = {"failure_rate": 1.0, "nack_delay": 100 * MILLISECOND}
-
-
-def consumer(service_ms=1, **settings):
-    return ConsumerModel(service=Fixed(service_ms * MILLISECOND), **settings)
 
 
 @pytest.mark.row("L-BATCH-1")
