@@ -54,6 +54,16 @@ def test_a_leave_of_someone_unknown_opens_no_epoch_and_is_remembered():
     assert [event.consumer for event in timeline.orphans] == ["B"]
 
 
+def test_slots_before_between_and_behind_all_ranges_have_no_owner():
+    timeline = fold(make("pulsar.key_shared.sticky", "pulsar-4.0"), "+A[10-20] +B[40-40] -B")
+    slots = np.array([-1, 0, 9, 10, 20, 21, 39, 40, 41, 65535])
+    after_join, after_leave = (
+        timeline.owner_at(slots, np.zeros(10, np.uint32), np.full(10, epoch, np.int32)).tolist() for epoch in (2, 3)
+    )
+    assert after_join == [-1, -1, -1, 0, 0, -1, -1, 1, -1, -1]
+    assert after_leave == [-1, -1, -1, 0, 0, -1, -1, -1, -1, -1]
+
+
 def test_a_crash_is_a_leave():
     assert fold(AUTO_SPLIT, "+A +B !A").connected(3) == fold(AUTO_SPLIT, "+A +B -A").connected(3)
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected, InputError
+from subreplay.hashing.compiled import compiled
 from subreplay.model import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.base import Policy, Rebalanced, Timed
 from subreplay.range_table import NOBODY, Groups, Move, RangeTable, pick
@@ -72,6 +74,19 @@ def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
     return time * (len(sequences) + 1) + sequence
 
 
+class _Directory(NamedTuple):
+    """Where in an ``OwnerIndex`` to look, so that no search is longer than a few steps.
+
+    The slots from ``base`` on fall into buckets of ``1 << shift``. The first cut at or after the start of bucket b is
+    ``buckets[b]``; the first change of segment i is ``runs[i]``. Both end with how many there are in all.
+    """
+
+    base: int
+    shift: int
+    buckets: Ints
+    runs: Ints
+
+
 @dataclass(frozen=True, eq=False)
 class OwnerIndex:
     """Who owned which slot in which epoch, as flat arrays: picklable, and as small as the changes were.
@@ -105,19 +120,50 @@ class OwnerIndex:
 
         ``hashes`` (unsigned, 32 bits) decide between consumers that share a point of the ring.
         """
-        segments = np.searchsorted(self.cuts, slots, "right") - 1
-        return pick(self._codes(segments, epochs), hashes, self.groups)
+        return pick(self._codes(slots, epochs), hashes, self.groups)
 
     def table(self, epoch: int) -> RangeTable:
         """The range table of one epoch."""
-        everywhere = np.arange(len(self.cuts))
-        codes = self._codes(everywhere, np.full(len(self.cuts), epoch)).astype(np.int64)
+        codes = self._codes(self.cuts, np.full(len(self.cuts), epoch, np.int32)).astype(np.int64)
         owned = np.flatnonzero(codes != NOBODY)  # never the last segment: it has no end
         return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
 
-    def _codes(self, segments: Ints, epochs: NDArray[Any]) -> NDArray[np.int32]:
-        latest: Ints = np.searchsorted(self.keys, segments << 32 | epochs, "right") - 1
-        return self.owners[latest]
+    def _codes(self, slots: Ints, epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        return _latest(self.cuts, self.keys, self.owners, *self._directory, slots, epochs)
+
+    @cached_property
+    def _directory(self) -> _Directory:
+        base, last = (int(self.cuts[1]), int(self.cuts[-1])) if len(self.cuts) > 1 else (0, 0)
+        shift = max(0, (last - base).bit_length() - len(self.cuts).bit_length())  # a cut or two in each bucket
+        starts = base + (np.arange((last - base >> shift) + 1) << shift)
+        buckets = np.append(np.searchsorted(self.cuts, starts), len(self.cuts))
+        return _Directory(base, shift, buckets, np.searchsorted(self.keys, np.arange(len(self.cuts) + 1) << 32))
+
+
+@compiled
+def _latest(
+    cuts: Ints, keys: Ints, owners: NDArray[np.int32], base: int, shift: int, buckets: Ints, runs: Ints, slots: Ints,
+    epochs: NDArray[np.int32],
+) -> NDArray[np.int32]:  # fmt: skip  # pragma: no cover - compiled
+    """The owner of each slot since its latest change up to an epoch."""
+    found = np.empty(len(slots), np.int32)
+    for i in range(len(slots)):
+        bucket = min((max(slots[i], base) - base) >> shift, len(buckets) - 2)
+        segment = _until(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
+        found[i] = owners[_until(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
+    return found
+
+
+@compiled
+def _until(values: Ints, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
+    """How many of sorted values are at most ``value``, known to be from ``low`` to ``high``."""
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @dataclass(frozen=True, eq=False)

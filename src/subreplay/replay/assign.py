@@ -6,13 +6,13 @@ permits. A message belongs to the epoch in which it was published.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from subreplay.columns import Ints, column, gathered, ints
 from subreplay.entry_keys import outer_sticky_keys, own_keys
@@ -63,50 +63,66 @@ class Assigner:
 
     def assign(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages (columns of ``LOG``) in any order -> ``TRAFFIC`` rows, summed within a batch."""
+        profiles = {plan.policy.profile for plan in self.plans}
         for rows in gathered(batches):
-            for scope, part in scopes_of(rows):
-                yield from self._assign(scope, part)
+            messages = _Messages.of(rows, profiles)
+            for scope, mine in scopes_of(rows):
+                yield from self._assign(scope, messages.at_rows(mine))
 
-    def _assign(self, scope: Scope, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-        own = own_keys(rows)
+    def _assign(self, scope: Scope, messages: _Messages) -> Iterator[pa.RecordBatch]:
+        published = messages.published
         common = {
-            "window": (at := ints(rows, "at")) - at % self.width,
-            "key_id": key_identity(own),
-            "messages": np.ones(rows.num_rows, np.int64),
-            "bytes": ints(rows, "size", 0),
+            "window": published - published % self.width,
+            "key_id": messages.key_id,
+            "messages": np.ones(len(published), np.int64),
+            "bytes": messages.size,
         }
-        hashes: dict[str, np.ndarray] = {}
         for plan in self.plans:
-            profile = plan.policy.profile
-            if profile not in hashes:
-                hashes[profile] = murmur3_32_array(outer_sticky_keys(rows, profile))
-            timeline = plan.timelines[scope]
-            epochs = np.asarray(timeline.epoch_at(at, np.zeros(len(at), np.int64)), np.int64)
-            owners = owners_of(plan.policy, timeline, hashes[profile], epochs, ints(rows, "entry"))
-            before = owners_of(plan.policy, timeline, hashes[profile], np.maximum(epochs - 1, 0), ints(rows, "entry"))
-            names = pa.array([c.name for c in timeline.consumers], pa.string())
-            given = common | {"epoch": epochs, "consumer": _names(names, owners), "before": _names(names, before)}
+            timeline, hashes = plan.timelines[scope], messages.hashes[plan.policy.profile]
+            epochs = np.asarray(timeline.epoch_at(published, np.zeros(len(published), np.int64)), np.int64)
+            owners = owners_of(plan.policy, timeline, hashes, epochs, messages.entry)
+            before = owners_of(plan.policy, timeline, hashes, np.maximum(epochs - 1, 0), messages.entry)
+            given = common | {"epoch": epochs, "consumer": owners, "before": before}
             if plan.name == self.moves_of:
-                given["window"] = np.zeros(len(at), np.int64)
-                given["key_id"] = np.where(owners == before, 0, common["key_id"])
-            table = pa.table(given)
-            summed = table.group_by(list(_DIMENSIONS)).aggregate([("messages", "sum"), ("bytes", "sum")])
-            yield from _traffic(plan.name, scope, summed)
+                given["window"] = np.zeros(len(published), np.int64)
+                given["key_id"] = np.where(owners == before, 0, messages.key_id)
+            groups = pa.table(given).group_by(list(_DIMENSIONS), use_threads=False)
+            summed = groups.aggregate([("messages", "sum"), ("bytes", "sum")])
+            yield from _traffic(plan.name, scope, timeline, summed)
 
 
-def scopes_of(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
-    """Rows (columns topic, partition) by dispatcher."""
+class _Messages(NamedTuple):
+    """What decides the owners of messages, and what is counted of them; ``hashes`` by profile."""
+
+    published: Ints
+    entry: Ints
+    key_id: Ints
+    size: Ints
+    hashes: Mapping[str, NDArray[np.uint32]]
+
+    @classmethod
+    def of(cls, rows: pa.Table, profiles: Iterable[str]) -> _Messages:
+        hashes = {profile: murmur3_32_array(outer_sticky_keys(rows, profile)) for profile in profiles}
+        key_id = key_identity(own_keys(rows))
+        return cls(ints(rows, "at"), ints(rows, "entry"), key_id, ints(rows, "size", 0), hashes)
+
+    def at_rows(self, rows: Ints) -> _Messages:
+        """Some of them."""
+        hashes = {profile: mine[rows] for profile, mine in self.hashes.items()}
+        return _Messages(self.published[rows], self.entry[rows], self.key_id[rows], self.size[rows], hashes)
+
+
+def scopes_of(rows: pa.Table) -> Iterator[tuple[Scope, Ints]]:
+    """Each dispatcher of messages (columns topic, partition), and the numbers of its rows."""
     topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
     topic = np.asarray(topics.indices)
     order = np.lexsort((partitions, topic))
     ends = np.flatnonzero((np.diff(topic[order]) != 0) | (np.diff(partitions[order]) != 0)) + 1
-    mine = rows.take(pa.array(order)) if len(ends) else rows
-    for begin, end in itertools.pairwise([0, *ends.tolist(), len(order)]):
-        first = order[begin]
-        yield Scope(topics.dictionary[topic[first]].as_py(), int(partitions[first])), mine.slice(begin, end - begin)
+    for mine in np.split(order, ends):
+        yield Scope(topics.dictionary[topic[mine[0]]].as_py(), int(partitions[mine[0]])), mine
 
 
-def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: Ints, entries: Ints) -> Ints:
+def owners_of(policy: Policy, timeline: Timeline, hashes: NDArray[np.uint32], epochs: Ints, entries: Ints) -> Ints:
     """The consumer index that owns each message in each epoch.
 
     Shared has no owners: entries go round the connected consumers of the best priority level in turn, which is what
@@ -125,16 +141,14 @@ def owners_of(policy: Policy, timeline: Timeline, hashes: np.ndarray, epochs: In
     return owners
 
 
-def _names(names: pa.Array, indexes: Ints) -> pa.Array:
-    return names.take(pa.array(indexes, mask=indexes == NOBODY))
-
-
-def _traffic(name: str, scope: Scope, summed: pa.Table) -> Iterator[pa.RecordBatch]:
+def _traffic(name: str, scope: Scope, timeline: Timeline, summed: pa.Table) -> Iterator[pa.RecordBatch]:
     n = summed.num_rows
+    names = pa.array([*(consumer.name for consumer in timeline.consumers), None], pa.string())  # the last is NOBODY's
     columns = {
         "scenario": pa.array([name] * n),
         "topic": pa.array([scope.topic] * n),
         "partition": pa.array([scope.partition] * n, pa.int32()),
+        **{side: names.take(pa.array(ints(summed, side) % len(names))) for side in ("consumer", "before")},
         "messages": summed.column("messages_sum"),
         "bytes": summed.column("bytes_sum"),
     }

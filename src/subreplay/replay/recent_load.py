@@ -42,10 +42,11 @@ class RecentLoad:
 
         A message counts at its time of publication.
         """
-        for some in gathered(batches):
-            for scope, rows in scopes_of(some):
-                slots = self.policy.slots(murmur3_32_array(outer_sticky_keys(rows, self.policy.profile)))
-                counted = self.windows[scope].count(ints(rows, "at"), slots)
+        for rows in gathered(batches):
+            published = ints(rows, "at")
+            slots = self.policy.slots(murmur3_32_array(outer_sticky_keys(rows, self.policy.profile)))
+            for scope, mine in scopes_of(rows):
+                counted = self.windows[scope].count(published[mine], slots[mine])
                 n = counted.num_rows
                 place = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
                 yield from pa.table([*place, *counted.columns], schema=LOAD).to_batches()
