@@ -17,6 +17,7 @@ UNKNOWN: Final = int(np.iinfo(np.int64).min)  # a missing time
 DAY: Final = 86_400_000_000_000  # ns
 ROWS: Final = 1 << 16  # looked at together: what is done once a batch then costs little
 MOST_BYTES: Final = 1 << 27  # of rows that are looked at together
+_SHARED: Final = 1 << 20  # bytes of buffers of which a batch may use a part only
 
 
 def midnight(day: Date) -> int:
@@ -36,7 +37,8 @@ def flags(rows: pa.Table, name: str) -> NDArray[np.bool_]:
 
 def column(rows: pa.Table, name: str) -> pa.Array:
     """One contiguous Arrow array of a column."""
-    return rows.column(name).combine_chunks()
+    values = rows.column(name)
+    return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which would copy it
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
@@ -46,13 +48,19 @@ def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa
     number = size = 0
     for batch in batches:
         held.append(batch)
-        number, size = number + batch.num_rows, size + batch.nbytes
+        number, size = number + batch.num_rows, size + _size(batch)
         if number >= rows or size >= MOST_BYTES:
             together = pa.Table.from_batches(held).combine_chunks()
             complete = number if number < rows else number - number % rows
             for begin in range(0, complete, rows):
                 yield together.slice(begin, min(rows, complete - begin))
             held = together.slice(complete).to_batches()
-            number, size = number - complete, sum(rest.nbytes for rest in held)
+            number, size = number - complete, sum(map(_size, held))
     if number:
         yield pa.Table.from_batches(held).combine_chunks()
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    """Bytes of a batch. Only large buffers are asked how much of them it is: for each batch that takes too long."""
+    most: int = batch.get_total_buffer_size()
+    return most if most < _SHARED else batch.nbytes

@@ -7,8 +7,8 @@ from tests.adapters.recording import START, Recording, reasons, rows
 ENDS = ("entry", "batch_index", "consumer", "outcome")
 
 
-def two() -> Recording:
-    return Recording().join("c1").join("c2")  # times 1 to 4
+def two(kind: str = "Key_Shared") -> Recording:
+    return Recording(kind=kind).join("c1").join("c2")  # times 1 to 4
 
 
 def deliveries(tmp_path, recording: Recording, *columns: str) -> list:
@@ -146,8 +146,8 @@ def test_a_batch_that_is_wholly_acknowledged_and_comes_again_is_a_second_deliver
 # cumulative acknowledgements
 
 
-def four() -> Recording:
-    recording = two()
+def four(kind: str = "Failover") -> Recording:
+    recording = two(kind)
     for entry in range(4):
         recording.publish(entry, "a").dispatch(entry, "c1")
     return recording
@@ -158,13 +158,20 @@ def test_a_cumulative_acknowledgement_covers_everything_up_to_it(tmp_path):
     assert deliveries(tmp_path, recording, "outcome", "ack_type") == [("acked", "Cumulative")] * 3 + [("pending", None)]
 
 
+@pytest.mark.parametrize("kind", ["Shared", "Key_Shared"])
+def test_where_many_consumers_share_it_covers_what_it_names_only(tmp_path, kind):
+    recording = four(kind).ack(2, "c1", cumulative=True)
+    ends = [("pending", None), ("pending", None), ("acked", "Cumulative"), ("pending", None)]
+    assert deliveries(tmp_path, recording, "outcome", "ack_type") == ends
+
+
 def test_a_later_cumulative_acknowledgement_leaves_the_time_of_the_earlier_one(tmp_path):
     recording = four().ack(1, "c1", cumulative=True).ack(3, "c1", cumulative=True).ack(2, "c1", cumulative=True)
     assert deliveries(tmp_path, recording, "acked_at") == [13, 13, 14, 14]
 
 
 def test_a_cumulative_acknowledgement_of_part_of_a_batch_covers_that_part(tmp_path):
-    recording = two().publish(0, "a").publish(1, "a", "b", "c").publish(2, "a")
+    recording = two("Failover").publish(0, "a").publish(1, "a", "b", "c").publish(2, "a")
     recording = recording.dispatch(0, "c1").dispatch(1, "c1").dispatch(2, "c1").ack(1, "c1", 1, 2, cumulative=True)
     assert deliveries(tmp_path, recording, "entry", "batch_index", "outcome") == [
         (0, -1, "acked"), (1, 0, "acked"), (1, 1, "pending"), (1, 2, "pending"), (2, -1, "pending"),
@@ -174,7 +181,7 @@ def test_a_cumulative_acknowledgement_of_part_of_a_batch_covers_that_part(tmp_pa
 
 
 def test_a_cumulative_acknowledgement_of_something_never_delivered_is_a_fact(tmp_path):
-    recording = two().publish(0, "a").publish(1, "a").dispatch(1, "c1").ack(1, "c1", cumulative=True)
+    recording = two("Failover").publish(0, "a").publish(1, "a").dispatch(1, "c1").ack(1, "c1", cumulative=True)
     assert deliveries(tmp_path, recording, "entry", "delivered_at", "acked_at") == [(0, None, 8), (1, 7, 8)]
 
 

@@ -2,9 +2,9 @@
 
 Every rule is on, and everything a nightly job does is measured: tables are read and checked, every delivery is judged,
 result tables are written, windows are summed. Beside it a Polars script of the two simplest rules reads the same files,
-in turn with the audit, so that both meet the same machine. Table ``audited`` keeps deliveries with findings only, and
-then all of them, which is mostly the cost of writing ten million rows. Then half of the deliveries are of one key: that
-may cost time, but no memory.
+and the rules by themselves judge the same rows in memory, in turn with the audit, so that all meet the same machine.
+Table ``audited`` keeps deliveries with findings only, and then all of them, which is mostly the cost of writing ten
+million rows. Then half of the deliveries are of one key: that may cost time, but no memory.
 
 Times are from an open session to the finished report; memory is that of all processes together: program, JVM and
 Python workers.
@@ -108,6 +108,8 @@ def main(deliveries: int) -> None:
         for _ in range(ROUNDS):
             polars = measured("tests.bench.two_rules", str(steady))
             _print("Polars, two rules", polars, deliveries)
+            alone = measured("tests.bench.rules_alone", str(steady))
+            _print("all rules by themselves, without Spark", alone, deliveries)
             every = measured("tests.bench.audit", str(warm_up), str(steady), "findings")
             _print("all rules", every, deliveries)
             ratio = polars.found["seconds"] / every.found["seconds"]

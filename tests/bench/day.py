@@ -93,21 +93,26 @@ def _deliveries(messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.
     }  # fmt: skip
 
 
-def _owners(keys: Ints, at: Ints, words: pa.Array) -> Ints:
-    """The number of the consumer that owns each key at each time, from 0."""
+def timeline(partition: int) -> Timeline:
+    """The consumers of a topic partition."""
     policy: Policy = make(POLICY, PROFILE)
-    scope = Scope(TOPIC, 0)
+    scope = Scope(TOPIC, partition)
     instants = [Instant((MIDNIGHT + second * SECOND) * 1_000) for second, _, _ in MEMBERS]
     events = [
         MembershipEvent(scope, event, name, instant, instant)  # type: ignore[arg-type]
         for (_, event, name), instant in zip(MEMBERS, instants, strict=True)
     ]
-    timeline = Timeline.fold(policy, scope, events)
+    return Timeline.fold(policy, scope, events)
+
+
+def _owners(keys: Ints, at: Ints, words: pa.Array) -> Ints:
+    """The number of the consumer that owns each key at each time, from 0."""
+    members = timeline(0)
     hashes = murmur3_32_array(words)
-    slots = policy.slots(hashes)
-    epochs = [timeline.owner_at(slots, hashes, np.full(KEYS, e.index, np.int32)) for e in timeline.epochs]
-    number = np.array([int(consumer.name[1:]) - 1 for consumer in timeline.consumers])
-    return number[np.stack(epochs)[timeline.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), keys]]
+    slots = members.policy.slots(hashes)
+    epochs = [members.owner_at(slots, hashes, np.full(KEYS, e.index, np.int32)) for e in members.epochs]
+    number = np.array([int(consumer.name[1:]) - 1 for consumer in members.consumers])
+    return number[np.stack(epochs)[members.epoch_at(at * 1_000, np.zeros(len(at), np.int64)), keys]]
 
 
 def _membership() -> dict[str, Any]:

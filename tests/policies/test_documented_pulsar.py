@@ -214,6 +214,8 @@ def test_p_ks_st_1_each_consumer_gets_the_ranges_it_brought():
         ("+C3[]", "Ranges for KeyShared policy must not be empty."),
         ("+C3[9-5]", "Fixed hash range start > end for range: [9,5]"),
         ("+C3[5-9,7-12]", "Consumer's own ranges conflict: [5,9] overlaps with [7,12]"),
+        ("+C3[5-9,7-6]", "Fixed hash range start > end for range: [7,6]"),
+        ("+C3[5-5,5-3]", "Fixed hash range start > end for range: [5,3]"),
         ("+C3[16383-16383]", "Range conflict with consumer Consumer{consumerId=0, consumerName=C1}"),
     ],
 )

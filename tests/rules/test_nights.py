@@ -50,6 +50,15 @@ def test_nights_equal_the_whole(
     same(nights, whole, lasting=mask({Code.LOST}))
 
 
+def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
+    """The later of two messages is handed out first, at midnight; the other follows, a step later."""
+    tables = history("n1 a1 a2", "+C1 n1>C1 a2>C1 a1>C1 ~500 n1! a1! a2!")
+    midnight = sorted(tables["deliveries"]["delivered_at"].cast(pa.int64()).to_pylist())[1] * 1000
+    first, _ = audit_nights(make("pulsar.shared", "pulsar-4.0"), tables, [midnight, NEVER - 1])
+    (missing,) = first.filter(pc.invert(first["delivered"]))["codes"].to_pylist()
+    assert missing == Code.UNSEEN.bit
+
+
 RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4.0.8/s1b_key_shared_stuck",
             "3.2.3/s1b_key_shared_stuck", "4.0.8/s5_failover_partitioned", "4.0.8/s7b_shared_dlq",
             "4.0.8/s1f_key_shared_default_batching", "4.0.8/s9_delayed_shared"]  # fmt: skip

@@ -109,6 +109,14 @@ class TestOwnership:
         story = "+C1 +C2 a1>C9 a1! a2>C1 a2!"
         assert findings(KEY_SHARED, "a1 a2", story) == ["NOT_CONNECTED a1", "wrong_owner a2"]
 
+    def test_one_stray_delivery_to_a_consumer_that_left_is_no_proof_that_it_is_back(self) -> None:
+        once, twice = "a1>C3 a1!", "a1>C3 a1! a2>C3 a2!"
+        members, wrong = "+C3 -C3 +C1 +C2", "a3>C1 a3!"
+        assert findings(KEY_SHARED, "a1 a3", f"{members} {once} {wrong}") == ["NOT_CONNECTED a1", "WRONG_OWNER a3"]
+        assert findings(KEY_SHARED, "a1 a2 a3", f"{members} {twice} {wrong}") == [
+            "NOT_CONNECTED a1", "NOT_CONNECTED a2", "wrong_owner a3",
+        ]  # fmt: skip
+
     def test_a_consumer_that_never_joined_may_own_what_others_were_given_before_it(self) -> None:
         assert findings(KEY_SHARED, "a1 a2", "+C1 +C2 a1>C1 a1! a2>C9 a2!") == ["NOT_CONNECTED a2", "wrong_owner a1"]
 
@@ -224,6 +232,11 @@ class TestRedelivery:
         assert findings(SHARED, "a1", story) == ["CUM_ACK_MISUSE a1"]
         assert findings(SHARED, "a1", "+C1 a1>C1 a1!") == []
         assert findings(FAILOVER, "a1", story) == []
+
+    def test_the_broker_ignores_such_an_acknowledgement_so_the_message_may_come_again(self) -> None:
+        story = "+C1 +C2 a1>C1 a1!! -C1 a1>C2 a1!"
+        assert findings(SHARED, "a1", story) == ["CUM_ACK_MISUSE a1", "redelivered a1"]
+        assert findings(SHARED, "a1", story.replace("!!", "!")) == ["DUP_DELIVERY a1", "redelivered a1"]
 
     def test_without_an_acknowledgement_a_message_is_counted(self) -> None:
         assert findings(KEY_SHARED, "a1", "+C1 a1>C1") == ["unacked a1"]

@@ -19,11 +19,13 @@ from subreplay.adapters.jsonl import Lines
 from subreplay.adapters.recorded_rows import (
     Ack,
     Closed,
+    Created,
     Dispatch,
     Message,
     Position,
     Receipt,
     Redeliver,
+    Subscribe,
     base_topic,
     day,
     micros,
@@ -82,13 +84,16 @@ class Replayer:
         self._held: dict[tuple[str, str], dict[_One, list[_Delivery]]]  # by (topic, consumer), of each message
         self._held = defaultdict(lambda: defaultdict(list))
         self._early: dict[_One, Ack] = {}
+        self._individually = False
 
     def apply(self, event: Any) -> None:
         """One broker event; kinds that say nothing of deliveries pass."""
         match event:
             case Dispatch():
                 self._dispatch(event)
-            case Ack(ack_type="Individual"):
+            case Subscribe() | Created():
+                self._individually = event.type in ("Shared", "Key_Shared")
+            case Ack() if event.ack_type == "Individual" or self._individually:  # the broker ignores what is more
                 for one in self._named(event):
                     self._ack(one, event)
             case Ack():

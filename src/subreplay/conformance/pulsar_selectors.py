@@ -63,7 +63,7 @@ def _selector_steps(policy: Any, case: Case) -> Iterator[str | None]:
             **({"impacted": _impacted(before, after)} if "impacted" in event else {}),
             "sel": _selected(policy, state, _slots(policy, case["hashes"])),
             "sel_keys": _selected_keys(policy, state, case["keys_b64"]),
-            "sel_probe": _selected(policy, state, np.array(event.get("probe", []), np.int64)),
+            "sel_probe": _selected(policy, state, _slots(policy, event.get("probe", []))),
             **_digest(after),
         }
         yield difference(f"event {step} ({event['op']} {event['c']}), ", {"error": None} | event, actual)
@@ -94,13 +94,16 @@ def _selected(policy: Any, state: Any, slots: NDArray[np.int64]) -> list[int | N
 
 
 def _impacted(before: Ranges, after: Ranges) -> Case:
-    """``ImpactedConsumersResult`` of 4.x: what each consumer lost and won."""
+    """``ImpactedConsumersResult`` of 4.x: what each consumer lost and won; ranges that touch are one, whoever has them
+    now or had them before."""
     removed: Ranges = {}
     added: Ranges = {}
     for move in RangeTable.of(before).diff(RangeTable.of(after)):
         removed.setdefault(move.before, []).append((move.start, move.end))
         added.setdefault(move.after, []).append((move.start, move.end))
-    return {"removed": _by_id(removed), "added": _by_id(added)}
+    return {
+        side: _by_id(RangeTable.of(rows).merged().by_owner()) for side, rows in (("removed", removed), ("added", added))
+    }
 
 
 def _digest(ranges: Ranges) -> Case:

@@ -6,11 +6,12 @@ import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numba
 
 F = TypeVar("F", bound=Callable[..., object])
+_OF_KERNELS: Final = (b"import compiled", b"kernel import", b"steps import")  # in files that define kernels, or parts
 
 
 def compiled(function: F, **options: Any) -> F:
@@ -33,5 +34,5 @@ def compiled(function: F, **options: Any) -> F:
 def _digest_of_kernels() -> str:
     """A digest of the package's files that define kernels."""
     sources = (path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py")))
-    kernels = (source for source in sources if b"import compiled" in source or b"kernel import" in source)
+    kernels = (source for source in sources if any(word in source for word in _OF_KERNELS))
     return hashlib.sha256(b"".join(kernels)).hexdigest()

@@ -87,7 +87,7 @@ def within_permits(
     start, places, number = rings[s, _START], rings[s, _PLACES], rings[s, _SERVED]
     window = places - 1
     if rings[s, _LENGTH] and untaken[_NUMBERS, start + rings[s, _FRONT]] < number - window:
-        rings[s, _FRONT] = (rings[s, _FRONT] + 1) % places
+        rings[s, _FRONT] = _around(rings[s, _FRONT] + 1, places)
         rings[s, _LENGTH] -= 1
     if number >= window and untaken[_ENDS, start + rings[s, _FRONT]] > d[AT, i]:
         codes[i] |= _OVER
@@ -105,12 +105,18 @@ def _taken_at(d: Ints, i: int) -> Any:  # pragma: no cover - compiled
 
 
 @step
+def _around(place: int, places: int) -> int:  # pragma: no cover - compiled
+    """A place of a ring, counted on beyond its end, but not twice."""
+    return place - places if place >= places else place
+
+
+@step
 def _push(rings: Ints, untaken: Ints, s: int, end: int, horizon: int) -> Any:  # pragma: no cover - compiled
     """The place at the back of a queue for a delivery with that end, where no later end stands before it."""
     start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
-    while end <= horizon and length and untaken[_ENDS, start + (front + length - 1) % places] >= end:
+    while end <= horizon and length and untaken[_ENDS, start + _around(front + length - 1, places)] >= end:
         length -= 1
-    place = start + (front + length) % places
+    place = start + _around(front + length, places)
     untaken[_ENDS, place] = end
     rings[s, _LENGTH] = length + 1
     return place
@@ -122,7 +128,7 @@ def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # prag
     s = d[SESSION, i]
     start, places, front = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT]
     for k in range(rings[s, _LENGTH]):
-        place = start + (front + k) % places
+        place = start + _around(front + k, places)
         if untaken[_ORDINALS, place] == d[ORDINAL, i] and untaken[_TIMES, place] == d[AT, i]:
             untaken[_ENDS, place] = _taken_at(d, i)
             return
@@ -135,7 +141,7 @@ def settle_untaken(rings: Ints, untaken: Ints, horizon: int) -> None:  # pragma:
         start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
         rings[s, _LENGTH] = 0
         for k in range(length):
-            old = start + (front + k) % places
+            old = start + _around(front + k, places)
             number, ordinal, at = untaken[_NUMBERS, old], untaken[_ORDINALS, old], untaken[_TIMES, old]
             place = _push(rings, untaken, s, untaken[_ENDS, old], horizon)
             untaken[_NUMBERS, place], untaken[_ORDINALS, place], untaken[_TIMES, place] = number, ordinal, at

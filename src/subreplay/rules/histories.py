@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from subreplay.columns import NEVER, UNKNOWN
 from subreplay.entry_keys import own_keys
+from subreplay.rules.codes import Code
 from subreplay.rules.keys import message_keys
 from subreplay.rules.owners import owners_at
 from subreplay.tables import LOG
@@ -68,6 +69,7 @@ class Attempt:
     received: int
     count: int
     cumulative: bool
+    in_vain: bool = False  # acknowledged, but the broker ignores it
     nth: int = 0
     epoch: int = 0
     changing: bool = False
@@ -103,7 +105,7 @@ class Attempt:
     @property
     def again(self) -> bool:
         """Whether its message was acknowledged already."""
-        return self.nth > 0 and min(a.ack for a in self.earlier) <= self.at
+        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.in_vain)
 
     @property
     def until(self) -> int:
@@ -144,7 +146,7 @@ class History:
                 _publish(judge, message, row)
             elif row["kind"] == 1:
                 nth = len(message.deliveries)
-                message.attempts.append(_attempt(message, row, nth if row["at"] != UNKNOWN else 0))
+                message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
                 names.append(row["consumer"])
         history = cls(judge, dispatcher, list(messages.values()))
         history._place(names)
@@ -176,10 +178,10 @@ class History:
 
     @property
     def end(self) -> int:
-        """The last instant of which anything is known."""
+        """The last instant of which anything is known, and that belongs to the audited day."""
         known = [t for d in self.deliveries for t in (d.at, d.received, d.acked)]
         known += [self.dispatcher.timeline.epochs[-1].start.at, self.judge.horizon]
-        return max(t for t in known if t != NEVER)
+        return max(min(t, self.judge.horizon) for t in known if t != NEVER)
 
     @property
     def active(self) -> bool:
@@ -209,10 +211,11 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     message.sequence_id = -1 if message.chunk[0] > 0 else row["own_sequence_id"]
 
 
-def _attempt(message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
+def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
     acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, nth)
+    in_vain = cumulative and judge.looked_for & Code.CUM_ACK_MISUSE.bit != 0
+    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, in_vain, nth)
 
 
 def _time(row: Mapping[str, Any], name: str) -> int:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
-from subreplay.hashing.compiled import compiled
 from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
 from subreplay.rules.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
@@ -39,7 +38,7 @@ from subreplay.rules.order import in_order
 from subreplay.rules.ownership import active_state, one_active
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.states import States
-from subreplay.rules.steps import step
+from subreplay.rules.steps import loop, step
 
 
 class Conditions(NamedTuple):
@@ -67,7 +66,7 @@ class DispatcherState:
     ) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.horizon = horizon
-        self.end = end if horizon == NEVER else max(end, horizon)
+        self.end = end if horizon == NEVER else horizon
         self.keys = States(KEY_STATE + later)
         self.slots = States(SLOT_STATE + later)
         self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR), UNKNOWN)
@@ -149,7 +148,7 @@ _WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer message
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 
 
-@compiled
+@loop
 def _recall(
     keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, recalled: Ints, members: Ints, rings: Ints,
     untaken: Ints, scalars: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int,
@@ -178,7 +177,7 @@ def _recall(
     return 0
 
 
-@compiled
+@loop
 def _begin(
     recalled: Ints, members: Ints, rings: Ints, untaken: Ints, scalars: Ints, horizon: int
 ) -> Any:  # pragma: no cover - compiled
@@ -189,7 +188,7 @@ def _begin(
     return 0
 
 
-@compiled
+@loop
 def _read(
     keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, members: Ints, rings: Ints, untaken: Ints,
     active_state: Ints, strayed: Ints, scalars: Ints, d: Ints, order_code: int, active: bool, join_waits_for_all: bool,

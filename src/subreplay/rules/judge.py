@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import NEVER, Ints, flags, gathered, ints
+from subreplay.columns import NEVER, Ints, flags, ints
 from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
@@ -268,24 +268,27 @@ def _of_one(cuts: Iterable[tuple[Scope, pa.Table]]) -> Iterator[tuple[Scope, Ite
 
 
 def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """Sorted batches in larger ones, cut where the topic partition changes."""
-    for rows in gathered(batches):
-        yield from _cut(rows)
+    """Sorted batches, cut where the topic partition changes."""
+    for batch in batches:
+        if batch.num_rows:
+            yield from _cut(pa.Table.from_batches([batch]))
 
 
 def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
-    """As ``by_scope``, and the rows of one entry stay together: an entry is held back until the next one is seen."""
-    held: pa.Table | None = None
-    for rows in gathered(batches):
-        rows = rows if held is None else pa.concat_tables([held, rows]).combine_chunks()
-        *cuts, (scope, rows) = _cut(rows)
-        yield from cuts
-        last = _last_entry(rows)
-        if last:
-            yield scope, rows.slice(0, last)
-        held = rows.slice(last)
+    """As ``by_scope``, and the rows of one entry stay together: where a batch ends within one, the next has it all."""
+    held: tuple[Scope, pa.Table] | None = None
+    for scope, rows in by_scope(batches):
+        if held is not None:
+            before, rows_before = held
+            last = _last_entry(rows_before)
+            if before == scope and _entry(rows_before, last) == _entry(rows, 0):
+                rows = pa.concat_tables([rows_before.slice(last), rows]).combine_chunks()
+                rows_before = rows_before.slice(0, last)
+            if rows_before.num_rows:
+                yield before, rows_before
+        held = scope, rows
     if held is not None:
-        yield from _cut(held)
+        yield held
 
 
 def _cut(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
@@ -304,3 +307,7 @@ def _last_entry(rows: pa.Table) -> int:
     ledger, entry = rows.column("ledger").to_numpy(), rows.column("entry").to_numpy()
     other = np.flatnonzero((ledger != ledger[-1]) | (entry != entry[-1]))
     return int(other[-1]) + 1 if len(other) else 0
+
+
+def _entry(rows: pa.Table, row: int) -> tuple[int, int]:
+    return rows.column("ledger")[row].as_py(), rows.column("entry")[row].as_py()

@@ -36,10 +36,10 @@ RULES = (
     ),
 )
 
-# The state of a partition: the epoch of the latest delivery to its owner, whether the membership is broken, that
-# delivery
-_EPOCH, _BROKEN, _LATEST = range(3)
-ACTIVE_STATE = 2 + WITNESS
+# The state of a partition: the epoch of the latest delivery to its owner, whether the membership is broken, the epoch
+# of the latest delivery to somebody who was not connected, the delivery to the owner
+_EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
+ACTIVE_STATE = 3 + WITNESS
 
 _WRONG, _STRANGE, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit, Code.TWO_ACTIVE.bit
 _INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
@@ -56,10 +56,13 @@ def active_state(strangers: bool) -> Ints:
 def one_active(
     state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, excuses: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
-    """TWO_ACTIVE, where ``strayed`` is the epoch of each session's latest stray delivery; and once a consumer that the
-    membership does not know was served, owners prove nothing."""
+    """TWO_ACTIVE, where ``strayed`` is the epoch of each session's latest stray delivery; and where the membership
+    lacks somebody, owners prove nothing: one delivery to a consumer that has left may be stray, the second in one epoch
+    says that it is back."""
     if codes[i] & _STRANGE:
-        state[0, _BROKEN] = 1
+        if state[0, _ASTRAY] == d[EPOCH, i]:
+            state[0, _BROKEN] = 1
+        state[0, _ASTRAY] = d[EPOCH, i]
     elif active and d[CHANGING, i] == 0:
         epoch, session = d[EPOCH, i], d[SESSION, i]
         if codes[i] & _WRONG:

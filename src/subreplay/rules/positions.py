@@ -10,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
-from subreplay.hashing.compiled import compiled
 from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
 from subreplay.rules.ordinals import Ordinals
@@ -18,7 +17,7 @@ from subreplay.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, 
 from subreplay.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
 from subreplay.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.rules.states import States
-from subreplay.rules.steps import step
+from subreplay.rules.steps import loop, step
 
 # The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
 # from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing); ORDINAL rises with the
@@ -91,7 +90,7 @@ def read_positions(
     )  # fmt: skip
 
 
-@compiled
+@loop
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, m: Ints,
     a: Ints, receipts: bool, active: bool,

@@ -41,7 +41,7 @@ RULES = (
         Code.CUM_ACK_MISUSE,
         "Acknowledged cumulatively where many consumers share",
         "Where several consumers share a subscription, nobody acknowledges cumulatively: the broker ignores it, and "
-        "the message comes again.",
+        "the message may come again.",
         "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
         promised=MANY,
     ),
@@ -75,9 +75,10 @@ class Ending(IntEnum):
 # The columns of an attempt to deliver, as the rows of a matrix sorted by message, then time; AT is ``UNKNOWN`` for an
 # acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
-# acknowledged. The last five are results.
-AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(14)
-ATTEMPT = 14
+# acknowledged, IN_VAIN where its own acknowledgement is one that the broker ignores. The last five are results.
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IN_VAIN = range(10)
+UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
+ATTEMPT = 15
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
@@ -90,13 +91,16 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
 
-    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it."""
-    first_ack, open_until, highest, first, taken = NEVER, UNKNOWN, UNKNOWN, end, False
+    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One in vain ends
+    its delivery, too, but the message may come again."""
+    first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
     strays = begin
     for j in range(begin, end):
         at, acked, until = a[AT, j], a[ACKED, j], a[LEFT, j]
         if at == UNKNOWN:  # these come first
             first_ack = min(first_ack, acked)
+            if not a[IN_VAIN, j]:
+                done = min(done, acked)
             strays += 1
             continue
         for k in range(begin, strays):
@@ -113,7 +117,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
             a[CODES, j] |= _REDELIVERED
             a[NTH, j] = a[NTH, j - 1] + 1
             a[PREVIOUS, j] = _ending(a, j - 1, at)
-        if first < j and first_ack <= at:
+        if first < j and done <= at:
             a[CODES, j] |= _DUP
             if a[PARTLY, j]:
                 a[EXCUSES, j] |= _BATCH_AGAIN
@@ -125,6 +129,8 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
                 a[CODES, j] |= _EARLY
                 until = at
             first_ack = min(first_ack, max(acked, at))
+            if not a[IN_VAIN, j]:
+                done = min(done, max(acked, at))
         if a[OWNED, j]:
             open_until = max(open_until, until)
             highest = max(highest, a[COUNT, j])

@@ -1,4 +1,4 @@
-"""Steps of a compiled loop."""
+"""Compiled loops over arrays that their callers hold, and their steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import TypeVar, cast
 
 import numba
 
+from subreplay.hashing.compiled import compiled
+
 F = TypeVar("F", bound=Callable[..., object])
+
+
+def loop(function: F) -> F:
+    """A compiled loop that makes no array itself: it counts no references to those it is given, which in each of its
+    steps would cost more than the step does."""
+    return compiled(function, _nrt=False)
 
 
 def step(function: F) -> F:

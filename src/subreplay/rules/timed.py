@@ -51,7 +51,7 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     d = _deliveries(rows)
-    state.end = max(state.end, _latest(ints(rows, "acked"), d[AT], d[RECEIVED]))
+    state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), judge.horizon))
     conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit

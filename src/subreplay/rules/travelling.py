@@ -123,19 +123,20 @@ def merged(blocks: Iterable[Block], order: Order) -> Iterator[pa.RecordBatch]:
 
 
 def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[Block]:
-    rows = _sorted(rows, order, of_one_scope=False)
+    there = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
     words, partitions = _ranks(rows, "topic"), rows["partition"].to_numpy()
+    places = _places(rows, order, words, partitions)
+    rows, words, partitions = _at(rows.select(there), places), words[places], partitions[places]
     scopes = np.flatnonzero((np.diff(words) != 0) | (np.diff(partitions) != 0)) + 1
-    there = [f for f in order.schema.names if f in rows.column_names and rows[f].null_count < len(rows)]
-    content = rows.select([name for name in there if name not in _SCOPE])
+    content = rows.drop_columns(list(_SCOPE))
     columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
     size = max(1, block * len(rows) // max(1, content.nbytes))
     begins = np.union1d(np.arange(0, len(rows), size), scopes)
-    places = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:PLACE]], axis=1).tolist()
+    begin_at = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:PLACE]], axis=1).tolist()
     of = zip(column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
     (batch,) = content.to_batches()
     cuts = itertools.pairwise([*begins.tolist(), len(rows)])
-    for (begin, end), place, scope in zip(cuts, places, of, strict=True):
+    for (begin, end), place, scope in zip(cuts, begin_at, of, strict=True):
         yield Block(scope, place, columns, batch.slice(begin, end - begin).serialize())
 
 
@@ -155,7 +156,8 @@ def _opened(block: Block, order: Order) -> pa.Table:
 
 
 def _together(held: list[pa.Table], order: Order) -> pa.Table:
-    return _sorted(pa.concat_tables(held, promote_options="default"), order)
+    rows = pa.concat_tables(held, promote_options="default").combine_chunks()
+    return _at(rows, _places(rows, order))
 
 
 @cache
@@ -188,44 +190,37 @@ def _before(rows: pa.Table, place: Sequence[int], order: Order) -> int:
     return begin
 
 
-def _sorted(rows: pa.Table, order: Order, *, of_one_scope: bool = True) -> pa.Table:
-    """Rows in order, as one chunk."""
-    rows = rows.combine_chunks()
-    scope = [] if of_one_scope else [_ranks(rows, "topic"), rows["partition"].to_numpy()]
-    columns = [*scope, *(column(rows, name).to_numpy() for name in order.columns)]
-    places = _in_order(columns)
-    if order.last in rows.column_names and _alike(columns, places).any():
-        places = _in_order([*columns, _ranks(rows, order.last)])
+def _at(rows: pa.Table, places: Ints) -> pa.Table:
     return rows if (places[1:] > places[:-1]).all() else rows.take(pa.array(places))
 
 
-def _in_order(columns: Sequence[np.ndarray]) -> Ints:
-    """The places of rows in order of some integer columns, of which the first says most."""
-    packed: list[Ints] = []
+def _places(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
+    """The places of rows in order: of columns that tell the topic partition, and then their own."""
+    columns = [*scope, *(column(rows, name).to_numpy() for name in order.columns)]
+    condensed = _condensed(columns)
+    places = np.lexsort(condensed[::-1])
+    alike = np.logical_and.reduce([np.diff(values[places]) == 0 for values in condensed])
+    if order.last in rows.column_names and alike.any():
+        places = np.lexsort([_ranks(rows, order.last), *condensed[::-1]])
+    return places
+
+
+def _condensed(columns: Sequence[np.ndarray]) -> list[Ints]:
+    """As few integer columns as possible, at least one, by which rows are in the same order."""
+    condensed = [np.zeros(len(columns[0]), np.int64)]
     room = 1
     for values in columns:
         values = values.astype(np.int64, copy=False)
         least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
         if span == 1:
             continue
-        if packed and room * span < 1 << 63:
-            packed[-1] = packed[-1] * span + (values - least)
+        if room * span < 1 << 63:
+            condensed[-1] = condensed[-1] * span + (values - least)
             room *= span
         else:
-            packed.append(values - least if span < 1 << 63 else values)
+            condensed.append(values - least if span < 1 << 63 else values)
             room = span
-    if not packed:
-        return np.arange(len(columns[0]))
-    return np.argsort(packed[0], kind="stable") if len(packed) == 1 else np.lexsort(packed[::-1])
-
-
-def _alike(columns: Sequence[np.ndarray], places: Ints) -> np.ndarray:
-    """Whether each row, in order, is like the one before it in all columns."""
-    alike = np.ones(max(0, len(places) - 1), np.bool_)
-    for values in columns:
-        there = np.flatnonzero(alike)
-        alike[there] = values[places[there]] == values[places[there + 1]]
-    return alike
+    return condensed
 
 
 def _ranks(rows: pa.Table, name: str) -> Ints:

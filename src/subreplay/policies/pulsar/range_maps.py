@@ -79,12 +79,13 @@ class WholeRanges:
 
     @staticmethod
     def objection(ranges: tuple[Range, ...]) -> str | None:
-        """Why the broker refuses these ranges whoever else is connected."""
+        """Why the broker refuses these ranges whoever else is connected: each in turn by itself, then beside the next,
+        with which one that ends before it starts shares nothing (``areRangesOverlapping``, 4.0.8)."""
         in_order = sorted(ranges, key=lambda range_: range_[0])
         for (start, end), following in zip(in_order, (*in_order[1:], None), strict=True):
             if start > end:
                 return f"Fixed hash range start > end for range: [{start},{end}]"
-            if following and following[0] <= end:
+            if following and max(start, following[0]) <= min(end, following[1]):
                 return f"Consumer's own ranges conflict: [{start},{end}] overlaps with [{following[0]},{following[1]}]"
         return None
 
