@@ -50,7 +50,7 @@ def _audited(folder: Path, partitions: Iterable[int]) -> tuple[float, Ints]:
     for number, partition in enumerate(partitions):
         judge, rows = _judge(partition), _log(folder, partition)
         if not number:
-            _judged(judge, [some[:20] for some in rows])
+            _judged(judge, [some[: WARM_UP // BATCH] for some in rows])
         began = time.perf_counter()
         found.append(_judged(judge, rows))
         seconds += time.perf_counter() - began
