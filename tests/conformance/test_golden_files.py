@@ -9,6 +9,7 @@ import pytest
 
 from subreplay.cli import main
 from subreplay.conformance.golden import golden_files, judge
+from subreplay.conformance.pulsar_selectors import _impacted
 from subreplay.errors import InputError
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"
@@ -20,6 +21,11 @@ def test_every_golden_case_passes(path):
 
     assert judged.passed > 0
     assert judged.failures == ()
+
+
+def test_what_a_consumer_lost_is_one_range_whoever_has_it_now():
+    impacted = _impacted({0: [(0, 9)], 1: [(10, 19)]}, {1: [(0, 4), (10, 19)], 2: [(5, 9)]})
+    assert impacted == {"removed": {"0": [[0, 9]]}, "added": {"1": [[0, 4]], "2": [[5, 9]]}}
 
 
 def leaves(value, path=()):

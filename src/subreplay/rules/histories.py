@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from subreplay.columns import NEVER, UNKNOWN
 from subreplay.entry_keys import own_keys
-from subreplay.rules.codes import Code
 from subreplay.rules.keys import message_keys
 from subreplay.rules.owners import owners_at
 from subreplay.tables import LOG
@@ -214,7 +213,7 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
 def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
     acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    in_vain = cumulative and judge.looked_for & Code.CUM_ACK_MISUSE.bit != 0
+    in_vain = cumulative and judge.individually
     return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, in_vain, nth)
 
 

@@ -128,6 +128,11 @@ class Judge:
         return kind_of(self.policy) in MANY
 
     @cached_property
+    def individually(self) -> bool:
+        """Whether messages are acknowledged one by one: the broker ignores cumulative acknowledgements (row D-ACK-1)."""
+        return kind_of(self.policy) in MANY
+
+    @cached_property
     def filters(self) -> bool:
         """Whether a reader skips the messages of slots that are not its own."""
         return kind_of(self.policy) == "filtered"

@@ -145,7 +145,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
 @step
 def _ending(a: Ints, before: int, at: int) -> int:  # pragma: no cover - compiled
     """How a delivery had ended by ``at``."""
-    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at:
+    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IN_VAIN, before]:
         return _ACKED
     if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
         return _NACKED
