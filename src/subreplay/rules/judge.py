@@ -129,7 +129,7 @@ class Judge:
 
     @cached_property
     def individually(self) -> bool:
-        """Whether messages are acknowledged one by one: the broker ignores cumulative acknowledgements (row D-ACK-1)."""
+        """Whether messages are acknowledged one by one: cumulative acknowledgements are ignored (row D-ACK-1)."""
         return kind_of(self.policy) in MANY
 
     @cached_property
