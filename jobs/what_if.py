@@ -2,8 +2,8 @@
 
     spark-submit jobs/what_if.py --config conf/examples/what_if.yaml
 
-Takes the options of ``subreplay whatif`` and leaves with its exit code: 0 done, 2 bad input or configuration, 3 broke
-off, 130 interrupted.
+Takes the options of ``subreplay whatif`` and leaves with its exit code: 0 done, 2 bad input or configuration, 4 the
+environment failed, 130 interrupted.
 """
 
 import sys

@@ -2,33 +2,37 @@
 
 import gzip
 import json
+import logging
 import os
+import signal
 import subprocess
 import sys
-from contextlib import nullcontext
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from subreplay import __version__, cli, pipeline
+from subreplay import __version__, cli, pipeline, terminal
 from subreplay.adapters import FileCount, Ingested, Reason, Rejected
 from subreplay.model import Verdict
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
+from subreplay.spark import session
 from subreplay.spark.evidence import Place
+from tests.reports import made_reports
 from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
-COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo")
+COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo", "config")
 
 
 @pytest.fixture
 def spoken(capsys, monkeypatch):
     """Run a command; what it returned, and what it said on stdout and stderr."""
-    monkeypatch.setattr(cli, "open_session", no_session)
-    monkeypatch.setattr(cli.out, "width", 100)
+    monkeypatch.setattr(session, "open_session", no_session)
+    monkeypatch.setattr(cli.terminal.out, "width", 100)
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = cli.main([str(a) for a in arguments])
@@ -38,13 +42,20 @@ def spoken(capsys, monkeypatch):
     return run
 
 
+class Session:
+    """One that is never asked to do anything."""
+
+    def interruptAll(self) -> None:
+        """As Spark calls it."""
+
+
 def no_session(options: object) -> None:
     raise AssertionError("this needs no Spark session")
 
 
 @pytest.fixture
-def run_file(tmp_path):
-    path = tmp_path / "run.yaml"
+def run_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("conf") / "run.yaml"
 
     def write(text: str = "") -> Path:
         path.write_text(text, encoding="utf-8")
@@ -60,7 +71,9 @@ def test_help_names_every_command_and_every_exit_code(spoken):
     code, out, _ = spoken("--help")
     assert code == 0
     assert all(f" {command} " in out for command in COMMANDS)
-    assert "0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 130 interrupted" in " ".join(out.split())
+    assert (
+        "0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment failed, 130 interrupted"
+    ) in " ".join(out.split())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -159,7 +172,10 @@ def test_an_unknown_format(spoken, tmp_path):
 def test_a_folder_that_is_no_recording(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path)
     assert code == 2
-    assert err == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it\n"
+    assert (
+        err.splitlines()[-1]
+        == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -198,7 +214,7 @@ class Stub:
 
 
 @pytest.fixture
-def finished(monkeypatch, tmp_path):
+def finished(monkeypatch, here):
     """Replace the pipeline by one that finds ``verdict``; the report is written to nowhere."""
     written: list[Path] = []
 
@@ -208,10 +224,10 @@ def finished(monkeypatch, tmp_path):
 
     def install(verdict: Verdict, command: str = "audit") -> Stub:
         stub = Stub(verdict)
-        monkeypatch.setattr(cli, "open_session", lambda options: nullcontext())
-        monkeypatch.setattr(cli.pipeline, command, stub)
+        monkeypatch.setattr(session, "open_session", lambda options: Session())
+        monkeypatch.setattr(pipeline, command, stub)
         monkeypatch.setattr(cli, "write_reports", write)
-        monkeypatch.setattr(cli, "render", lambda report, console: written.append(Path("terminal")))
+        monkeypatch.setattr(terminal, "render", lambda report, console: written.append(Path("terminal")))
         stub.written = written  # type: ignore[attr-defined]
         return stub
 
@@ -248,19 +264,148 @@ def test_interrupted_is_130(spoken, run_file, monkeypatch):
     def interrupt(options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli, "open_session", interrupt)
+    monkeypatch.setattr(session, "open_session", interrupt)
     assert spoken("audit", "--config", run_file())[0] == 130
 
 
-def test_a_run_that_breaks_off_is_3_and_not_1(spoken, run_file, monkeypatch):
-    def break_off(options: object) -> None:
-        raise RuntimeError("the cluster is gone")
+@pytest.fixture
+def broken_off(spoken, run_file, monkeypatch, here):
+    """An audit whose session ends in an error; what was said, and what stands in the log file."""
 
-    monkeypatch.setattr(cli, "open_session", break_off)
-    code, _, err = spoken("audit", "--config", run_file())
-    assert code == 3
-    assert err.startswith("Traceback")
-    assert err.endswith("RuntimeError: the cluster is gone\n")
+    def run(error: BaseException, *options: str) -> tuple[int, str, str, str]:
+        def break_off(spark: object) -> None:
+            raise error
+
+        monkeypatch.setattr(session, "open_session", break_off)
+        code, out, err = spoken("audit", "--config", run_file(), *options)
+        return code, out, err, (here / "build/report/subreplay.log").read_text(encoding="utf-8")
+
+    return run
+
+
+def test_a_fault_of_ours_is_4_and_one_sentence_with_the_path_of_the_traceback(broken_off, here):
+    code, _, err, log = broken_off(KeyError("batch_index"))
+    assert code == 4
+    assert err.splitlines()[1:] == [
+        "subreplay: a fault of subreplay, please report it with the log: KeyError: 'batch_index'",
+        f"log: {here / 'build/report/subreplay.log'}",
+    ]
+    assert log.startswith("Traceback")
+    assert log.endswith("KeyError: 'batch_index'\n\n")
+
+
+def test_a_failure_is_an_object_where_one_is_asked_for(broken_off, here):
+    code, out, _, _ = broken_off(OSError(28, "No space left on device", "/data/part-0"), "--json")
+    assert code == 4
+    assert json.loads(out) == {
+        "exit_code": 4,
+        "error": "/data/part-0: cannot be read or written: No space left on device; free some",
+        "log": str(here / "build/report/subreplay.log"),
+    }
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("cancelled", [True, False])
+def test_a_signal_ends_a_command(spoken, run_file, monkeypatch, here, number, code, cancelled):
+    def interrupted(options: object) -> None:
+        try:
+            os.kill(os.getpid(), number)
+            signal.pause()
+        except KeyboardInterrupt:
+            raise RuntimeError("the job was cancelled") if cancelled else KeyboardInterrupt from None
+
+    monkeypatch.setattr(session, "open_session", interrupted)
+    returned, _, err = spoken("audit", "--config", run_file())
+    said = err.splitlines()[-1]
+    assert (returned, said) == (code, "subreplay: interrupted; each table is as it was before, or whole")
+
+
+def test_a_report_folder_that_cannot_be_written_is_known_before_the_run(spoken, run_file):
+    code, _, err = spoken("audit", "--config", run_file(), "--out", "/proc/nowhere")
+    assert code == 4
+    assert err.startswith("subreplay: /proc/nowhere/report: cannot be written: ")
+
+
+def test_what_libraries_log_and_warn_of_goes_to_the_log_file(spoken, finished, run_file, here, monkeypatch):
+    finished(Verdict.VALID)
+
+    def noisy(options: object) -> Session:
+        os.write(1, b"io.delta#delta added as a dependency\n")
+        os.write(2, b"WARN NativeCodeLoader\n")
+        logging.getLogger("py4j").error("lost")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+        return Session()
+
+    monkeypatch.setattr(session, "open_session", noisy)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        _, out, err = spoken("audit", "--config", run_file())
+    log = (here / "build/report/subreplay.log").read_text(encoding="utf-8")
+    assert all(
+        word in log for word in ("added as a dependency", "NativeCodeLoader", "py4j: lost", "DeprecationWarning")
+    )
+    assert [line.split("  ")[-1] for line in err.splitlines()] == ["starting Spark", "writing the report"]
+    assert out == f"\nreport: {here}/build/report/report.html\n"
+
+
+def test_quiet_says_the_verdict_and_where_the_report_is(spoken, finished, run_file, here):
+    stub = finished(Verdict.INVALID)
+    stub.report = made_reports.report(3, 2, 3, 4, 10.0)
+    code, out, err = spoken("audit", "--config", run_file(), "--quiet")
+    assert (code, err) == (1, "")
+    assert out.splitlines() == [
+        f"{stub.report.verdict.upper()}  {stub.report.headline}",
+        f"report: {here}/build/report/report.html",
+    ]
+
+
+def test_an_object_for_programs_tells_verdict_counts_and_paths(spoken, finished, run_file, here):
+    stub = finished(Verdict.INVALID)
+    stub.report = made_reports.report(3, 2, 3, 4, 10.0)
+    code, out, _ = spoken("audit", "--config", run_file(), "--json")
+    told = json.loads(out)
+    assert (code, told["exit_code"], told["verdict"]) == (1, 1, stub.report.verdict)
+    assert told["findings"][0].keys() == {"code", "status", "count"}
+    assert told["inputs"][0].keys() >= {"table", "rows_in", "valid", "quarantined"}
+    assert told["report"]["html"] == f"{here}/build/report/report.html"
+    assert told["log"] == f"{here}/build/report/subreplay.log"
+
+
+def test_verbose_names_the_log_file(spoken, finished, run_file, here):
+    finished(Verdict.VALID)
+    _, _, err = spoken("audit", "--config", run_file(), "--verbose")
+    assert f"log: {here}/build/report/subreplay.log" in err.splitlines()
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(broken_off):
+    code, _, err, _ = broken_off(ModuleNotFoundError("No module named 'pyspark'", name="pyspark"))
+    assert code == 4
+    assert (
+        "subreplay: this command needs package pyspark, which is not installed: pip install 'subreplay[spark]'"
+        in err.splitlines()
+    )
+
+
+def test_the_other_commands_work_without_spark():
+    hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli import main; "
+    for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
+        done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
+        assert done.returncode == code, done.stderr
+    assert "needs package pyspark" in done.stderr
+
+
+def test_every_key_with_its_default_is_printed(spoken):
+    code, out, _ = spoken("config")
+    assert (code, out) == (0, (ROOT / "conf/default.yaml").read_text(encoding="utf-8"))
+
+
+def test_a_reader_that_leaves_is_no_verdict():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "import sys; from subreplay.cli import main; sys.exit(main(['config']))"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, env=PROGRAM)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 # ingest
@@ -279,7 +424,7 @@ def some_rows(monkeypatch, tmp_path):
     monkeypatch.setitem(
         cli.ADAPTERS, "pulsar-recording", lambda folder: Ingested({"messages": table}, rejected, counts, run)
     )
-    monkeypatch.setattr(cli, "open_session", lambda options: None)
+    monkeypatch.setattr(session, "open_session", lambda options: Session())
     monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
 
 
@@ -292,9 +437,10 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
         "tables: messages 1,500",
         f"next: subreplay audit --config {tmp_path}/to/audit.yaml",
     ]
-    assert err.splitlines()[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
-    assert err.splitlines()[-1] == "… and 2 more in table quarantine"
-    assert len(err.splitlines()) == 11
+    told = err.splitlines()[3:]  # after the stages
+    assert told[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
+    assert told[-1] == "… and 2 more in table quarantine"
+    assert len(told) == 11
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
@@ -361,10 +507,12 @@ def test_what_is_no_message(spoken, run_file):
 # the program
 
 
+PROGRAM = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+
+
 def program(*command: str) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, env=environment, cwd=ROOT
+        [sys.executable, *command], capture_output=True, text=True, check=False, env=PROGRAM, cwd=ROOT
     )
 
 

@@ -10,6 +10,8 @@ import yaml
 
 from subreplay import config
 from subreplay.cli import EXIT, app
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.interruption import SIGNALS
 from subreplay.policies import REGISTRY
 from subreplay.profiles import KEYLESS
 from subreplay.rules.registry import Code
@@ -104,8 +106,10 @@ def test_the_columns_that_tables_require_are_listed():
 
 
 def test_every_exit_code_is_in_the_table():
-    codes = [int(code) for code in re.findall(r"^\| (\d+) \|", section("Verdict and exit code"), re.MULTILINE)]
-    assert codes == sorted({*EXIT.values(), 2, 130})
+    codes = re.findall(r"^\| ([\d, ]+) \|", section("Verdict and exit code"), re.MULTILINE)
+    signals = {128 + number for number in SIGNALS}
+    errors = {ConfigError.exit_code, InputError.exit_code, EnvironmentFailed.exit_code}
+    assert [int(code) for part in codes for code in part.split(", ")] == sorted({*EXIT.values(), *errors, *signals})
 
 
 def test_rules_are_called_by_their_names():

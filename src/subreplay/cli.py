@@ -1,74 +1,105 @@
-"""The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 130 interrupted."""
+"""The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment
+failed, 130 interrupted."""
 
 from __future__ import annotations
 
+import os
 import sys
-import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 import yaml
-from rich.console import Console
 
-from subreplay import __version__, config, pipeline
+from subreplay import __version__, config, failures
 from subreplay.adapters import ADAPTERS, Ingested
 from subreplay.conformance import fidelity as recorded
 from subreplay.conformance import fidelity_text, golden
-from subreplay.errors import ConfigError, InputError, SubreplayError
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.interruption import Interruption
 from subreplay.model import Verdict
+from subreplay.reports.data import ReportData
 from subreplay.reports.load import from_json
-from subreplay.reports.text import render
-from subreplay.reports.write import write_reports
-from subreplay.spark import evidence
-from subreplay.spark import explain as explain_spark
-from subreplay.spark import ingest as ingest_spark
-from subreplay.spark.session import open_session
+from subreplay.reports.write import ReportPaths, write_reports
+from subreplay.run_log import RunLog
+from subreplay.terminal import Terminal
+
+if TYPE_CHECKING:  # Spark is imported by the commands that need it: the others work without it
+    from subreplay.spark.session import SparkSession
+
 
 EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+"""The exit code of each verdict; what ends a command before its verdict has its own, see ``errors``."""
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+BROKEN_PIPE = 141
+"""The exit code of a program whose output nobody reads any more, as a shell tells it."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-out = Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
-err = Console(stderr=True, emoji=False)
+terminal = Terminal()
+log, interruption = RunLog(), Interruption()
 
-ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML (see conf/default.yaml).")]
+ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
 Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="Only the result in a line or two, and errors.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="Every stage in a line of its own, and where the log file is.")
+]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output: verdict, counts, paths.")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    terminal.speak()
+    with log.listening(), interruption.expected():
+        code = _command(arguments)
+        if code in EXIT.values():
+            log.forget()
+    return code
+
+
+def _command(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
-    except SubreplayError as error:
-        err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
-        return error.exit_code
     except typer.Exit as leaving:
         return int(leaving.exit_code)
-    except (KeyboardInterrupt, typer.Abort):
-        return 130
     except USAGE as error:
         error.show()
         return 2
-    except Exception:  # a run that broke off has found nothing: not 1, which Python would return
-        traceback.print_exc()
-        return EXIT[Verdict.UNKNOWN]
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except SystemExit:  # the reader of standard output has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush goes there
+        return BROKEN_PIPE
+    except Exception as error:
+        return _interrupted() if interruption.code else _failed(error)
+    if interruption.code:  # which some versions of typer return as a code
+        return _interrupted()
     return code if isinstance(code, int) else 0
 
 
-@contextmanager
-def _progress(step: str) -> Iterator[None]:
-    """What is being done, on a terminal only."""
-    quiet: AbstractContextManager[object] = nullcontext()
-    with err.status(step) if err.is_terminal else quiet:
-        yield
+def _interrupted() -> int:
+    code = interruption.code or 130
+    terminal.fail("interrupted; each table is as it was before, or whole", code)
+    return code
+
+
+def _failed(error: Exception) -> int:
+    """One sentence; where it came from goes to the log file, unless the input or the configuration is to blame."""
+    found = failures.explained(error)
+    if found is error and found.exit_code != EnvironmentFailed.exit_code:
+        terminal.fail(str(found), found.exit_code)
+        return found.exit_code
+    told = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
+    code = EnvironmentFailed.exit_code if found is None else found.exit_code
+    terminal.fail(told if found is None else str(found), code, log.traceback(error))
+    return code
 
 
 @app.callback(invoke_without_command=True)
@@ -79,37 +110,87 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 
 
 @app.command()
-def audit(config_file: ConfigFile, date: Date = None, tables: Tables = None, out_dir: Out = None) -> int:
+def audit(
+    config_file: ConfigFile,
+    date: Date = None,
+    tables: Tables = None,
+    out_dir: Out = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
     """Check recorded deliveries against every promise of the subscription."""
-    return _run(pipeline.audit, _load(config_file, date, tables, out_dir))
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    return _run("audit", _load(config_file, date, tables, out_dir))
 
 
 @app.command()
-def whatif(config_file: ConfigFile, date: Date = None, tables: Tables = None, out_dir: Out = None) -> int:
+def whatif(
+    config_file: ConfigFile,
+    date: Date = None,
+    tables: Tables = None,
+    out_dir: Out = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
     """Replay recorded traffic under other subscriptions and compare them side by side."""
-    return _run(pipeline.whatif, _load(config_file, date, tables, out_dir, need_scenarios=True))
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    run = _load(config_file, date, tables, out_dir)
+    if not run.scenarios:
+        raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
+    return _run("whatif", run)
 
 
-def _load(
-    path: Path, date: str | None, tables: str | None, out_dir: str | None, need_scenarios: bool = False
-) -> config.RunConfig:
+def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
     overrides = {"date": date, "traffic.path": tables}
     if out_dir is not None:
         overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
-    run = config.load(path, **overrides)
-    if need_scenarios and not run.scenarios:
-        raise ConfigError(f"{path}: scenarios is empty; a what-if needs at least one")
-    return run
+    return config.load(path, **overrides)
 
 
-def _run(work: Callable[..., pipeline.Result], run: config.RunConfig) -> int:
-    with _progress("starting Spark"):
-        spark = open_session(run.spark)
-    result = work(spark, run, _progress)
-    paths = write_reports(result.report, Path(run.output.report))
-    render(result.report, out)
-    out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
-    return EXIT[result.verdict]
+def _session(options: config.Spark) -> SparkSession:
+    """The session of a command; what Java says while it starts, and later, goes to the log file."""
+    from subreplay.spark import session
+
+    with terminal.progress("starting Spark"), log.instead_of_output():
+        spark = session.open_session(options)
+    interruption.cancelling(spark.interruptAll)
+    return spark
+
+
+def _run(kind: Literal["audit", "whatif"], run: config.RunConfig) -> int:
+    from subreplay import pipeline
+
+    log.open(Path(run.output.report))
+    if terminal.verbose:
+        terminal.warn(f"log: {log.path}", style="dim")
+    work = pipeline.audit if kind == "audit" else pipeline.whatif
+    result = work(_session(run.spark), run, terminal.progress)
+    with terminal.progress("writing the report"):
+        paths = write_reports(result.report, Path(run.output.report))
+    terminal.show(result.report)
+    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
+    code = EXIT[result.verdict]
+    if terminal.as_json:
+        terminal.object(_summary(kind, run, result.report, code, paths))
+    return code
+
+
+def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
+    """What a program wants to know of a run: verdict, counts and paths."""
+    return {
+        "command": kind,
+        "verdict": report.verdict,
+        "exit_code": code,
+        "headline": report.headline,
+        "run_id": report.run.run_id,
+        "inputs": [asdict(count) for count in report.inputs],
+        "findings": [{"code": c.code, "status": c.status, "count": c.count} for c in report.codes],
+        "tables": run.output.tables,
+        "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
+        "log": str(log.path),
+    }
 
 
 @app.command()
@@ -118,40 +199,62 @@ def ingest(
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
     source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
     form: Format = "delta",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> int:
     """Read somebody's files into the canonical tables; rows that do not fit go to quarantine."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     if source not in ADAPTERS:
         raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
-    with _progress("reading"):
+    return _ingest(folder, to, source, form, {})
+
+
+def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object]) -> int:
+    """Read, write tables, and beside them a run file, with ``more`` in it."""
+    with terminal.progress("reading and checking the files"):
         ingested = ADAPTERS[source](folder)
-    with _progress("writing tables"):
-        ingest_spark.write(open_session(config.Spark()), ingested, to, form, str(folder))
-    run = ingested.run | {"traffic": {"path": to, "format": form}}
+    from subreplay.spark import ingest as ingest_spark
+
+    spark = _session(config.Spark())
+    with terminal.progress("writing the tables"):
+        ingest_spark.write(spark, ingested, to, form, str(folder))
+    run = {**ingested.run, "traffic": {"path": to, "format": form}, **more}
     run_file = Path(to) / "audit.yaml"
     text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
     run_file.write_text(f"# Written by ingest: the subscription as it was recorded.\n{text}", encoding="utf-8")
-    _print_counts(ingested)
+    _say_counts(ingested)
     for subscription, topic in ingested.others:
-        out.print(
-            f"also recorded: {subscription} on {topic}; name it in a run of its own", highlight=False, soft_wrap=True
-        )
-    out.print(f"next: subreplay audit --config {run_file}", markup=False, highlight=False, soft_wrap=True)
+        terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
+    terminal.say(f"next: subreplay audit --config {run_file}")
+    terminal.object(
+        {
+            "command": "ingest",
+            "exit_code": 0,
+            "files": [{**count._asdict(), "valid": count.valid} for count in ingested.counts],
+            "rows": {name: table.num_rows for name, table in ingested.tables.items()},
+            "others": [{"subscription": name, "topic": topic} for name, topic in ingested.others],
+            "tables": to,
+            "run_file": str(run_file),
+        }
+    )
     return 0
 
 
-def _print_counts(ingested: Ingested) -> None:
+def _say_counts(ingested: Ingested) -> None:
     """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
-    for count in ingested.counts:
-        parts = f"{count.valid:,} valid + {count.quarantined:,} quarantined"
-        out.print(f"{count.file}: {count.rows_in:,} rows in = {parts}", highlight=False)
+    for count in ingested.counts if not terminal.quiet else ():
+        terminal.say(
+            f"{count.file}: {count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined"
+        )
     for rejected in ingested.rejected[:10]:
-        err.print(f"quarantined: {rejected}", style="yellow", markup=False, highlight=False, soft_wrap=True)
+        terminal.warn(f"quarantined: {rejected}")
     if len(ingested.rejected) > 10:
-        err.print(f"… and {len(ingested.rejected) - 10:,} more in table quarantine", style="yellow", highlight=False)
+        terminal.warn(f"… and {len(ingested.rejected) - 10:,} more in table quarantine")
     rows = ", ".join(f"{name} {table.num_rows:,}" for name, table in ingested.tables.items())
-    out.print(f"tables: {rows}", highlight=False)
+    terminal.say(f"tables: {rows}")
 
 
 @app.command()
@@ -173,16 +276,19 @@ def explain(
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
     run = _load(config_file, date, tables, out_dir)
+    from subreplay.spark import evidence
+    from subreplay.spark import explain as explain_spark
+
     place = None if message is None else evidence.Place.parse(message)
     lines: list[Iterable[str]] = []
     if key is not None:
-        lines.append(explain_spark.lines(run, key, open_session))
+        lines.append(explain_spark.lines(run, key, _session))
     if key is not None and "traffic" in run.model_fields_set:
-        lines.append(["", *evidence.of_key(open_session(run.spark), run, key, last)])
+        lines.append(["", *evidence.of_key(_session(run.spark), run, key, last)])
     if place is not None:
-        lines.append(evidence.of_message(open_session(run.spark), run, place, last))
+        lines.append(evidence.of_message(_session(run.spark), run, place, last))
     for line in chain.from_iterable(lines):
-        out.print(line, markup=False, highlight=False, soft_wrap=True)
+        terminal.say(line)
     return 0
 
 
@@ -195,12 +301,12 @@ def report(
     try:
         data = from_json(json_file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"{json_file}: cannot be read: {error.strerror}") from error
+        raise failures.of_system(error, json_file, "read") from error
     except (InputError, ValueError) as error:
         raise InputError(f"{json_file}: {error}") from error
     paths = write_reports(data, out_dir)
-    render(data, out)
-    out.print(f"\nreport: {(paths.html or paths.text).resolve()}", markup=False, highlight=False, soft_wrap=True)
+    terminal.show(data)
+    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
     return 0
 
 
@@ -215,18 +321,17 @@ def conformance(
     codes = {0}
     for path in golden.golden_files(paths):
         try:
-            with _progress(f"replaying {path.name}"):
+            with terminal.progress(f"replaying {path.name}"):
                 judged = golden.judge(path, profile)
         except InputError as error:  # the other files are judged all the same
-            err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
             continue
         codes.add(EXIT[Verdict.INVALID if judged.failed else Verdict.VALID])
         line = f"{path.name}: {judged.passed} passed, {judged.failed} failed"
-        out.print(f"{line} ({judged.profile})", markup=False, highlight=False, soft_wrap=True)
+        terminal.say(f"{line} ({judged.profile})")
         for failure in judged.failures:
-            told = f"  line {failure.line}, case {failure.case}: {failure.difference}"
-            out.print(told, markup=False, highlight=False, soft_wrap=True)
+            terminal.say(f"  line {failure.line}, case {failure.case}: {failure.difference}")
     return max(codes)
 
 
@@ -241,15 +346,15 @@ def fidelity(
     codes = {0}
     for folder in recorded.recordings(paths):
         try:
-            with _progress(f"re-enacting {folder.name}"):
+            with terminal.progress(f"re-enacting {folder.name}"):
                 result = recorded.fidelity(folder, profile)
         except InputError as error:  # the other recordings are judged all the same
-            err.print(f"subreplay: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+            terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
             continue
         codes.add(EXIT[Verdict.VALID if result.passed else Verdict.INVALID])
         for line in fidelity_text.lines(result):
-            out.print(line, markup=False, highlight=False, soft_wrap=True)
+            terminal.say(line)
     return max(codes)
 
 
@@ -260,9 +365,17 @@ def demo(
     """Ingest, audit and replay the bundled recording of a real broker."""
     bundled = files("subreplay.demo")
     with as_file(bundled / "recording") as recording:
-        code = ingest(recording, f"{out_dir}/input")
+        output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
+        _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output)
     with as_file(bundled / "demo.yaml") as run_file:
-        return code or audit(run_file, None, f"{out_dir}/input", str(out_dir))
+        return _run("audit", _load(run_file, None, f"{out_dir}/input", str(out_dir)))
+
+
+@app.command(name="config")
+def print_config() -> int:
+    """Print every key of a run file with its default, its unit and its legal values."""
+    terminal.out.file.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
+    return 0
 
 
 if __name__ == "__main__":

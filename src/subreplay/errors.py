@@ -14,7 +14,13 @@ class ConfigError(SubreplayError):
 
 
 class InputError(SubreplayError):
-    """An input table or file cannot be used at all: missing, unreadable, or without a needed column."""
+    """An input table or file cannot be used at all: missing, of another kind, or without a needed column."""
+
+
+class EnvironmentFailed(SubreplayError):
+    """What the run needs failed: a file that cannot be read or written, a full disk, Java, Spark, a missing package."""
+
+    exit_code = 4
 
 
 class ConsumerRejected(SubreplayError):

@@ -15,7 +15,7 @@ from subreplay.reports.dispatch_assemble import dispatch_view
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.result_tables import result_tables
 from subreplay.spark import stages
-from subreplay.spark.dispatch_stage import replay_dispatch
+from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
 from subreplay.spark.session import SparkSession
 
 Progress = Callable[[str], AbstractContextManager[object]]
@@ -71,5 +71,8 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
 
 
 def _dispatch(source: stages.Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
-    with progress("replaying the dispatch, message by message"):
+    asked = dispatch_asked(source, plans)
+    if not asked:
+        return ()
+    with progress(f"replaying the dispatch, message by message: {asked}"):
         return tuple(dispatch_view(figures) for figures in replay_dispatch(source, plans))

@@ -24,9 +24,14 @@ class Start(Protocol):
 @contextmanager
 def together() -> Iterator[Start]:
     """Small independent jobs side by side: most of their time is waiting for the driver. All have ended when this
-    ends."""
-    with ThreadPoolExecutor(max_workers=4) as pool:
+    ends; after an error those that wait do not begin."""
+    pool = ThreadPoolExecutor(max_workers=4)
+    try:
         yield pool.submit
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        raise
+    pool.shutdown()
 
 
 def rows(frame: DataFrame) -> Rows:

@@ -34,7 +34,8 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
     hashes = np.array([hash32], np.uint32)
     slots = policy.slots(hashes)
     low, high = policy.space
-    yield f"\n{plan.name}: {policy.name} under {policy.profile}"
+    yield ""
+    yield f"{plan.name}: {policy.name} under {policy.profile}"
     yield (
         f"slot    {int(slots[0])} of {low}..{high}"
         if policy.routing == "slot"

@@ -45,6 +45,7 @@ def open_session(options: Spark) -> SparkSession:
     else:
         session = _local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
     session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     # so few rows are within any limit of bytes, even if they are blocks; to look after each costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH))

@@ -1,0 +1,55 @@
+"""Ctrl-C and SIGTERM: what Spark still does for the command is cancelled, then the command ends."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+PATIENCE = 5.0  # seconds until the command ends without an answer
+
+
+class Interruption:
+    """What happens to a command from outside; ``code`` is the exit code then: 128 and the number of the signal."""
+
+    def __init__(self) -> None:
+        self.code: int | None = None
+        self._cancel: Callable[[], object] | None = None
+
+    @contextmanager
+    def expected(self) -> Iterator[Interruption]:
+        """Signals end the command until this ends. Elsewhere than in the main thread they are others' business."""
+        self.code = self._cancel = None
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            self._listen()
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def cancelling(self, cancel: Callable[[], object]) -> None:
+        """From now on call ``cancel`` first. Spark has put its own handler in place, which does not end threads."""
+        self._cancel = cancel
+        if threading.current_thread() is threading.main_thread():
+            self._listen()
+
+    def _listen(self) -> None:
+        for number in SIGNALS:
+            signal.signal(number, self._end)
+
+    def _end(self, number: int, frame: FrameType | None) -> NoReturn:
+        self.code = 128 + number
+        if self._cancel is not None:
+            # in a thread of its own: this one may be in the middle of a call, on the same connection
+            cancelling = threading.Thread(target=self._cancel, daemon=True)
+            cancelling.start()
+            cancelling.join(PATIENCE)
+        raise KeyboardInterrupt
