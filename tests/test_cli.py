@@ -122,7 +122,7 @@ def test_no_command_shows_help(spoken):
 def test_a_missing_run_file(spoken):
     code, out, err = spoken("audit", "--config", "nowhere.yaml")
     assert (code, out) == (2, "")
-    assert err == "subreplay: nowhere.yaml: cannot be read: No such file or directory\n"
+    assert err == "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
 
 
 def test_an_unknown_key(spoken, run_file):
@@ -148,9 +148,7 @@ def test_markup_in_a_message_is_text(spoken, run_file):
 
 def test_a_date_that_does_not_exist(spoken, run_file):
     code, _, err = spoken("audit", "--config", run_file(), "--date", "2026-02-30")
-    assert code == 2
-    assert "date: " in err
-    assert "2026-02-30" in err
+    assert (code, err) == (2, "subreplay: --date '2026-02-30': day is out of range for month\n")
 
 
 def test_a_what_if_without_scenarios(spoken, run_file):
@@ -526,7 +524,7 @@ def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
     usage = program(f"jobs/{job}.py", "--help")
     assert (usage.returncode, f"Usage: subreplay {command} " in usage.stdout) == (0, True)
     failed = program(f"jobs/{job}.py", "--config", "nowhere.yaml")
-    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory\n"
+    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
     assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", said)
 
 

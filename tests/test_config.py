@@ -13,7 +13,7 @@ from subreplay import config
 from subreplay.config import GroupScenario, Member, RunConfig, Scenario, parse_duration
 from subreplay.config_dispatch import Dispatch
 from subreplay.config_group_dispatch import GroupDispatch
-from subreplay.errors import ConfigError
+from subreplay.errors import ConfigError, InputError
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
 from subreplay.profiles import KEYLESS
 
@@ -247,12 +247,22 @@ keys: {show: maybe}            | keys.show: Input should be a valid boolean, una
 report: {worst: 0}             | report.worst: Input should be greater than or equal to 1 (given: '0')
 spark: {conf: {a: 1}}          | spark.conf.a: Input should be a valid string (given: '1')
 windows: {width: soon}         | windows.width: not a duration: 'soon'; write a number and one of ms, s, m, h, d
-windows: {width: 0s}           | windows: width must be longer than nothing
+windows: {width: 0s}           | windows: width must be at least 1ms
+windows: {width: 1}            | windows: width must be at least 1ms
+windows: {width: 1ms, slide: 1} | windows: slide must be at least 1ms
 windows: {slide: 300ms}        | windows: slide must divide width: each window is a whole number of slides
 windows: {slide: 0s}           | windows: slide must divide width: each window is a whole number of slides
 windows: {width: 1d, slide: 1s} | windows: slide must be at least a 1,440th of width: so often everything is counted
-windows: {width: 40000d}       | windows.width: Input should be less than or equal to 3155760000000000
-date: yesterday                | date: Input should be a valid date or datetime
+windows: {width: 40000d}       | windows.width: a duration is from 0s to 36525d, a century: '40000d' is not
+topic: {ttl: -1}               | topic.ttl: a duration is from 0s to 36525d, a century: '-1' is not
+traffic: {lookback_days: 999999999} | traffic.lookback_days: Input should be less than or equal to 3650
+traffic: {path: ""}            | traffic.path: not a folder; write a path of printable characters (given: '')
+output: {tables: "a\\0b"}       | output.tables: not a folder; write a path of printable characters
+spark: {driver_memory: lots}   | spark.driver_memory: String should match pattern
+date: yesterday                | date: not a day; write YYYY-MM-DD (given: 'yesterday')
+date: 20261121                 | date: not a day; write YYYY-MM-DD (given: '20261121')
+date: 2026-11-21 10:00:00      | date: not a day; write YYYY-MM-DD
+date: 9999-12-31               | date: a day is from 1970-01-01 to 2149-12-31
 scenarios: [{name: a}]         | scenarios.0.policy is required
 scenarios: [{name: a, policy: pulsar.shared, members: all}] | scenarios.0.members: Input should be 'recorded'
 scenarios: [{name: a, policy: pulsar.shared, members: []}]  | scenarios.0.members: List should have at least 1 item
@@ -310,17 +320,33 @@ def test_a_wrong_section_is_named_even_under_an_override(tmp_path):
     assert said == "run.yaml: traffic: Input should be a valid dictionary or instance of Traffic (given: 'here')"
 
 
-def test_a_date_from_the_command_line_must_exist(tmp_path):
-    assert "date: " in complaint(tmp_path, "", date="2026-02-30")
+@pytest.mark.parametrize("line", ["traffic: [", "999: d", "9" * 400, "9" * 5000, "1e400"])
+@pytest.mark.parametrize("unit", ["d", ""])
+def test_a_number_of_any_length_is_only_too_long(tmp_path, line, unit):
+    assert complaint(tmp_path, f"windows: {{width: {line}{unit}}}").startswith("run.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("date", "2026-02-30", "--date '2026-02-30': day is out of range for month"),
+        ("date", "21.11.2026", "--date '21.11.2026': not a day; write YYYY-MM-DD"),
+        ("date", "9999-12-31", "--date '9999-12-31': a day is from 1970-01-01 to 2149-12-31"),
+        ("traffic.path", "", "--tables '': not a folder; write a path of printable characters"),
+        ("output.tables", "\0/tables", "--out '\\x00/tables': not a folder; write a path of printable characters"),
+    ],
+)
+def test_an_option_is_blamed_for_its_own_value(tmp_path, key, value, message):
+    assert complaint(tmp_path, "", **{key: value}) == message
 
 
 def test_a_missing_file_is_an_error(tmp_path):
-    with pytest.raises(ConfigError, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
+    with pytest.raises(InputError, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
         config.load(tmp_path / "nowhere.yaml")
 
 
 def test_a_folder_is_no_file(tmp_path):
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
         config.load(tmp_path)
 
 
@@ -333,6 +359,45 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path):
     (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\xfd")
     with pytest.raises(ConfigError, match=r"run\.yaml: not YAML: "):
         config.load(tmp_path / "run.yaml")
+
+
+def bomb(layers: int) -> str:
+    """Nine aliases of nine aliases of …"""
+    lines = ["l0: &l0 [x]", *(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, layers))]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (bomb(30), "stands for more than 100,000 values, aliases included"),
+        ("[" * 60 + "]" * 60, "nested more than 50 deep"),
+        ("x: " + "y" * 1_000_001, "longer than 1,000,000 bytes"),
+        ("windows: {width: 1s}\nkeys: {}\nwindows: {}\n", "key 'windows' is there twice"),
+        ("keys:\n  show: true\n  show: false\n", "key 'show' is there twice"),
+    ],
+)
+def test_a_file_has_limits_and_each_key_once(tmp_path, text, message):
+    assert message in complaint(tmp_path, text)
+
+
+def test_a_duplicate_key_is_found_by_its_line(tmp_path):
+    said = complaint(tmp_path, "keys:\n  show: true\n  show: false\n")
+    assert "line 3, column 3" in said
+
+
+def test_aliases_and_merges_within_the_limits_are_read(tmp_path):
+    text = "x-: 1"  # an unknown key is named, so the file was read
+    assert "unknown key x-" in complaint(tmp_path, text)
+    found = run(
+        tmp_path,
+        "scenarios:\n  - &one {name: a, policy: pulsar.shared, members: [{consumer: c}]}\n  - {<<: *one, name: b}\n",
+    )
+    assert [(s.name, s.members) for s in found.scenarios] == [(n, found.scenarios[0].members) for n in "ab"]
+
+
+def test_a_value_that_holds_itself_is_an_error(tmp_path):
+    assert complaint(tmp_path, "scenarios: &a [*a]").startswith("run.yaml: ")
 
 
 @pytest.mark.parametrize("tag", ["object/apply:os.system ['touch {}']", "name:os.system ''", "object:pathlib.Path []"])

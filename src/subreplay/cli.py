@@ -17,6 +17,7 @@ import yaml
 
 from subreplay import __version__, config, failures
 from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.config_fields import folder_path
 from subreplay.conformance import fidelity as recorded
 from subreplay.conformance import fidelity_text, golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
@@ -145,8 +146,16 @@ def whatif(
 def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
     overrides = {"date": date, "traffic.path": tables}
     if out_dir is not None:
+        _check_folder("--out", out_dir)
         overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
     return config.load(path, **overrides)
+
+
+def _check_folder(option: str, value: str) -> None:
+    try:
+        folder_path(value)
+    except ValueError as error:
+        raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
 def _session(options: config.Spark) -> SparkSession:
@@ -195,7 +204,7 @@ def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, pa
 
 @app.command()
 def ingest(
-    folder: Annotated[Path, typer.Argument(help="What to read: the folder of a recording.")],
+    recording: Annotated[Path, typer.Argument(help="What to read: the folder of a recording.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
     source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
     form: Format = "delta",
@@ -209,7 +218,8 @@ def ingest(
         raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
-    return _ingest(folder, to, source, form, {})
+    _check_folder("--to", to)
+    return _ingest(recording, to, source, form, {})
 
 
 def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object]) -> int:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from datetime import date as Date
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-import yaml
 from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
 
 from subreplay.config_dispatch import Dispatch
-from subreplay.config_fields import Duration, Model, parse_duration
+from subreplay.config_fields import INT_31, Day, Duration, Folder, Model, parse_duration
 from subreplay.config_group_dispatch import GroupDispatch
+from subreplay.config_yaml import read
 from subreplay.errors import ConfigError
 from subreplay.policies import make
 from subreplay.policies.base import Policy
@@ -27,15 +27,20 @@ from subreplay.rules.terms import Terms
 
 MOST_SLIDES = 1_440  # a day by the minute
 
+SHORTEST = 1_000  # µs, a window
+MOST_SCENARIOS = 100
+
 RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
+OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
+"""The option of the command line that overrides a key: an error of its value is the option's."""
 
 
 class Traffic(Model):
     """Where the canonical input tables are."""
 
-    path: str = "build/tables"
+    path: Folder = "build/tables"
     format: Literal["delta", "parquet"] = "delta"
-    lookback_days: Annotated[int, Field(ge=0)] = 1
+    lookback_days: Annotated[int, Field(ge=0, le=3_650)] = 1
 
 
 class Subscription(Model):
@@ -54,7 +59,7 @@ class Subscription(Model):
 class ProducerRouting(Model):
     """How the topic's producers choose a partition."""
 
-    partitions: Annotated[int, Field(ge=1)]
+    partitions: Annotated[int, Field(ge=1, le=100_000)]
     mode: RoutingMode = "RoundRobinPartition"
     scheme: Literal["JavaStringHash", "Murmur3_32Hash"] = "JavaStringHash"
 
@@ -62,7 +67,7 @@ class ProducerRouting(Model):
 class DeadLetter(Model):
     """The dead letter policy of the subscription's consumers."""
 
-    max_redeliveries: Annotated[int, Field(ge=1)]
+    max_redeliveries: Annotated[int, Field(ge=1, le=INT_31)]
     topic: str | None = None
 
 
@@ -100,10 +105,12 @@ class Windows(Model):
 
     @model_validator(mode="after")
     def _whole(self) -> Windows:
-        if self.width <= 0:
-            raise ValueError("width must be longer than nothing")
+        if self.width < SHORTEST:
+            raise ValueError("width must be at least 1ms")
         if self.slide is not None and (self.slide <= 0 or self.width % self.slide):
             raise ValueError("slide must divide width: each window is a whole number of slides")
+        if self.step < SHORTEST:
+            raise ValueError("slide must be at least 1ms")
         if self.width > MOST_SLIDES * self.step:
             raise ValueError(f"slide must be at least a {MOST_SLIDES:,}th of width: so often everything is counted")
         return self
@@ -121,14 +128,17 @@ class Keys(Model):
     secret: str = "subreplay"
 
 
+Slot = Annotated[int, Field(ge=0, le=INT_31)]
+
+
 class Member(Model):
     """A consumer of a scenario; times count from the first message of the traffic."""
 
     consumer: str
     join: Duration = 0
     leave: Duration | None = None
-    priority: Annotated[int, Field(ge=0)] = 0
-    ranges: list[tuple[int, int]] | None = None
+    priority: Annotated[int, Field(ge=0, le=INT_31)] = 0
+    ranges: list[tuple[Slot, Slot]] | None = None
     instance_id: str | None = None
     rack: str | None = None
     crash: Duration | None = None
@@ -193,8 +203,8 @@ EveryScenario = Annotated[
 class Output(Model):
     """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
 
-    tables: str = "build/out"
-    report: str = "build/report"
+    tables: Folder = "build/out"
+    report: Folder = "build/report"
     audited: Literal["all", "findings"] = "all"
 
 
@@ -211,8 +221,8 @@ class Spark(Model):
 
     master: str = "local[2]"
     remote: str | None = None
-    shuffle_partitions: Annotated[int, Field(ge=1)] = 4
-    driver_memory: str = "2g"
+    shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] = 4
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d{0,6}[kmgt]b?$")] = "2g"
     conf: dict[str, str] = Field(default_factory=dict)
 
 
@@ -222,10 +232,10 @@ class RunConfig(Model):
     traffic: Traffic = Traffic()
     subscription: Subscription = Subscription()
     topic: Topic = Topic()
-    date: Date | None = None
+    date: Day | None = None
     windows: Windows = Windows()
     keys: Keys = Keys()
-    scenarios: list[EveryScenario] = Field(default_factory=list)
+    scenarios: list[EveryScenario] = Field(default_factory=list, max_length=MOST_SCENARIOS)
     output: Output = Output()
     report: Report = Report()
     spark: Spark = Spark()
@@ -254,13 +264,7 @@ class RunConfig(Model):
 
 def load(path: Path, **overrides: Any) -> RunConfig:
     """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
-    try:
-        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    except (yaml.YAMLError, ValueError) as error:  # a ValueError: bytes that are no UTF-8, a date that never was
-        raise ConfigError(f"{path}: not YAML: {error}") from error
-    return parse(raw, str(path), **overrides)
+    return parse(read(path), str(path), **overrides)
 
 
 def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
@@ -268,13 +272,14 @@ def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
     if raw is not None and not isinstance(raw, dict):
         raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
     merged = dict(raw or {})
-    for name, value in overrides.items():
-        if value is not None:
-            merged = _overridden(merged, name, value)
+    given = {name: value for name, value in overrides.items() if value is not None}
+    for name, value in given.items():
+        merged = _overridden(merged, name, value)
     try:
         config = RunConfig.model_validate(merged)
     except ValidationError as error:
-        raise ConfigError("\n".join(_sentence(source, e) for e in error.errors(include_url=False))) from error
+        told = [_sentence(source, e, given) for e in error.errors(include_url=False)]
+        raise ConfigError("\n".join(dict.fromkeys(told))) from error
     _check_policy(f"{source}: subscription", config.subscription)
     for i, scenario in enumerate(config.scenarios):
         _check_policy(f"{source}: scenarios.{i}", scenario)
@@ -297,8 +302,9 @@ def _check_policy(place: str, part: Subscription | AnyScenario) -> None:
         raise ConfigError(f"{place}: {error}") from error
 
 
-def _sentence(source: str, error: Any) -> str:
-    """One validation error with its key and, for an unknown key, the nearest legal one."""
+def _sentence(source: str, error: Any, given: Mapping[str, Any]) -> str:
+    """One validation error with its key, or the option that gave the value, and, for an unknown key, the nearest legal
+    one."""
     place = tuple(part for part in error["loc"] if not str(part).startswith("("))
     key = ".".join(map(str, place))
     if error["type"] == "extra_forbidden":
@@ -306,6 +312,8 @@ def _sentence(source: str, error: Any) -> str:
     if error["type"] == "missing":
         return f"{source}: {key} is required"
     message = error["msg"].removeprefix("Value error, ")
+    if key in given and key in OPTIONS:
+        return f"{OPTIONS[key]} {str(error['input'])[:100]!r}: {message}"
     return f"{source}: {key}: {message} (given: {str(error['input'])[:100]!r})" if key else f"{source}: {message}"
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from subreplay.config_fields import Duration, Model, parse_duration
+from subreplay.config_fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.replay.dispatch.prediction import ConsumerModel, OnFailure, Prediction
 from subreplay.replay.dispatch.rules import Settings
 from subreplay.replay.dispatch.service import Fixed, LogNormal, PerByte
@@ -66,8 +66,8 @@ class Consumers(Model):
     """A consumer's client and application."""
 
     service: Service = Service()
-    factor: Annotated[float, Field(gt=0)] = 1.0
-    receiver_queue_size: Annotated[int, Field(ge=0)] = 1000
+    factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    receiver_queue_size: Annotated[int, Field(ge=0, le=100_000)] = 1000
     failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
     on_failure: Literal["nack", "retry", "nothing"] = "nack"
     nack_delay: Duration = parse_duration("1m")
@@ -75,10 +75,10 @@ class Consumers(Model):
     ack_timeout: Duration = 0
     redelivery_multiplier: Annotated[float, Field(ge=1, le=1000)] = 1.0
     longest_redelivery: Duration = parse_duration("10m")
-    max_redeliver: Annotated[int, Field(ge=1)] | None = None
+    max_redeliver: Annotated[int, Field(ge=1, le=INT_31)] | None = None
     cumulative: bool = False
     stuck: Stuck | None = None
-    max_pending_chunked: Annotated[int, Field(ge=0)] = 10
+    max_pending_chunked: Annotated[int, Field(ge=0, le=INT_31)] = 10
     chunk_expiry: Annotated[Duration, Field(ge=1)] = parse_duration("1h")
     acks_oldest_chunked: bool = False
 
@@ -111,14 +111,14 @@ class Dispatch(Model):
 
     consumers: Consumers = Consumers()
     others: dict[str, Consumers] = Field(default_factory=dict)
-    max_unacked_per_consumer: Annotated[int, Field(ge=1)] = 50_000
-    max_unacked_per_subscription: Annotated[int, Field(ge=1)] = 200_000
+    max_unacked_per_consumer: Annotated[int, Field(ge=1, le=INT_31)] = 50_000
+    max_unacked_per_subscription: Annotated[int, Field(ge=1, le=INT_31)] = 200_000
     failover_delay: Duration = parse_duration("1s")
     ttl: Duration = 0
     deduplicates: bool = False
     persistent: bool = True
     batch_index_acks: bool | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
 
     @model_validator(mode="after")
     def _possible(self) -> Dispatch:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from datetime import date as Date
+from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -14,15 +16,49 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 def parse_duration(value: Any) -> int:
     """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs; an integer is taken as µs already."""
     if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    found = _DURATION.fullmatch(str(value).strip())
-    if not found:
-        raise ValueError(f"not a duration: {value!r}; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
-    return round(float(found[1]) * _UNITS[found[2]])
+        found = float(value) if abs(value) <= CENTURY else CENTURY + 1
+    else:
+        text = _DURATION.fullmatch(str(value).strip())
+        if not text:
+            raise ValueError(f"not a duration: {value!r}; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
+        found = float(text[1]) * _UNITS[text[2]]
+    if not 0 <= found <= CENTURY:
+        raise ValueError(f"a duration is from 0s to 36525d, a century: {str(value)[:40]!r} is not")
+    return round(found)
 
 
 CENTURY = 36_525 * _UNITS["d"]
-Duration = Annotated[int, BeforeValidator(parse_duration), Field(ge=0, le=CENTURY)]
+Duration = Annotated[int, BeforeValidator(parse_duration)]
+
+
+def parse_day(value: Any) -> Date:
+    """A day written as YYYY-MM-DD, which YAML reads as a date already."""
+    if isinstance(value, Date) and not isinstance(value, datetime):
+        day = value
+    elif isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+        day = Date.fromisoformat(value)
+    else:
+        raise ValueError("not a day; write YYYY-MM-DD")
+    if not FIRST_DAY <= day <= LAST_DAY:
+        raise ValueError(f"a day is from {FIRST_DAY} to {LAST_DAY}")
+    return day
+
+
+# All instants of these days, and of those within any lookback or duration, fit into 64 bits of nanoseconds.
+FIRST_DAY, LAST_DAY = Date(1970, 1, 1), Date(2149, 12, 31)
+Day = Annotated[Date, BeforeValidator(parse_day)]
+
+
+def folder_path(value: str) -> str:
+    """A path of a folder, or its address, as it was written."""
+    if not value.strip() or not value.isprintable():
+        raise ValueError("not a folder; write a path of printable characters")
+    return value
+
+
+Folder = Annotated[str, AfterValidator(folder_path)]
+INT_31 = 2**31 - 1
+INT_63 = 2**63 - 1
 
 
 class Model(BaseModel):

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from subreplay.config_dispatch import US, Service, Stuck
-from subreplay.config_fields import Duration, Model, parse_duration
+from subreplay.config_fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.replay.dispatch.service import Service as ServiceModel
 from subreplay.replay.kafka.supposition import MemberModel, Supposed
 
@@ -16,7 +16,7 @@ class GroupConsumers(Model):
     """A member's application."""
 
     service: Service = Service()
-    factor: Annotated[float, Field(gt=0)] = 1.0
+    factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
     stuck: Stuck | None = None
 
     def model(self, recorded: ServiceModel, start: int) -> MemberModel:
@@ -48,12 +48,12 @@ class GroupDispatch(Model):
 
     consumers: GroupConsumers = GroupConsumers()
     others: dict[str, GroupConsumers] = Field(default_factory=dict)
-    max_poll_records: Annotated[int, Field(ge=1)] = 500
+    max_poll_records: Annotated[int, Field(ge=1, le=INT_31)] = 500
     max_poll_interval: Annotated[Duration, Field(ge=1)] = parse_duration("5m")
     commit_interval: Duration = parse_duration("5s")
     heartbeat_interval: Annotated[Duration, Field(ge=1)] | None = None
     rebalance_time: Duration = 0
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
 
     def supposed(self, recorded: ServiceModel, start: int, interval: int) -> Supposed:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""

@@ -36,6 +36,15 @@ POLICIES: tuple[type[Policy], ...] = (
 )
 ASSIGNORS: tuple[type[Any], ...] = (Range, RoundRobin, StickyAssignor, CooperativeSticky, Uniform, ServerRange)
 """They are folded by a ``GroupTimeline``, as a group decides about all its partitions at once."""
+CENTURY = 36_525 * 86_400_000_000  # µs
+RANGES: Mapping[str, tuple[int, int]] = {
+    "points": (1, 10_000),
+    "range_size": (1, 2**20),
+    "window_us": (1, CENTURY),
+    "session_timeout_us": (0, CENTURY),
+    "initial_rebalance_delay_us": (0, CENTURY),
+}
+"""The least and the most that an option may be."""
 REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS)}
 
 
@@ -66,3 +75,6 @@ def _check_options(name: str, options: Mapping[str, object]) -> None:
         if type(value) is not type(defaults[option]):
             wanted = type(defaults[option]).__name__
             raise ConfigError(f"{name}: {option} must be of type {wanted}, got {value!r}")
+        least, most = RANGES.get(option, (0, 1))
+        if isinstance(value, int) and not least <= value <= most:
+            raise ConfigError(f"{name}: {option} must be from {least} to {most}, got {str(value)[:30]}")
