@@ -158,10 +158,10 @@ def _noticed(policy: Any, events: Iterable[MembershipEvent]) -> list[Noticed]:
     for event in events:
         if event.event == "join":
             join = next(joins)
-            here.setdefault(event.consumer, deque()).append((join, event.instance_id is not None))
+            here.setdefault(event.label, deque()).append((join, event.instance_id is not None))
             noticed.append(Noticed(event.at, join, event))
-        elif here.get(event.consumer):
-            join, static = here[event.consumer].popleft()
+        elif here.get(event.label):
+            join, static = here[event.label].popleft()
             silent = static or event.event == "crash"
             late = policy.session_timeout_us * 1_000 if silent else 0
             noticed.append(Noticed(Instant(event.at.at + late, event.at.seq), join, event))
@@ -219,8 +219,8 @@ class GroupFold:
 
     def _join(self, one: Noticed, forced: bool) -> tuple[list[MembershipEvent], bool]:
         """What happened, and whether it takes a rebalance."""
-        event, taken = one.event, one.event.consumer in self.here
-        member_id = f"{event.consumer}-{one.join}" if taken else event.consumer
+        event, taken = one.event, one.event.label in self.here
+        member_id = f"{event.label}-{one.join}" if taken else event.label
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
         member = Member(member_id, topics, event.instance_id, event.rack)
         old = next((m for m in self.group.members if m.instance_id == event.instance_id is not None), None)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.namesakes import with_aliases
 
 
 def dispatcher_events(
-    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]]
+    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]], untold: Container[str] = ()
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
     """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its
     topic.
 
     Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
     pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
-    P-KS-ST-2).
+    P-KS-ST-2). ``untold``: names under which something was delivered without an instance (see ``with_aliases``).
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
     for row in rows:
@@ -28,7 +29,24 @@ def dispatcher_events(
             seen_by = [Scope(row["topic"], row["partition"])]
         for scope in seen_by:
             events.setdefault(scope, []).append(_event(scope, row))
-    return {scope: tuple(sorted(mine, key=lambda e: e.at)) for scope, mine in sorted(events.items(), key=_place)}
+    return {
+        scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
+        for scope, mine in sorted(events.items(), key=_place)
+    }
+
+
+def any_stranger(served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether anybody was ``served`` whose joining no row of the membership tells; both are known by ``consumer`` and,
+    where both sides tell it, by ``instance``. An instance that is another name's says nothing."""
+    joined: dict[str, set[str | None]] = {}
+    for row in membership:
+        if row["event"] == "join":
+            joined.setdefault(row["consumer"], set()).add(row["instance"])
+    known = {None}.union(*joined.values())
+    return any(
+        row["consumer"] not in joined or (row["instance"] not in known and None not in joined[row["consumer"]])
+        for row in served
+    )
 
 
 def _place(item: tuple[Scope, object]) -> tuple[str, int]:
@@ -48,6 +66,7 @@ def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
         row["priority"] or 0,
         None if ranges is None else tuple((r["start"], r["end"]) for r in ranges),
         row["receiver_queue_size"],
+        instance=row["instance"],
     )
 
 

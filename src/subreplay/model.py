@@ -60,7 +60,7 @@ class Consumer:
 
     ``index`` is unique in a timeline (the ordinal of its join, so a consumer that comes back is a new one);
     ``ranges`` are the inclusive slot ranges that a sticky consumer asks for; ``alive`` is what a broker's check of
-    its connection would answer.
+    its connection would answer. ``instance`` and ``alias`` are as in ``MembershipEvent``.
     """
 
     index: int
@@ -68,6 +68,13 @@ class Consumer:
     priority: int = 0
     ranges: tuple[tuple[int, int], ...] | None = None
     alive: bool = True
+    instance: str | None = None
+    alias: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What it is called in results."""
+        return self.alias or self.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,8 @@ class MembershipEvent:
     ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
     nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
 
-    ``receiver_queue_size`` is in messages; None: not known.
+    ``receiver_queue_size`` is in messages; None: not known. ``instance`` tells consumers apart that bear one name at
+    once (None: not known), ``alias`` what each of those is called in results (None: its name tells it).
 
     ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group) and ``rack`` are of
     Kafka's members.
@@ -94,3 +102,10 @@ class MembershipEvent:
     instance_id: str | None = None
     topics: tuple[str, ...] | None = None
     rack: str | None = None
+    instance: str | None = None
+    alias: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What its consumer is called in results."""
+        return self.alias or self.consumer

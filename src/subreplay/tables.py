@@ -63,6 +63,9 @@ MEMBERSHIP: Final = pa.schema(
         pa.field("partition", pa.int32()),  # null: every partition of the topic
         _required("type", pa.string()),  # Exclusive, Failover, Shared, Key_Shared
         _required("consumer", pa.string()),
+        # Tells consumers apart that are connected under one name at once, such as the address of its connection with
+        # its consumer id: the same words as in ``deliveries``. Null: not known.
+        pa.field("instance", pa.string()),
         _required("event", pa.string()),  # join, leave, crash, rejected
         _required("at", TIME),  # when the change was complete
         pa.field("at_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
@@ -85,6 +88,7 @@ DELIVERIES: Final = pa.schema(
         _required("subscription", pa.string()),
         *_POSITION,
         _required("consumer", pa.string()),
+        pa.field("instance", pa.string()),  # as in ``membership``
         pa.field("delivered_at", TIME),  # null: acknowledged although no delivery is recorded
         pa.field("delivered_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),
@@ -164,6 +168,7 @@ LOG: Final = pa.schema(
         pa.field("chunk_id", pa.int32()),
         pa.field("chunk_count", pa.int32()),
         pa.field("consumer", pa.string()),
+        pa.field("instance", pa.string()),
         pa.field("redelivery_count", pa.int64()),
         pa.field("received_at", pa.int64()),
         pa.field("acked_at", pa.int64()),

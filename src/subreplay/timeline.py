@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from subreplay.errors import ConsumerRejected, InputError
 from subreplay.hashing.compiled import compiled
 from subreplay.model import Consumer, Instant, MembershipEvent, Scope
+from subreplay.namesakes import whose_leave
 from subreplay.policies.base import Policy, Rebalanced, Timed
 from subreplay.range_table import NOBODY, Groups, Move, RangeTable, pick
 
@@ -185,8 +186,8 @@ class Timeline:
     def fold(cls, policy: Policy, scope: Scope, events: Iterable[MembershipEvent]) -> Timeline:
         """The timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
 
-        Every join is a new consumer, also of a name that is connected already; a leave takes the oldest consumer of its
-        name.
+        Every join is a new consumer, also of a name that is connected already; whom of that name a leave takes,
+        ``whose_leave`` says.
         """
         story = tuple(events)
         fold = _Fold(policy, scope, story)
@@ -243,13 +244,14 @@ class _Fold:
             self._join(event)
         elif event.event == "rebalance" and isinstance(self.policy, Rebalanced):
             self._open(event, self.policy.rebalance(self.state))
-        elif gone := self._oldest(event.consumer):
+        elif gone := self._whose(event, self.state):
             self._open(event, self.policy.leave(self.state, gone))
         else:
             self.orphans.append(event)
 
     def _join(self, event: MembershipEvent) -> None:
-        consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges)
+        consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges, True, event.instance,
+                            event.alias)  # fmt: skip
         self.consumers.append(consumer)
         for state in (self.state, self._without_closing(event.at)):
             try:
@@ -263,15 +265,14 @@ class _Fold:
     def _without_closing(self, at: Instant) -> Any:
         """The state once those have left who had asked to by then: a broker may let a newcomer in before it says so."""
         state = self.state
-        closing = {leave.consumer for leave in self.leaves if leave.since <= at < leave.at}
-        for member in self.state.members:
-            if member.name in closing:
+        for leave in self.leaves:
+            if leave.since <= at < leave.at and (member := self._whose(leave, state)):
                 state = self.policy.leave(state, member)
         return state
 
-    def _oldest(self, name: str) -> Consumer | None:
-        of_that_name = (member for member in self.state.members if member.name == name)
-        return min(of_that_name, key=lambda member: member.index, default=None)
+    def _whose(self, leave: MembershipEvent, state: Any) -> Consumer | None:
+        of_that_name = (member for member in state.members if member.name == leave.consumer)
+        return whose_leave(leave.instance, sorted(of_that_name, key=lambda member: member.index))
 
     def _open(
         self,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.columns import UNKNOWN
-from subreplay.membership import dispatcher_events
+from subreplay.membership import any_stranger, dispatcher_events
 from subreplay.policies.base import Policy
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.terms import Terms
@@ -66,16 +66,17 @@ def _select(table: pa.Table, given: dict[str, Any]) -> pa.Table:
 
 def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_TOLD) -> Judge:
     """A judge from canonical tables."""
-    events = dispatcher_events(tables["membership"].to_pylist(), _scopes(tables))
-    dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
+    membership = tables["membership"].to_pylist()
     delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
+    served = delivered.select(["consumer", "instance"]).to_pylist()
+    untold = {row["consumer"] for row in served if row["instance"] is None}
+    events = dispatcher_events(membership, _scopes(tables), untold)
+    dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
     recorded, acknowledged = (
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
-    joins = tables["membership"].filter(pc.equal(tables["membership"]["event"], "join"))
-    served, known = (set(rows["consumer"].to_pylist()) for rows in (delivered, joins))
     receipts = bool(recorded) and acknowledged <= recorded
-    return Judge(policy, dispatchers, receipts, terms, strangers=bool(served - known))
+    return Judge(policy, dispatchers, receipts, terms, strangers=any_stranger(served, membership))
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:

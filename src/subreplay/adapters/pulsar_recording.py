@@ -26,6 +26,7 @@ from subreplay.adapters.recorded_rows import (
     BrokerEvent,
     Count,
     Created,
+    Disconnected,
     Dispatch,
     Message,
     Receipt,
@@ -41,6 +42,8 @@ SELECTORS = {
     "consistent_hashing": "pulsar.key_shared.consistent_hash",
     "hash_range_auto_split": "pulsar.key_shared.auto_split",
 }
+UNDER_WAY = 10_000_000
+"""How long (ns) a broker may still write to a connection that is closed; it takes a millisecond to notice."""
 TYPES = {"Exclusive": "pulsar.exclusive", "Failover": "pulsar.failover", "Shared": "pulsar.shared"}
 
 
@@ -146,13 +149,22 @@ def reject_backward_times(events: Lines[Any]) -> None:
 
 
 def replay(messages: Lines[Message], events: list[Any], receipts: Lines[Receipt]) -> list[dict[str, Any]]:
-    """Canonical deliveries, subscription by subscription: each has its own cursor and its own acknowledgements."""
+    """Canonical deliveries, subscription by subscription: each has its own cursor and its own acknowledgements.
+
+    What a broker still writes to a connection that has just been closed never arrives, and is no delivery.
+    """
     subscription_of: dict[tuple[str, str, int], str] = {}  # a redelivery request names its connection only
     replayers = {name: Replayer(messages.rows.values()) for name in {r.subscription for r in receipts.rows.values()}}
+    closed: dict[str, int] = {}  # when each connection was
     for event in events:
         name = getattr(event, "subscription", None)
         if isinstance(event, Subscribe | Created):
             subscription_of[event.cnx, event.topic, event.consumer_id] = event.subscription
+            closed.pop(event.cnx, None)  # an address is used again
+        elif isinstance(event, Disconnected):
+            closed[event.cnx] = event.t_ns
+        elif isinstance(event, Dispatch) and event.t_ns < closed.get(event.cnx, -UNDER_WAY) + UNDER_WAY:
+            continue
         elif isinstance(event, Redeliver):
             name = subscription_of.get((event.cnx, event.topic, event.consumer_id))
         if name is not None:
@@ -205,7 +217,9 @@ def reject_early_ends(receipts: Lines[Receipt]) -> None:
 
 
 def reject_unknown_joins(events: Lines[Any], joined: set[str]) -> None:
-    """Where the recorder kept its own list of joins, a consumer created at the broker must be on it."""
+    """Where the recorder kept its own list of joins, a consumer created at the broker must be on it; of those that
+    share a name the list calls the second one ``name#2``."""
+    joined = joined | {name.rpartition("#")[0] for name in joined if "#" in name}
     for line, event in list(events.rows.items()):
         if joined and isinstance(event, Created) and event.consumer not in joined:
             reason = Reason("consumer", event.consumer, "the recorder's membership file knows no join of this consumer",

@@ -1,9 +1,10 @@
 """Canonical ``deliveries`` rows from the broker's events: what was dispatched to whom, and what ended each delivery.
 
 A delivery is open from its dispatch until the message is acknowledged, its redelivery is asked for, or its consumer is
-closed. An acknowledgement ends every open delivery of its message; where none is open it belongs to the latest one (it
-came after a close), and where none exists yet it waits: an acknowledgement without any delivery is itself a fact worth
-a row.
+closed. A dispatch that does not name its connection is to the one connected consumer of its name; if there are several,
+which of them is not known. An acknowledgement ends every open delivery of its message; where none is open it belongs to
+the latest one (it came after a close), and where none exists yet it waits: an acknowledgement without any delivery is
+itself a fact worth a row.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from subreplay.adapters.recorded_rows import (
 )
 
 _One = tuple[Position, int]  # one message: its entry and batch index
+_Holder = tuple[str, str, str | None]  # topic, consumer, instance
 
 
 @dataclass
@@ -39,6 +41,7 @@ class _Delivery:
     """A delivery of one message while its events are read. Times in ns."""
 
     consumer: str
+    instance: str | None
     subscription: str
     delivered: int | None
     seq: int
@@ -81,8 +84,9 @@ class Replayer:
         for position in sorted(self._batches):
             self._topics[position.topic].entries.append(position[1:])
         self._deliveries: dict[_One, list[_Delivery]] = defaultdict(list)
-        self._held: dict[tuple[str, str], dict[_One, list[_Delivery]]]  # by (topic, consumer), of each message
+        self._held: dict[_Holder, dict[_One, list[_Delivery]]]  # of each message
         self._held = defaultdict(lambda: defaultdict(list))
+        self._connected: dict[tuple[str, str], set[str]] = defaultdict(set)  # instances by (topic, consumer)
         self._early: dict[_One, Ack] = {}
         self._individually = False
 
@@ -93,6 +97,8 @@ class Replayer:
                 self._dispatch(event)
             case Subscribe() | Created():
                 self._individually = event.type in ("Shared", "Key_Shared")
+                if isinstance(event, Created) and event.instance is not None:
+                    self._connected[event.topic, event.consumer].add(event.instance)
             case Ack() if event.ack_type == "Individual" or self._individually:  # the broker ignores what is more
                 for one in self._named(event):
                     self._ack(one, event)
@@ -102,8 +108,7 @@ class Replayer:
             case Redeliver():
                 self._redeliver(event)
             case Closed():
-                for delivery in chain.from_iterable(self._held.pop((event.topic, event.consumer), {}).values()):
-                    delivery.closed = delivery.open or delivery.closed
+                self._close(event)
 
     def _messages_of(self, position: Position) -> list[int]:
         return self._batches.get(position, [-1])
@@ -113,9 +118,24 @@ class Replayer:
         position = Position(event.topic, event.ledger, event.entry)
         messages = [(position, index) for index in self._messages_of(position)]
         for one in [m for m in messages if not any(d.acked for d in self._deliveries[m])] or messages:
-            delivery = _Delivery(event.consumer, event.subscription, event.t_ns, event.seq, event.redelivery_count)
+            delivery = _Delivery(
+                event.consumer, self._instance(event), event.subscription, event.t_ns, event.seq, event.redelivery_count
+            )
             self._deliveries[one].append(delivery)
-            self._held[event.topic, event.consumer][one].append(delivery)
+            self._held[event.topic, event.consumer, delivery.instance][one].append(delivery)
+
+    def _instance(self, event: Dispatch | Redeliver) -> str | None:
+        """Which consumer of its name an event is about; None: one of several."""
+        connected = self._connected[event.topic, event.consumer]
+        return event.instance or (next(iter(connected)) if len(connected) == 1 else None)
+
+    def _close(self, event: Closed) -> None:
+        """It ends what its consumer holds, and what any consumer of its name may hold when it is the last of them."""
+        connected = self._connected[event.topic, event.consumer]
+        connected.discard(event.instance or "")
+        for instance in {event.instance} if connected else {event.instance, None}:
+            for delivery in chain.from_iterable(self._held.pop((event.topic, event.consumer, instance), {}).values()):
+                delivery.closed = delivery.open or delivery.closed
 
     def _named(self, ack: Ack) -> Iterator[_One]:
         """The messages an individual acknowledgement names, each once; a bit set leaves those out whose bit is set."""
@@ -143,18 +163,19 @@ class Replayer:
         ended = [d for d in deliveries if d.open] or ([] if any(d.acked for d in deliveries) else deliveries[-1:])
         for delivery in ended:
             delivery.acked, delivery.ack_type = ack.t_ns, ack.ack_type
-            self._held[ack.topic, delivery.consumer].pop(one, None)
+            self._held[ack.topic, delivery.consumer, delivery.instance].pop(one, None)
 
     def _redeliver(self, event: Redeliver) -> None:
-        held = self._held[event.topic, event.consumer]
         named = {Position(event.topic, i[0], i[1]) for i in event.ids}
-        for one in [o for o in held if not named or o[0] in named]:
-            for delivery in held.pop(one):
-                delivery.nacked = event.t_ns if delivery.open else delivery.nacked
+        for instance in {self._instance(event), None}:
+            held = self._held[event.topic, event.consumer, instance]
+            for one in [o for o in held if not named or o[0] in named]:
+                for delivery in held.pop(one):
+                    delivery.nacked = event.t_ns if delivery.open else delivery.nacked
 
     def add_receipts(self, receipts: Lines[Receipt], subscription: str) -> None:
         """Give each delivery of ``subscription`` the times its application took it and gave it back: a consumer's n-th
-        receipt is its n-th dispatch.
+        receipt is its n-th dispatch. Which instance the recorder calls what, messages tell that came once.
 
         A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client
         alone; one of a message the broker never dispatched goes to quarantine.
@@ -164,14 +185,20 @@ class Replayer:
             for d in reversed(deliveries):
                 waiting[one, d.consumer].append(d)
         mine = [(line, r) for line, r in receipts.rows.items() if r.subscription == subscription]
+        called: dict[str | None, set[str | None]] = defaultdict(set)
+        for _, receipt in mine:
+            if receipt.instance and len(only := waiting.get((receipt.one, receipt.consumer), [])) == 1:
+                called[receipt.instance].add(only[0].instance)
         for line, receipt in sorted(mine, key=lambda item: (item[1].recv_ns, item[0])):
-            one = (receipt.position, receipt.batch_index)
+            one, instances = receipt.one, called[receipt.instance]
             if matching := waiting.get((one, receipt.consumer)):
-                delivery = matching.pop()
+                delivery = next((d for d in reversed(matching) if d.instance in instances), matching[-1])
+                matching.remove(delivery)
                 delivery.received, delivery.refused = receipt.recv_ns, receipt.nack_ns
             elif one in self._deliveries:
                 self._deliveries[one].append(
-                    _Delivery(receipt.consumer, receipt.subscription, receipt.recv_ns, 0, receipt.redelivery_count,
+                    _Delivery(receipt.consumer, next(iter(instances)) if len(instances) == 1 else None,
+                              receipt.subscription, receipt.recv_ns, 0, receipt.redelivery_count,
                               received=receipt.recv_ns, acked=receipt.ack_ns, nacked=receipt.nack_ns,
                               refused=receipt.nack_ns)
                 )  # fmt: skip
@@ -189,7 +216,8 @@ class Replayer:
         for one, ack in self._early.items():
             first = next(iter(self._deliveries.get(one, ())), None)
             if first is None:
-                row = _Delivery(ack.consumer, ack.subscription, None, ack.seq, 0, acked=ack.t_ns, ack_type=ack.ack_type)
+                row = _Delivery(ack.consumer, ack.instance, ack.subscription, None, ack.seq, 0,
+                                acked=ack.t_ns, ack_type=ack.ack_type)  # fmt: skip
                 self._deliveries[one].append(row)
             elif first.acked is None:
                 first.acked, first.ack_type = ack.t_ns, ack.ack_type
@@ -219,6 +247,7 @@ def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
         "entry": position.entry,
         "batch_index": index,
         "consumer": d.consumer,
+        "instance": d.instance,
         "seq": d.seq,
         "redelivery_count": d.redelivery_count,
         "ack_type": d.ack_type,

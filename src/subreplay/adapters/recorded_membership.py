@@ -1,8 +1,8 @@
 """Canonical ``membership`` rows from the broker's events.
 
 A join runs from ``subscribe`` to ``consumer_created``, a leave from ``close_consumer`` to ``consumer_closed``; a close
-nobody asked for is a crash. A ``subscribe`` that never created a consumer was rejected, with the broker's error as the
-reason.
+nobody asked for is a crash, which began when the connection was closed. A ``subscribe`` that never created a consumer
+was rejected, with the broker's error as the reason.
 """
 
 from __future__ import annotations
@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from subreplay.adapters.recorded_rows import Close, Closed, Created, Refused, Subscribe, base_topic, day, micros
+from subreplay.adapters.recorded_rows import (
+    Close,
+    Closed,
+    Created,
+    Disconnected,
+    Refused,
+    Subscribe,
+    base_topic,
+    day,
+    micros,
+)
 
 _Connection = tuple[str, str, int]
 
@@ -19,6 +29,7 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
     """Rows in broker order; ``queue_sizes`` gives receiver queue sizes by consumer where the recording tells them."""
     asked: dict[_Connection, Subscribe] = {}
     closing: dict[_Connection, Close] = {}
+    lost: dict[str, Disconnected] = {}
     subscribed: dict[_Connection, Subscribe] = {}
     reasons: dict[_Connection, str] = {}
     for event in sorted(events, key=lambda e: e.seq):
@@ -26,6 +37,8 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
             if open_here := [c for c in asked if c[0] == event.cnx and c not in reasons]:
                 reasons[open_here[0]] = f"{event.error}: {event.message}"
             continue
+        if isinstance(event, Disconnected):
+            lost[event.cnx] = event
         if not isinstance(event, Subscribe | Created | Close | Closed):
             continue
         connection = (event.cnx, event.topic, event.consumer_id)
@@ -33,6 +46,7 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
             if connection in asked:
                 yield _rejected(asked.pop(connection), reasons.pop(connection, None), queue_sizes)
             asked[connection] = event
+            lost.pop(event.cnx, None)  # an address is used again
         elif isinstance(event, Close):
             closing[connection] = event
         elif isinstance(event, Created):
@@ -44,7 +58,8 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
         else:
             request = subscribed.pop(connection, None)
             close = closing.pop(connection, None)
-            yield _row("crash" if close is None else "leave", event, close or event, request, queue_sizes)
+            since: Any = close or lost.get(event.cnx) or event
+            yield _row("crash" if close is None else "leave", event, since, request, queue_sizes)
     for connection, request in asked.items():
         yield _rejected(request, reasons.get(connection), queue_sizes)
 
@@ -66,6 +81,7 @@ def _row(
         "partition": partition,
         "type": request.type if request else getattr(event, "type", "unknown"),
         "consumer": event.consumer,
+        "instance": event.instance,
         "event": kind,
         "at": at,
         "at_nanos": event.t_ns % 1_000,

@@ -65,6 +65,7 @@ class Receipt(_Row):
     batch_index: Index
     subscription: Name
     consumer: Name
+    instance: str | None = None  # what the recorder calls the consumer where others bear its name
     recv_ns: Nanos
     redelivery_count: Count
     ack_ns: Nanos | None = None
@@ -74,6 +75,11 @@ class Receipt(_Row):
     def position(self) -> Position:
         return Position(self.topic, self.ledger, self.entry)
 
+    @property
+    def one(self) -> tuple[Position, int]:
+        """The message: its entry and batch index."""
+        return self.position, self.batch_index
+
 
 class _Event(_Row):
     seq: Natural
@@ -81,9 +87,18 @@ class _Event(_Row):
 
 
 class _ConsumerEvent(_Event):
+    """An event of one consumer; ``cnx`` is the address of its connection, empty where the recorder left it out."""
+
     topic: Name
     consumer: Name
     consumer_id: Natural
+    cnx: str = ""
+
+    @property
+    def instance(self) -> str | None:
+        """What tells its consumer from others of its name: its connection, and its id there, which says nothing
+        elsewhere."""
+        return f"{self.cnx.removeprefix('/')}#{self.consumer_id}" if self.cnx else None
 
 
 class Subscribe(_ConsumerEvent):
@@ -137,7 +152,6 @@ class Redeliver(_ConsumerEvent):
     """A request to deliver again; without ids: everything the consumer holds."""
 
     ev: Literal["redeliver_unacked"]
-    cnx: str = ""
     ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, Any]]
 
 
@@ -154,6 +168,12 @@ class Flow(_Event):
     ev: Literal["flow"]
 
 
+class Switched(_Event):
+    """Another consumer became the active one; nothing is read from it: the policies know."""
+
+    ev: Literal["active_consumer_change"]
+
+
 class Refused(_Event):
     ev: Literal["error"]
     error: str
@@ -161,10 +181,15 @@ class Refused(_Event):
     cnx: str
 
 
-BrokerEvent = Annotated[
-    Subscribe | Created | Close | Closed | Dispatch | Ack | Redeliver | Flow | Produced | Refused,
-    Field(discriminator="ev"),
-]
+class Disconnected(_Event):
+    """A connection was closed, by whichever side; the consumers that it still has go after it."""
+
+    ev: Literal["connection_closed"]
+    cnx: str
+
+
+_OfConsumer = Subscribe | Created | Close | Closed | Dispatch | Ack | Redeliver
+BrokerEvent = Annotated[_OfConsumer | Flow | Produced | Switched | Refused | Disconnected, Field(discriminator="ev")]
 
 
 def base_topic(topic: str) -> tuple[str, int]:

@@ -143,7 +143,7 @@ def owners_of(policy: Policy, timeline: Timeline, hashes: NDArray[np.uint32], ep
 
 def _traffic(name: str, scope: Scope, timeline: Timeline, summed: pa.Table) -> Iterator[pa.RecordBatch]:
     n = summed.num_rows
-    names = pa.array([*(consumer.name for consumer in timeline.consumers), None], pa.string())  # the last is NOBODY's
+    names = pa.array([*(consumer.label for consumer in timeline.consumers), None], pa.string())  # the last is NOBODY's
     columns = {
         "scenario": pa.array([name] * n),
         "topic": pa.array([scope.topic] * n),
@@ -157,9 +157,9 @@ def _traffic(name: str, scope: Scope, timeline: Timeline, summed: pa.Table) -> I
 
 
 def slot_and_owner(timeline: Timeline, key: bytes, at: int) -> tuple[int, str | None]:
-    """The slot of a key and its owner's name at a time (ns)."""
+    """The slot of a key and its owner's label at a time (ns)."""
     hashes = np.array([murmur3_32(key)], np.uint32)
     slots = timeline.policy.slots(hashes)
     epoch = timeline.epoch_at(np.array([at]), np.array([0]))
     owner = int(timeline.owner_at(slots, hashes, epoch)[0])
-    return int(slots[0]), timeline.consumers[owner].name if owner >= 0 else None
+    return int(slots[0]), timeline.consumers[owner].label if owner >= 0 else None

@@ -17,13 +17,13 @@ class Connected(NamedTuple):
 
 
 def connected(timelines: Iterable[Timeline], end: int) -> tuple[Connected, ...]:
-    """Consumers connected over time, by name, to whichever dispatcher; the last interval ends at ``end``."""
+    """Consumers connected over time, by label, to whichever dispatcher; the last interval ends at ``end``."""
     changes: list[tuple[int, int, str]] = []
     for timeline in timelines:
         for epoch in timeline.epochs:
             if epoch.joined is not None:
-                changes.append((epoch.start.at, 1, epoch.joined.name))
-            changes.extend((epoch.start.at, -1, consumer.name) for consumer in epoch.left)
+                changes.append((epoch.start.at, 1, epoch.joined.label))
+            changes.extend((epoch.start.at, -1, consumer.label) for consumer in epoch.left)
     intervals: list[Connected] = []
     here: dict[str, int] = {}
     since = 0

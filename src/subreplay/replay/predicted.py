@@ -96,7 +96,7 @@ class _Dispatcher:
         self.timeline = supposed.plan.timelines[scope]
         self.entries = Entries(supposed.plan.policy, tables)
         self.replay = Replay(self.timeline, iter(self.entries), supposed.prediction, supposed.settings)
-        self.names = pa.array([consumer.name for consumer in self.timeline.consumers], pa.string())
+        self.names = pa.array([consumer.label for consumer in self.timeline.consumers], pa.string())
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         for delivered in self.replay.deliveries():

@@ -147,7 +147,7 @@ class _Group:
                 came = one.event.event == "join"
                 yield common | {
                     "at": one.event.since.at,
-                    "consumer": one.event.consumer,
+                    "consumer": one.event.label,
                     "outcome": "rejoin" if came and round_.forced else one.event.event,
                     "member": one.join,
                     "origin": self.replay.process(one.join).origin,
@@ -156,7 +156,7 @@ class _Group:
                 yield common | {"at": round_.since, "outcome": "rebalance"}
 
     def _named(self, indexes: Any) -> pa.Array:
-        names = pa.array([process.event.consumer for process in self.replay.members.processes], pa.string())
+        names = pa.array([process.event.label for process in self.replay.members.processes], pa.string())
         indexes = np.array(indexes, np.int64)
         return names.take(pa.array(indexes, mask=indexes < 0))
 

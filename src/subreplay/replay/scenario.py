@@ -64,8 +64,8 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
     seen: list[MembershipEvent] = []
     held: dict[str, int] = {}
     for event in story:
-        before = held.get(event.consumer, 0)
-        held[event.consumer] = after = max(before + (1 if event.event == "join" else -1), 0)
+        before = held.get(event.label, 0)
+        held[event.label] = after = max(before + (1 if event.event == "join" else -1), 0)
         if (before == 0) != (after == 0):
             seen.append(event)
     return tuple(seen)

@@ -222,12 +222,12 @@ def _epoch_view(timeline: Timeline, epoch: Epoch, begin: int, end: int) -> Epoch
     table = timeline.table(epoch.index)
     names = timeline.consumers
     bands = [
-        Band(int(s), int(e), names[o].name if o >= 0 else " + ".join(names[i].name for i in table.groups[-2 - o]))
+        Band(int(s), int(e), names[o].label if o >= 0 else " + ".join(names[i].label for i in table.groups[-2 - o]))
         for s, e, o in zip(table.starts.tolist(), table.ends.tolist(), table.owners.tolist(), strict=True)
     ]
     thin = sorted(bands, key=lambda b: b.start - b.end)[BANDS:]
     kept = bands if not thin else [b for b in bands if b not in set(thin)]
-    members = tuple(c.name for c in timeline.connected(epoch.index))
+    members = tuple(c.label for c in timeline.connected(epoch.index))
     return EpochView(
         epoch.index,
         instant(start),
@@ -272,7 +272,7 @@ def handovers(timeline: Timeline, epoch: Epoch) -> dict[tuple[str, str], int]:
     slots: dict[tuple[str, str], int] = defaultdict(int)
     for move in epoch.moves:
         if move.before >= 0 and move.after >= 0 and move.before != NOBODY:
-            names = timeline.consumers[move.before].name, timeline.consumers[move.after].name
+            names = timeline.consumers[move.before].label, timeline.consumers[move.after].label
             slots[names] += move.end - move.start + 1
     return slots
 

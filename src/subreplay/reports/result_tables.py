@@ -88,8 +88,8 @@ def _ranges(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
 def _name(timeline: Timeline, owner: int) -> str | None:
     """The consumer of an owner code; several where they share a point of the ring."""
     if owner >= 0:
-        return timeline.consumers[owner].name
-    return None if owner == -1 else " + ".join(timeline.consumers[i].name for i in timeline.index.groups[-2 - owner])
+        return timeline.consumers[owner].label
+    return None if owner == -1 else " + ".join(timeline.consumers[i].label for i in timeline.index.groups[-2 - owner])
 
 
 def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:

@@ -49,8 +49,9 @@ if TYPE_CHECKING:
 _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
                 "chunk_id", "chunk_count")  # fmt: skip
-_OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "redelivery_count",
-                  "received_at", "acked_at", "nacked_at", "cumulative", "before")  # fmt: skip
+_OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
+                  "redelivery_count",
+"received_at", "acked_at", "nacked_at", "cumulative", "before")  # fmt: skip
 
 
 def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
@@ -129,7 +130,7 @@ class _Batch:
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_at(
             self.judge.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
-            at, seq, column(self.attempts, "consumer"),
+            at, seq, column(self.attempts, "consumer"), column(self.attempts, "instance"),
         )  # fmt: skip
         positions, attempts = self._read(message, at, owners)
         served = self._served(message, seq, owners, positions, attempts)
@@ -231,7 +232,7 @@ class _Batch:
         at = a[redelivery.AT]
         table = self._table(
             self.attempts, self.of_delivery, message, positions, delivered=True, before=flags(self.attempts, "before"),
-            consumer=column(self.attempts, "consumer"), session=owners.session, expected=owners.expected,
+            consumer=owners.consumer, session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
             previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False),

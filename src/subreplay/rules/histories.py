@@ -137,7 +137,7 @@ class History:
     def of(cls, judge: Judge, dispatcher: Dispatcher, log: pa.Table) -> History:
         """The history in ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
         messages: dict[Place, Message] = {}
-        names: list[str | None] = []
+        told: list[tuple[str | None, str | None]] = []
         for row in log.to_pylist():
             place = row["ledger"], row["entry"], row["batch_index"]
             message = messages.setdefault(place, Message(place, len(messages)))
@@ -146,20 +146,22 @@ class History:
             elif row["kind"] == 1:
                 nth = len(message.deliveries)
                 message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
-                names.append(row["consumer"])
+                told.append((row["consumer"], row["instance"]))
         history = cls(judge, dispatcher, list(messages.values()))
-        history._place(names)
+        history._place(told)
         return history
 
-    def _place(self, names: list[str | None]) -> None:
-        """Give each delivery its epoch and session, and tell whether it went astray."""
+    def _place(self, told: list[tuple[str | None, str | None]]) -> None:
+        """Give each delivery its epoch and session, and tell whether it went astray; ``told`` are the consumers' names
+        and instances."""
         attempts = [a for m in self.messages for a in m.attempts]
         slots, at, seq = (
             np.array(values, np.int64)
             for values in ([a.message.slot for a in attempts], [a.at for a in attempts], [a.seq for a in attempts])
         )
         hashes = np.array([a.message.hash for a in attempts], np.uint32)
-        owners = owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, pa.array(names, pa.string()))
+        served = (pa.array([words[i] for words in told], pa.string()) for i in range(2))
+        owners = owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, *served)
         for i, attempt in enumerate(attempts):
             attempt.epoch, attempt.changing = int(owners.epoch[i]), bool(owners.in_transition[i])
             attempt.session, attempt.left = int(owners.session[i]), int(owners.left[i])

@@ -44,7 +44,8 @@ _LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
 class Dispatcher:
     """What is known of one topic partition's dispatcher: who was connected, and who owned what.
 
-    ``supposed``: receiver queues by consumer, where they are not those of the membership.
+    ``supposed``: receiver queues by consumer's label, where they are not those of the membership, because the
+    deliveries are predicted.
     """
 
     timeline: Timeline
@@ -53,7 +54,7 @@ class Dispatcher:
 
     @classmethod
     def of(cls, timeline: Timeline, supposed: Mapping[str, int] | None = None) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline), supposed)
+        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed)
 
     def joined(self, carried: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
@@ -72,15 +73,17 @@ class Dispatcher:
     @property
     def queue_sizes(self) -> Ints:
         """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
-        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        receiver queue, and on a partition as many again, which the client of the whole topic has taken over. Whose
+        queue it is must be known."""
         if self.supposed is not None:
-            return np.array([self.supposed.get(c.name, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
+            return np.array([self.supposed.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
         sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
         queues = 1 if self.timeline.scope.partition < 0 else 2
         for epoch in self.timeline.epochs:
             size = None if epoch.cause is None else epoch.cause.receiver_queue_size
             if epoch.joined is not None and size is not None:
                 sizes[epoch.joined.index] = queues * size
+        sizes[self.sessions.alike] = UNKNOWN_SIZE
         return sizes
 
 
@@ -213,7 +216,7 @@ class Judge:
                     if self.findings_only:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
-                    yield from judged(rows, found, shown, dispatcher.sessions.names).to_batches()
+                    yield from judged(rows, found, shown, dispatcher.sessions.labels).to_batches()
         if self.carries:
             state = state or self._state(dispatcher, carried)
             if not begun:

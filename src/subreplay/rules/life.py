@@ -62,13 +62,13 @@ class Life:
 
     def happenings(self) -> Iterator[Happening]:
         attempts = (row for row in self.log.to_pylist() if row["kind"] == 1)
-        ends = {(_place(row), row["consumer"], row["at"]): row for row in attempts}
+        ends = {(_place(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
         yield from self._published()
         for wait in self.waits:
             yield Happening(wait["since"], WAITED, _place(wait), _wait(wait))
         for row in self.judged.to_pylist():
             if row["delivered"]:
-                yield from self._delivered(row, ends.get((_place(row), row["consumer"], row["at"])))
+                yield from self._delivered(row, ends.get((_place(row), row["at"], row["seq"], self._name(row))))
         for row in ends.values():
             if row["at"] == UNKNOWN:
                 said = f"acknowledged by {row['consumer']}, though no delivery of it is recorded"
@@ -166,7 +166,12 @@ class Life:
         timeline = self.judge.dispatcher(scope).timeline
         slots, hashes = np.full(len(epochs), slot), np.full(len(epochs), hash32, np.uint32)
         owners = timeline.owner_at(slots, hashes, epochs.astype(np.int32)).tolist()
-        return [timeline.consumers[owner].name if owner >= 0 else "nobody" for owner in owners]
+        return [timeline.consumers[owner].label if owner >= 0 else "nobody" for owner in owners]
+
+    def _name(self, row: Row) -> str | None:
+        """The name of the consumer of a delivery, whatever it is called in results."""
+        consumers = self.judge.dispatcher(Scope(row["topic"], row["partition"])).timeline.consumers
+        return consumers[row["session"]].name if row["session"] >= 0 else row["consumer"]
 
     def _delivered(self, row: Row, attempt: Row | None) -> Iterator[Happening]:
         """One delivery and how it ended; ``attempt`` is its row of the log."""

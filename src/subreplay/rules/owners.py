@@ -17,15 +17,15 @@ from subreplay.rules.sessions import STRANGER
 if TYPE_CHECKING:
     from subreplay.rules.judge import Dispatcher
 
-_NO_NAME, _UNKNOWN_NAME = -1, -2
-
 
 @dataclass(frozen=True)
 class Owners:
-    """Columns beside deliveries; ``expected`` is a consumer's index, -1 for nobody."""
+    """Columns beside deliveries: ``consumer`` is what it is called in results, ``expected`` a consumer's index, -1 for
+    nobody."""
 
     epoch: Ints
     expected: Ints
+    consumer: pa.Array  # in words
     session: Ints
     left: Ints
     wrong: Flags
@@ -40,30 +40,36 @@ def owners_at(
     at: Ints,
     seq: Ints,
     names: pa.Array,
+    instances: pa.Array,
 ) -> Owners:
     """Expected owner against observed consumer.
 
     While a change is under way (asked for, not yet complete) the owner before it and the owner after it are both
-    right; outside such instants there is exactly one.
+    right; outside such instants there is exactly one. A delivery that may be to several consumers of one name is to its
+    owner, if that is one of them.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
-    observed = names.dictionary_encode()
-    session = sessions.find(observed, at, seq)
+    served = sessions.served(names, instances)
+    session = sessions.find(served, at, seq)
     epoch = timeline.epoch_at(at, seq)
     last = timeline.last_candidate(at, seq)
     expected = timeline.owner_at(slots, hashes, epoch)
     right = np.ones(len(at), np.bool_)
     if policy.routing != "any":
-        number = {name: i for i, name in enumerate(sessions.names)}  # one number a name, whoever had it last
-        of_consumer = np.array([*(number[name] for name in sessions.names), _NO_NAME], np.int64)
-        of_word = [number.get(word, _UNKNOWN_NAME) for word in observed.dictionary.to_pylist()]
-        served = np.array([*of_word, _UNKNOWN_NAME], np.int64)[np.asarray(observed.indices.fill_null(-1))]
-        right = of_consumer[expected] == served
+        right = sessions.fits(expected, served)
+        session = np.where(right, expected, session)
         for step in range(1, int((last - epoch).max(initial=0)) + 1):
             again = np.flatnonzero(~right & (epoch + step <= last))
             candidates = timeline.owner_at(slots[again], hashes[again], epoch[again] + np.int32(step))
-            right[again] = of_consumer[candidates] == served[again]
+            right[again] = found = sessions.fits(candidates, served.of(again))
+            session[again[found]] = candidates[found]
     left = np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session]
     return Owners(
-        epoch.astype(np.int64), expected.astype(np.int64), session, left, ~right & (session != STRANGER), last > epoch
+        epoch.astype(np.int64),
+        expected.astype(np.int64),
+        sessions.words(names, instances, session),
+        session,
+        left,
+        ~right & (session != STRANGER),
+        last > epoch,
     )

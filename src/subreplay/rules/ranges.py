@@ -71,7 +71,7 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...]) -> Iter
         for low, high in asked:
             if low <= end and start <= high:
                 shared = max(low, start), min(high, end)
-                name = timeline.consumers[owner].name
+                name = timeline.consumers[owner].label
                 yield Finding(
                     Code.STICKY_OVERLAP,
                     timeline.scope,

@@ -81,7 +81,7 @@ def _deliveries(rows: pa.Table) -> Ints:
 
 
 def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
-    """``JUDGED`` columns of facts and what was found; ``names`` are those of the sessions."""
+    """``JUDGED`` columns of facts and what was found; ``names`` are the labels of the sessions."""
     named = np.array([*names, None], dtype=object)
     columns = {
         "expected": pa.array(named, pa.string()).take(pa.array(ints(rows, "expected") % len(named))),

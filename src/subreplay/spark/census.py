@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
-from subreplay.membership import dispatcher_events
+from subreplay.membership import any_stranger, dispatcher_events
 from subreplay.model import MembershipEvent, Scope
 from subreplay.spark.collect import Rows, rows, together
 from subreplay.spark.log import Inputs, nanos
@@ -53,13 +53,13 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
     delivered = [row for row in served if row["valid"] and row["last"] is not None]
     recorded = {row["consumer"] for row in delivered if row["recorded"]}
     silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
-    joined = {row["consumer"] for row in events if row["event"] == "join"}
+    untold = {row["consumer"] for row in delivered if row["instance"] is None}
     return Census(
         counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
         extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
-        events=dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)]),
+        events=dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold),
         receipts=bool(recorded) and not silent,
-        strangers=any(row["consumer"] not in joined for row in delivered),
+        strangers=any_stranger(delivered, events),
     )
 
 
@@ -76,7 +76,7 @@ def _served(checked: DataFrame) -> DataFrame:
     recorded, acknowledged = (
         F.bool_or(F.col("delivered_at").isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at")
     )
-    return checked.groupBy("valid", _if_valid("partition"), _if_valid("consumer")).agg(
+    return checked.groupBy("valid", *map(_if_valid, ("partition", "consumer", "instance"))).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),

@@ -169,7 +169,7 @@ def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None) -> Judge:
     dispatchers = {}
     for scope, timeline in folded.timelines.items():
         queues = (
-            {} if supposed is None else {c.name: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
+            {} if supposed is None else {c.label: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
         dispatchers[scope] = Dispatcher.of(timeline, queues)
     return Judge(folded.policy, dispatchers, receipts=True, terms=terms)

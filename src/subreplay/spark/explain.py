@@ -48,7 +48,7 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
         for epoch in timeline.epochs[1:]:
             owner = int(timeline.owner_at(slots, hashes, np.array([epoch.index], np.int32))[0])
             name = (
-                timeline.consumers[owner].name
+                timeline.consumers[owner].label
                 if owner >= 0
                 else "any consumer"
                 if policy.routing == "any"

@@ -166,6 +166,7 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
             "seq": F.col("seq"),
             "before": F.lit(before),
             "consumer": F.col("consumer"),
+            "instance": F.col("instance"),
             "redelivery_count": F.col("redelivery_count"),
             "received_at": nanos("received_at"),
             "acked_at": nanos("acked_at", "acked_nanos"),
