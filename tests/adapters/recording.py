@@ -64,8 +64,11 @@ class Recording:
     def close(self, consumer: str) -> Recording:
         return self.event("close_consumer", **_consumer(consumer)).event("consumer_closed", **_consumer(consumer))
 
-    def crash(self, consumer: str) -> Recording:
-        return self.event("consumer_closed", **_consumer(consumer))
+    def crash(self, consumer: str, **fields: Any) -> Recording:
+        return self.event("consumer_closed", **_consumer(consumer) | fields)
+
+    def disconnect(self, address: str) -> Recording:
+        return self.event("connection_closed", cnx=f"/{address}")
 
     def publish(self, entry: int, /, *keys: str | None, **fields: Any) -> Recording:
         """One message, or a batch of as many as there are keys."""

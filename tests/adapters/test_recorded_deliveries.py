@@ -59,6 +59,65 @@ def test_what_a_leaver_held_is_closed_and_goes_to_another(tmp_path, leave):
     ]  # fmt: skip
 
 
+# two consumers of one name
+
+
+def twins() -> Recording:
+    """Two consumers called c, at x and y, and messages 0 and 1."""
+    recording = Recording()
+    for address in ("/x", "/y"):
+        recording = recording.subscribe("c", cnx=address).created("c", cnx=address)
+    return recording.publish(0, "a").publish(1, "b")
+
+
+def test_a_leaver_takes_what_it_held_and_not_what_another_of_its_name_holds(tmp_path):
+    recording = twins().dispatch(0, "c", cnx="/x").dispatch(1, "c", cnx="/y").crash("c", cnx="/x")
+    assert deliveries(tmp_path, recording, "entry", "instance", "outcome") == [
+        (0, "x#0", "closed"), (1, "y#0", "pending"),
+    ]  # fmt: skip
+
+
+def test_a_nack_without_ids_is_for_what_its_own_connection_holds(tmp_path):
+    recording = twins().dispatch(0, "c", cnx="/x").dispatch(1, "c", cnx="/y")
+    recording = recording.event("redeliver_unacked", consumer="c", consumer_id=0, cnx="/y", ids=[])
+    assert deliveries(tmp_path, recording, "entry", "outcome") == [(0, "pending"), (1, "redelivered")]
+
+
+def test_a_dispatch_that_does_not_name_its_connection_is_to_the_one_there_is(tmp_path):
+    recording = twins().dispatch(0, "c", cnx=None).crash("c", cnx="/x").dispatch(1, "c", cnx=None)
+    assert deliveries(tmp_path, recording, "entry", "instance", "outcome") == [
+        (0, None, "pending"), (1, "y#0", "pending"),
+    ]  # fmt: skip
+    recording = recording.crash("c", cnx="/y")
+    assert deliveries(tmp_path, recording, "entry", "outcome") == [(0, "closed"), (1, "closed")]
+
+
+def test_receipts_are_of_the_consumer_that_the_recorder_calls_so(tmp_path):
+    """c#2 took message 1 only when it came again; that of c#1 before was never taken."""
+    recording = twins().dispatch(0, "c", cnx="/y").receive(0, "c", instance="c#2")
+    recording = recording.dispatch(1, "c", cnx="/x").crash("c", cnx="/x").dispatch(1, "c", cnx="/y")
+    recording = recording.receive(1, "c", instance="c#2")
+    assert deliveries(tmp_path, recording, "entry", "instance", "received_at") == [
+        (0, "y#0", 8), (1, "x#0", None), (1, "y#0", 12),
+    ]  # fmt: skip
+
+
+def test_the_recorder_s_list_of_joins_may_number_those_of_one_name(tmp_path):
+    notes = [{"event": "join", "consumer": f"c#{number}", "t_ns": 1} for number in (1, 2)]
+    recording = twins().dispatch(0, "c", cnx="/x")
+    for note in notes:
+        recording = recording.line("membership", note)
+    assert recording.read(tmp_path).rejected == ()
+
+
+def test_what_is_written_to_a_connection_that_has_just_been_closed_is_no_delivery(tmp_path):
+    recording = twins().disconnect("x").dispatch(0, "c", cnx="/x").crash("c", cnx="/x").dispatch(0, "c", cnx="/y")
+    assert deliveries(tmp_path, recording, "entry", "instance") == [(0, "y#0")]
+    recording.tick += 10
+    recording = recording.dispatch(1, "c", cnx="/x")  # ten milliseconds later nothing is under way any more
+    assert deliveries(tmp_path, recording, "entry", "instance") == [(0, "y#0"), (1, "x#0")]
+
+
 def test_an_acknowledgement_after_the_close_belongs_to_the_latest_delivery(tmp_path):
     recording = two().publish(0, "a").dispatch(0, "c1").close("c1").ack(0, "c1")
     assert deliveries(tmp_path, recording, "outcome", "acked_at") == [("acked", 9)]

@@ -21,6 +21,18 @@ def test_a_consumer_that_goes_without_a_close_crashed(tmp_path):
     assert rows(made, "membership", *WHO, "since", "at")[2:] == [("c1", "crash", 5, 5), ("c2", "leave", 6, 7)]
 
 
+def test_a_crash_begins_when_the_connection_is_closed(tmp_path):
+    recording = Recording().join("c1").disconnect("c1").crash("c1").join("c1").crash("c1")  # its address is used again
+    assert rows(recording.read(tmp_path), "membership", *WHO, "since", "at") == [
+        ("c1", "join", 1, 2), ("c1", "crash", 3, 4), ("c1", "join", 5, 6), ("c1", "crash", 7, 7),
+    ]  # fmt: skip
+
+
+def test_an_instance_is_a_connection_and_the_consumer_s_id_there(tmp_path):
+    made = Recording().subscribe("c", cnx="/h:1").created("c", cnx="/h:1").crash("c", cnx="/h:1").read(tmp_path)
+    assert rows(made, "membership", *WHO, "instance") == [("c", "join", "h:1#0"), ("c", "crash", "h:1#0")]
+
+
 def test_a_request_without_a_consumer_was_rejected_for_the_broker_s_reason(tmp_path):
     made = Recording().join("c1").subscribe("c2").refuse("c2", "ConsumerBusy", "already connected").read(tmp_path)
     assert rows(made, "membership", *WHO, "reason") == [

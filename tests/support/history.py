@@ -8,7 +8,8 @@ which chunk it is of how many. Names joined by commas are one batch.
 The second is what happened, 10 ms (one step) apart: ``+C1`` joins (``+C1:5`` with a queue of five messages,
 ``+C1[0-9,20-29]`` with ranges), ``(C1`` asks to close and ``-C1`` has closed; ``a1>C1`` is delivered (``a1>C1*2``: as
 the second redelivery), ``a1^`` taken by the application, ``a1!`` acknowledged, ``a1!!`` cumulatively, ``a1?`` given
-back; ``~50`` is a pause of fifty steps. Of several deliveries of a message, the last one is meant.
+back; ``~50`` is a pause of fifty steps. Of several deliveries of a message, the last one is meant. ``C1@x`` is the
+instance x of the name C1, in what concerns members and deliveries.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 TOPIC, SUBSCRIPTION = "persistent://public/default/t", "sub"
 START, STEP = 1_700_000_000_000_000, 10_000
 MESSAGE = re.compile(r"([a-z])(\d+)(?:@(\w+))?(?:#(\d+))?(?:\+(\d+))?(?:%(\d)/(\d))?")
-MEMBER = re.compile(r"([+(-])(\w+)(?::(\d+))?(?:\[([\d,-]*)\])?")
-EVENT = re.compile(r"([a-z]\d+)(?:>(\w+)(?:\*(\d+))?|(!!|[!?^]))")
+MEMBER = re.compile(r"([+(-])(\w+)(?:@(\w+))?(?::(\d+))?(?:\[([\d,-]*)\])?")
+EVENT = re.compile(r"([a-z]\d+)(?:>(\w+)(?:@(\w+))?(?:\*(\d+))?|(!!|[!?^]))")
 ENDS = {"!": "acked_at", "!!": "acked_at", "?": "nacked_at", "^": "received_at"}
 
 History = dict[str, pa.Table]
@@ -75,9 +76,9 @@ def history(log: str, story: str, partition: int = -1) -> History:
             else:
                 membership.append(_event(member, at, closing))
         elif event := EVENT.fullmatch(word):
-            name, to, count, end = event.groups()
+            name, to, instance, count, end = event.groups()
             if to:
-                deliveries.append(_delivery(where[name], to, at, int(count or 0)))
+                deliveries.append(_delivery(where[name], to, at, int(count or 0)) | {"instance": instance})
             else:
                 mine = [d for d in deliveries if (d["entry"], d["batch_index"]) == where[name]]
                 mine[-1][ENDS[end]] = at
@@ -132,8 +133,9 @@ def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dic
 
 
 def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str, Any]:
-    sign, consumer, queue, ranges = member.groups()
+    sign, consumer, instance, queue, ranges = member.groups()
     told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
+    told["instance"] = instance
     since = closing.pop(consumer, at) if sign == "-" else at
     pairs = [] if ranges is None else [tuple(map(int, r.split("-"))) for r in ranges.split(",")]
     return {

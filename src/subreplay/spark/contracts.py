@@ -25,6 +25,9 @@ def utc_day(time: str) -> str:
     return f"date_from_unix_date(cast(unix_micros({time}) div 86400000000 as int))"
 
 
+_INSTANCE: Final = Contract(
+    "instance", "instance IS NULL OR length(instance) > 0", "an instance is not empty", "leave it null where unknown"
+)
 _CONTRACTS: Final = {
     "messages": (
         Contract(
@@ -62,6 +65,7 @@ _CONTRACTS: Final = {
             "time runs backwards: asked for after it was complete",
             "correct the clock, or leave since null",
         ),
+        _INSTANCE,
         Contract(
             "priority", "priority IS NULL OR priority >= 0", "a priority level is not negative", "correct the level"
         ),
@@ -73,6 +77,7 @@ _CONTRACTS: Final = {
         ),
     ),
     "deliveries": (
+        _INSTANCE,
         Contract("consumer", "length(consumer) > 0", "a consumer has a name", "map the consumer column"),
         Contract("redelivery_count", "redelivery_count >= 0", "a redelivery count is not negative", "map the count"),
         Contract(
