@@ -42,8 +42,9 @@ def labels(story: str, untold: tuple[str, ...] = ()) -> str:
     for at, word in enumerate(story.split()):
         name, _, instance = word[1:].partition("@")
         kind = "join" if word[0] == "+" else "leave"
-        rows.append({"event": kind, "topic": TOPIC, "partition": -1, "consumer": name, "instance": instance or None,
-                     "at": at, "seq": 0, "since": None, "priority": 0, "ranges": None, "receiver_queue_size": None})  # fmt: skip
+        row = dict.fromkeys(("since", "priority", "ranges", "receiver_queue_size"))
+        row |= {"event": kind, "topic": TOPIC, "partition": -1, "consumer": name, "instance": instance or None}
+        rows.append(row | {"at": at, "seq": 0})
     (events,) = dispatcher_events(rows, [], untold).values()
     return " ".join(("+" if event.event == "join" else "-") + event.label for event in events).replace(" (", "(")
 

@@ -16,7 +16,7 @@ from subreplay.tables import FACTS, JUDGED, LOG
 from subreplay.timeline import Timeline
 
 NOTHING_TOLD = Terms()
-ORDER = ["topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer"]
+ORDER = ["topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer", "instance"]
 
 
 def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:

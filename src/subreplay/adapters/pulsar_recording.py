@@ -22,6 +22,7 @@ from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.recorded_dead_letters import DeadLetter, dead_letter_rows, recorded_policy
 from subreplay.adapters.recorded_deliveries import Replayer
 from subreplay.adapters.recorded_membership import membership_rows
+from subreplay.adapters.recorded_receipts import add_receipts
 from subreplay.adapters.recorded_rows import (
     BrokerEvent,
     Count,
@@ -172,7 +173,7 @@ def replay(messages: Lines[Message], events: list[Any], receipts: Lines[Receipt]
                 replayers[name] = Replayer(messages.rows.values())
             replayers[name].apply(event)
     for name, replayer in replayers.items():
-        replayer.add_receipts(receipts, name)
+        add_receipts(replayer.deliveries, receipts, name)
     return [row for name in sorted(replayers) for row in replayers[name].rows()]
 
 

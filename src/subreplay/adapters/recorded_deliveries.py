@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
-from subreplay.adapters.base import Reason
-from subreplay.adapters.jsonl import Lines
 from subreplay.adapters.recorded_rows import (
     Ack,
     Closed,
@@ -24,7 +22,6 @@ from subreplay.adapters.recorded_rows import (
     Dispatch,
     Message,
     Position,
-    Receipt,
     Redeliver,
     Subscribe,
     base_topic,
@@ -32,12 +29,12 @@ from subreplay.adapters.recorded_rows import (
     micros,
 )
 
-_One = tuple[Position, int]  # one message: its entry and batch index
+One = tuple[Position, int]  # one message: its entry and batch index
 _Holder = tuple[str, str, str | None]  # topic, consumer, instance
 
 
 @dataclass
-class _Delivery:
+class Delivery:
     """A delivery of one message while its events are read. Times in ns."""
 
     consumer: str
@@ -73,8 +70,8 @@ class _Topic:
 
 
 class Replayer:
-    """Folds the broker events of one subscription, in broker order, into deliveries. Messages must be complete before
-    the first event."""
+    """Folds the broker events of one subscription, in broker order, into the ``deliveries`` of each message. Messages
+    must be complete before the first event."""
 
     def __init__(self, messages: Iterable[Message]) -> None:
         self._batches: dict[Position, list[int]] = defaultdict(list)
@@ -83,11 +80,11 @@ class Replayer:
         self._topics: dict[str, _Topic] = defaultdict(_Topic)
         for position in sorted(self._batches):
             self._topics[position.topic].entries.append(position[1:])
-        self._deliveries: dict[_One, list[_Delivery]] = defaultdict(list)
-        self._held: dict[_Holder, dict[_One, list[_Delivery]]]  # of each message
+        self.deliveries: dict[One, list[Delivery]] = defaultdict(list)
+        self._held: dict[_Holder, dict[One, list[Delivery]]]  # of each message
         self._held = defaultdict(lambda: defaultdict(list))
         self._connected: dict[tuple[str, str], set[str]] = defaultdict(set)  # instances by (topic, consumer)
-        self._early: dict[_One, Ack] = {}
+        self._early: dict[One, Ack] = {}
         self._individually = False
 
     def apply(self, event: Any) -> None:
@@ -117,11 +114,11 @@ class Replayer:
         """A batch comes again with its unacknowledged messages: clients skip the others. If none is left, all come."""
         position = Position(event.topic, event.ledger, event.entry)
         messages = [(position, index) for index in self._messages_of(position)]
-        for one in [m for m in messages if not any(d.acked for d in self._deliveries[m])] or messages:
-            delivery = _Delivery(
+        for one in [m for m in messages if not any(d.acked for d in self.deliveries[m])] or messages:
+            delivery = Delivery(
                 event.consumer, self._instance(event), event.subscription, event.t_ns, event.seq, event.redelivery_count
             )
-            self._deliveries[one].append(delivery)
+            self.deliveries[one].append(delivery)
             self._held[event.topic, event.consumer, delivery.instance][one].append(delivery)
 
     def _instance(self, event: Dispatch | Redeliver) -> str | None:
@@ -137,7 +134,7 @@ class Replayer:
             for delivery in chain.from_iterable(self._held.pop((event.topic, event.consumer, instance), {}).values()):
                 delivery.closed = delivery.open or delivery.closed
 
-    def _named(self, ack: Ack) -> Iterator[_One]:
+    def _named(self, ack: Ack) -> Iterator[One]:
         """The messages an individual acknowledgement names, each once; a bit set leaves those out whose bit is set."""
         for ledger, entry, pending in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in ack.ids):
             position = Position(ack.topic, ledger, entry)
@@ -145,7 +142,7 @@ class Replayer:
                 if not (0 <= index < 64 * len(pending) and pending[index // 64] >> (index % 64) & 1):
                     yield position, index
 
-    def _up_to(self, ack: Ack) -> Iterator[_One]:
+    def _up_to(self, ack: Ack) -> Iterator[One]:
         """The messages that a cumulative acknowledgement newly covers: entries, and what it names of the last one."""
         topic = self._topics[ack.topic]
         last = max(((i[0], i[1]) for i in ack.ids), default=(-1, -1))
@@ -155,8 +152,8 @@ class Replayer:
             topic.cumulative += 1
         yield from self._named(ack)
 
-    def _ack(self, one: _One, ack: Ack) -> None:
-        deliveries = self._deliveries.get(one)
+    def _ack(self, one: One, ack: Ack) -> None:
+        deliveries = self.deliveries.get(one)
         if not deliveries:
             self._early.setdefault(one, ack)
             return
@@ -173,55 +170,17 @@ class Replayer:
                 for delivery in held.pop(one):
                     delivery.nacked = event.t_ns if delivery.open else delivery.nacked
 
-    def add_receipts(self, receipts: Lines[Receipt], subscription: str) -> None:
-        """Give each delivery of ``subscription`` the times its application took it and gave it back: a consumer's n-th
-        receipt is its n-th dispatch. Which instance the recorder calls what, messages tell that came once.
-
-        A receipt beyond the dispatches of a dispatched message becomes a delivery of its own, known from the client
-        alone; one of a message the broker never dispatched goes to quarantine.
-        """
-        waiting: dict[tuple[_One, str], list[_Delivery]] = defaultdict(list)
-        for one, deliveries in self._deliveries.items():
-            for d in reversed(deliveries):
-                waiting[one, d.consumer].append(d)
-        mine = [(line, r) for line, r in receipts.rows.items() if r.subscription == subscription]
-        called: dict[str | None, set[str | None]] = defaultdict(set)
-        for _, receipt in mine:
-            if receipt.instance and len(only := waiting.get((receipt.one, receipt.consumer), [])) == 1:
-                called[receipt.instance].add(only[0].instance)
-        for line, receipt in sorted(mine, key=lambda item: (item[1].recv_ns, item[0])):
-            one, instances = receipt.one, called[receipt.instance]
-            if matching := waiting.get((one, receipt.consumer)):
-                delivery = next((d for d in reversed(matching) if d.instance in instances), matching[-1])
-                matching.remove(delivery)
-                delivery.received, delivery.refused = receipt.recv_ns, receipt.nack_ns
-            elif one in self._deliveries:
-                self._deliveries[one].append(
-                    _Delivery(receipt.consumer, next(iter(instances)) if len(instances) == 1 else None,
-                              receipt.subscription, receipt.recv_ns, 0, receipt.redelivery_count,
-                              received=receipt.recv_ns, acked=receipt.ack_ns, nacked=receipt.nack_ns,
-                              refused=receipt.nack_ns)
-                )  # fmt: skip
-            else:
-                place = f"{receipt.ledger}:{receipt.entry}:{receipt.batch_index}"
-                receipts.reject(
-                    line,
-                    receipt.model_dump_json(),
-                    Reason("ledger, entry", place, "the broker never dispatched this message to anyone",
-                           "record broker events and deliveries of the same session"),
-                )  # fmt: skip
-
     def rows(self) -> Iterator[dict[str, Any]]:
         """Canonical rows, by message and time; an acknowledgement without a delivery has no ``delivered_at``."""
         for one, ack in self._early.items():
-            first = next(iter(self._deliveries.get(one, ())), None)
+            first = next(iter(self.deliveries.get(one, ())), None)
             if first is None:
-                row = _Delivery(ack.consumer, ack.instance, ack.subscription, None, ack.seq, 0,
+                row = Delivery(ack.consumer, ack.instance, ack.subscription, None, ack.seq, 0,
                                 acked=ack.t_ns, ack_type=ack.ack_type)  # fmt: skip
-                self._deliveries[one].append(row)
+                self.deliveries[one].append(row)
             elif first.acked is None:
                 first.acked, first.ack_type = ack.t_ns, ack.ack_type
-        for (position, index), deliveries in sorted(self._deliveries.items()):
+        for (position, index), deliveries in sorted(self.deliveries.items()):
             for d in sorted(deliveries, key=lambda d: (d.delivered or 0, d.seq)):
                 yield _row(position, index, d)
 
@@ -229,7 +188,7 @@ class Replayer:
 _EXACT = ("delivered", "acked", "nacked")  # by the broker's clock, to the nanosecond
 
 
-def _row(position: Position, index: int, d: _Delivery) -> dict[str, Any]:
+def _row(position: Position, index: int, d: Delivery) -> dict[str, Any]:
     topic, partition = base_topic(position.topic)
     times = {
         "delivered": d.delivered,

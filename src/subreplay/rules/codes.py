@@ -76,6 +76,7 @@ class Excuse(IntEnum):
     LAST_ATTEMPT = 12
     FILTERED = 13
     INCOMPLETE_CHUNKS = 14
+    READ_TWICE = 15
 
     @property
     def bit(self) -> int:
@@ -148,6 +149,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "it is the last chunk of a chunked message, which a client acknowledges by itself where chunks are missing and "
         "the message expired",
         frozenset({Code.LOST}),
+    ),
+    Excuse.READ_TWICE: (
+        "it was to come again, and was sent twice within 10 ms: two reads of what was given back had found it",
+        frozenset({Code.DUP_OUTSTANDING}),
     ),
 }
 

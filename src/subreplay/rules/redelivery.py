@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.model import Standing
@@ -82,7 +82,9 @@ ATTEMPT = 15
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_BATCH_AGAIN = Excuse.BATCH_AGAIN.bit
+_BATCH_AGAIN, _READ_TWICE = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit
+READ_TWICE: Final = 10_000_000
+"""How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
 _NONE, _ACKED, _NACKED, _CLOSED, _OPEN = (int(e) for e in Ending)
 
 
@@ -124,6 +126,8 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
             until = at
         elif a[OWNED, j] and open_until > at and a[COUNT, j] <= highest:
             a[CODES, j] |= _OUTSTANDING
+            if 0 < a[COUNT, j] == a[COUNT, j - 1] and at - a[AT, j - 1] < READ_TWICE:
+                a[EXCUSES, j] |= _READ_TWICE
         if acked != UNKNOWN:
             if acked < at:
                 a[CODES, j] |= _EARLY

@@ -45,15 +45,15 @@ _SCOPE: Final = ("topic", "partition")
 
 class Order(NamedTuple):
     """Rows of ``schema`` sorted by topic, partition and ``columns``, which are integers; rows alike in all of these by
-    ``last``, a word."""
+    those in ``last``, which are words."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
-    last: str
+    last: tuple[str, ...]
 
 
-BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), "consumer")
-BY_TIME: Final = Order(FACTS, ("at", "seq", "ledger", "entry", "batch_index", "nth"), "consumer")
+BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), ("consumer", "instance"))
+BY_TIME: Final = Order(FACTS, ("at", "seq", "ledger", "entry", "batch_index", "nth"), ("consumer",))
 
 
 class Block(NamedTuple):
@@ -201,8 +201,9 @@ def _places(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
     condensed = _condensed(columns)
     places = np.lexsort(condensed[::-1])
     alike = np.logical_and.reduce([np.diff(values[places]) == 0 for values in condensed])
-    if order.last in rows.column_names and alike.any():
-        places = np.lexsort([_ranks(rows, order.last), *condensed[::-1]])
+    words = [name for name in order.last if name in rows.column_names]
+    if words and alike.any():
+        places = np.lexsort([*(_ranks(rows, name) for name in reversed(words)), *condensed[::-1]])
     return places
 
 
