@@ -415,4 +415,6 @@ def test_the_digest_follows_what_decides_the_result(tmp_path):
     same = run(tmp_path, "output: {tables: elsewhere}\nspark: {master: 'local[8]'}\ntraffic: {path: copy}\n")
     assert same.digest == RunConfig().digest
     assert run(tmp_path, "windows: {width: 2s}").digest != RunConfig().digest
+    assert run(tmp_path, "windows: {width: 2s}\nsubscription: {name: s}").judged == RunConfig().judged
+    assert run(tmp_path, "topic: {ttl: 1h}").judged != RunConfig().judged
     assert run(tmp_path, "subscription: {profile: pulsar-3.2}").digest != RunConfig().digest

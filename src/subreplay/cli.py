@@ -312,6 +312,8 @@ def report(
         data = from_json(json_file.read_text(encoding="utf-8"))
     except OSError as error:
         raise failures.of_system(error, json_file, "read") from error
+    except RecursionError as error:
+        raise InputError(f"{json_file}: not a report: nested too deeply") from error
     except (InputError, ValueError) as error:
         raise InputError(f"{json_file}: {error}") from error
     paths = write_reports(data, out_dir)
@@ -333,7 +335,7 @@ def conformance(
         try:
             with terminal.progress(f"replaying {path.name}"):
                 judged = golden.judge(path, profile)
-        except InputError as error:  # the other files are judged all the same
+        except (InputError, EnvironmentFailed) as error:  # the other files are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
             continue
@@ -358,7 +360,7 @@ def fidelity(
         try:
             with terminal.progress(f"re-enacting {folder.name}"):
                 result = recorded.fidelity(folder, profile)
-        except InputError as error:  # the other recordings are judged all the same
+        except (InputError, EnvironmentFailed) as error:  # the other recordings are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
             continue

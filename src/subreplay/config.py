@@ -253,13 +253,23 @@ class RunConfig(Model):
     @property
     def digest(self) -> str:
         """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs."""
-        deciding = self.model_dump(mode="json", exclude={"output", "spark", "traffic", "keys"})
+        return self._digest({"output", "spark", "traffic", "keys"})
+
+    @property
+    def judged(self) -> str:
+        """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
+        Of which subscription, topic and day they are stands in every row that an audit writes."""
+        beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "report", "date"}
+        return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}})
+
+    def _digest(self, left_out: Any) -> str:
+        deciding = self.model_dump(mode="json", exclude=left_out)
         return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
 
     @property
     def run_id(self) -> str:
-        """The same for a re-run."""
-        return f"{self.digest}-{self.date or 'all'}"
+        """The same for a re-run. It begins with what tells whether another run judges deliveries alike."""
+        return f"{self.judged}-{self.digest}-{self.date or 'all'}"
 
 
 def load(path: Path, **overrides: Any) -> RunConfig:

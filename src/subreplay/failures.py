@@ -7,9 +7,11 @@ Python, of Java or of Spark Connect, and its class says little. So nothing here 
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import shutil
+import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -116,6 +118,7 @@ SIGNS = (
     Sign(
         r"Py4JNetworkError|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|Answer from Java side is empty"
         r"|Connection refused|SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"
+        r"|does not exist in the JVM|Error while sending or receiving"
         r"|SparkContext or SparkSession should be created first",
         EnvironmentFailed,
         "Spark's Java process ended in the middle",
@@ -147,6 +150,16 @@ def of_system(error: OSError, path: object = None, doing: str = "read or written
     return EnvironmentFailed(f"{place}: cannot be {doing}: {why}; {remedy}")
 
 
+def of_lines(error: Exception, path: object) -> SubreplayError:
+    """What went wrong while a (gzip) text file was read: it is cut off, cannot be read, or is of another kind."""
+    unzipped = isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" not in str(error)
+    if unzipped or isinstance(error, (EOFError, zlib.error)):
+        return EnvironmentFailed(f"{path}: cannot be read: damaged or cut off ({error}); copy or record it again")
+    if isinstance(error, OSError) and error.errno is not None:
+        return of_system(error, path, "read")
+    return InputError(f"{path}: cannot be read: {error}; is it really (gzip) JSON lines?")
+
+
 def _of_spark(error: Exception) -> SubreplayError:
     told = "\n".join(_told(error))
     if own := _WORKERS_OWN.search(told):
@@ -158,7 +171,7 @@ def _of_spark(error: Exception) -> SubreplayError:
     for sign in SIGNS:
         if re.search(sign.pattern, told):
             return sign.kind(f"{place}{sign.meaning}; {sign.remedy}")
-    first = next((line.strip() for line in told.splitlines() if line.strip()), type(error).__name__)
+    first = next((line.strip() for line in _message(error).splitlines() if line.strip()), type(error).__name__)
     return EnvironmentFailed(f"Spark broke off: {first[:300]}")
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from subreplay.adapters import ADAPTERS
-from subreplay.errors import InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from tests.adapters.recording import Recording, counts, reasons, rows
 
 read = ADAPTERS["pulsar-recording"]
@@ -141,11 +141,19 @@ def latin(data: bytes) -> bytes:
     return gzip.compress("ключ".encode("koi8-r"))
 
 
-@pytest.mark.parametrize("spoil", [cut, garble, text, latin])
-def test_an_unreadable_file_is_an_error_naming_it(tmp_path, spoil):
+@pytest.mark.parametrize(
+    ("spoil", "kind", "words"),
+    [
+        (cut, EnvironmentFailed, "damaged or cut off"),
+        (garble, EnvironmentFailed, "damaged or cut off"),
+        (text, InputError, r"is it really \(gzip\) JSON lines"),
+        (latin, InputError, r"is it really \(gzip\) JSON lines"),
+    ],
+)
+def test_an_unreadable_file_is_an_error_naming_it(tmp_path, spoil, kind, words):
     path = story().save(tmp_path) / "broker_events.jsonl.gz"
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(InputError, match=r"broker_events\.jsonl\.gz: cannot be read: .*is the file complete"):
+    with pytest.raises(kind, match=rf"broker_events\.jsonl\.gz: cannot be read: .*{words}"):
         read(tmp_path)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from subreplay import failures
 from subreplay.adapters.base import FileCount, Reason, Rejected
 from subreplay.errors import InputError
 
@@ -67,8 +68,7 @@ def _text(path: Path) -> Iterator[tuple[int, str]]:
         with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
             yield from ((number, line) for number, line in enumerate(file, start=1) if line.strip())
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        hint = "is the file complete and really (gzip) JSON lines?"
-        raise InputError(f"{path}: cannot be read: {error}; {hint}") from error
+        raise failures.of_lines(error, path) from error
 
 
 def _reason(error: Any) -> Reason:

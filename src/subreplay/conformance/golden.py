@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
+from subreplay import failures
 from subreplay.conformance import kafka, pulsar
 from subreplay.conformance.cases import Case
 from subreplay.conformance.pulsar_dispatch import dispatch_key_shared_case, dispatch_shared_case
@@ -111,9 +113,9 @@ def _cases(path: Path) -> Iterator[tuple[int, Case]]:
                 if not isinstance(case, dict):
                     raise InputError(f"{path}: line {number} is no case: a case is a JSON object")
                 yield number, case
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    except ValueError as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise failures.of_lines(error, path) from error
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON lines: {error}") from error
 
 

@@ -210,9 +210,13 @@ def _written(source: stages.Source) -> tuple[DataFrame | None, str]:
     mine = F.lit(True)
     for column, value in source.where.items():
         mine &= F.col(column) == value
-    same = (F.col("run_id") == source.config.run_id) & (F.col("kind") == "audit")
-    if runs is None or audited is None or "load" not in audited.columns or runs.where(mine & same).isEmpty():
-        return None, f"this command: no audit with this configuration has written {tables}"
+    config = source.config
+    same = F.col("run_id").startswith(f"{config.judged}-") & F.col("run_id").endswith(f"-{config.date or 'all'}")
+    same &= F.col("kind") == "audit"
+    if runs is None or audited is None:
+        return None, f"this command: no audit has written {tables} (name its folder with --out)"
+    if "load" not in audited.columns or runs.where(mine & same).isEmpty():
+        return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
     audited = audited.where(mine)
     told = audit.deliveries(audited)
     totals = audit.totals(audit.sums(audited))

@@ -1,0 +1,78 @@
+"""Runs that are ended from outside, as programs of their own: exit code, sentence, children, tables."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from subreplay.cli import main
+from tests.support.recordings import ROOT
+
+pytestmark = pytest.mark.spark
+
+AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
+
+
+@pytest.fixture(scope="module")
+def run_file(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recording as tables, with the run file that ingest writes."""
+    folder = tmp_path_factory.mktemp("input")
+    assert main(["ingest", str(ROOT / "4.0.8/s1f_key_shared_default_batching"), "--to", str(folder), "--quiet"]) == 0
+    return folder / "audit.yaml"
+
+
+@pytest.fixture
+def ended(run_file: Path, here: Path) -> Callable[..., tuple[int, list[str]]]:
+    """Run an audit and do something to it while it judges; the exit code, and what it said after its stages."""
+
+    def run(done_to: Callable[[psutil.Process], None]) -> tuple[int, list[str]]:
+        source = str(Path(main.__code__.co_filename).parents[1])
+        audit = subprocess.Popen(
+            [sys.executable, "-c", AUDIT, str(run_file)],
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | {"PYTHONPATH": source},
+            start_new_session=True,
+        )
+        assert audit.stderr is not None
+        for line in audit.stderr:
+            if line.rstrip().endswith("judging every delivery"):
+                break
+        children = psutil.Process(audit.pid).children(recursive=True)
+        done_to(psutil.Process(audit.pid))
+        said = [line.rstrip() for line in audit.stderr]
+        code = audit.wait(60)
+        _, alive = psutil.wait_procs(children, timeout=20)
+        assert not alive
+        return code, [line for line in said if not line.startswith(" ")]
+
+    return run
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_run_and_its_children(ended, here, number, code):
+    returned, said = ended(lambda audit: os.killpg(audit.pid, number) if number == signal.SIGINT else audit.terminate())
+    assert (returned, said) == (code, ["subreplay: interrupted; each table is as it was before, or whole"])
+    assert not list(here.rglob("report.html"))
+
+
+def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, here):
+    def kill(audit: psutil.Process) -> None:
+        next(p for p in audit.children(recursive=True) if p.name() == "java").kill()
+
+    returned, said = ended(kill)
+    assert returned == 4
+    assert said == [
+        "subreplay: Spark's Java process ended in the middle; run it again; if memory ran out, give it more "
+        "(spark.driver_memory)",
+        f"log: {here}/out/report/subreplay.log",
+    ]
