@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -439,6 +439,22 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
     assert told[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
     assert told[-1] == "… and 2 more in table quarantine"
     assert len(told) == 11
+
+
+def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
+    read = cli.ADAPTERS["pulsar-recording"]
+    monkeypatch.setitem(
+        cli.ADAPTERS, "pulsar-recording", lambda folder: replace(read(folder), others=(("[/red]\x1b[31m", "t\r"),))
+    )
+    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
+    assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
+
+
+def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
+    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "valid": 1_500}]
+    assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):

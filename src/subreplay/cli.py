@@ -326,11 +326,15 @@ def report(
 def conformance(
     paths: Annotated[list[Path], typer.Argument(help="Golden files (.jsonl, .jsonl.gz), or folders of them.")],
     profile: Annotated[str | None, typer.Option("--profile", help="Instead of the one of the version folder.")] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> int:
     """Replay golden files of the real brokers and assignors; exit 1 if a case comes out otherwise."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     if profile not in (None, *golden.PROFILE_OF.values()):
         raise ConfigError(f"--profile {profile}: no such profile; there are: {', '.join(golden.PROFILE_OF.values())}")
-    codes = {0}
+    codes, told = {0}, list[dict[str, object]]()
     for path in golden.golden_files(paths):
         try:
             with terminal.progress(f"replaying {path.name}"):
@@ -338,12 +342,15 @@ def conformance(
         except (InputError, EnvironmentFailed) as error:  # the other files are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
+            told.append({"file": str(path), "error": str(error)})
             continue
         codes.add(EXIT[Verdict.INVALID if judged.failed else Verdict.VALID])
         line = f"{path.name}: {judged.passed} passed, {judged.failed} failed"
         terminal.say(f"{line} ({judged.profile})")
         for failure in judged.failures:
             terminal.say(f"  line {failure.line}, case {failure.case}: {failure.difference}")
+        told.append({"file": str(path), "profile": judged.profile, "passed": judged.passed, "failed": judged.failed})
+    terminal.object({"command": "conformance", "exit_code": max(codes), "files": told})
     return max(codes)
 
 
@@ -353,9 +360,13 @@ def fidelity(
     profile: Annotated[
         str | None, typer.Option("--profile", help="Instead of the one of the broker's version.")
     ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
 ) -> int:
     """Re-enact recordings and compare; exit 1 if entries go to other consumers. Permits are modelled, not recorded."""
-    codes = {0}
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    codes, told = {0}, list[dict[str, object]]()
     for folder in recorded.recordings(paths):
         try:
             with terminal.progress(f"re-enacting {folder.name}"):
@@ -363,10 +374,21 @@ def fidelity(
         except (InputError, EnvironmentFailed) as error:  # the other recordings are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
+            told.append({"recording": str(folder), "error": str(error)})
             continue
         codes.add(EXIT[Verdict.VALID if result.passed else Verdict.INVALID])
         for line in fidelity_text.lines(result):
             terminal.say(line)
+        told.append(
+            {
+                "recording": str(folder),
+                "profile": result.profile,
+                "passed": result.passed,
+                "dispatches": result.compared,
+                "same_consumer_percent": result.same_consumer,
+            }
+        )
+    terminal.object({"command": "fidelity", "exit_code": max(codes), "recordings": told})
     return max(codes)
 
 

@@ -119,6 +119,16 @@ def test_a_file_that_is_not_understood_is_an_error_and_the_others_are_judged(nam
     assert "300 passed, 0 failed" in shown.out
 
 
+def test_a_program_is_told_of_every_file(tmp_path, capsys):
+    (tmp_path / "partitioner.jsonl.gz").write_bytes((GOLDEN / "kafka" / "partitioner.jsonl.gz").read_bytes())
+    (tmp_path / "weather.jsonl").write_text("{}")
+
+    assert main(["conformance", str(tmp_path), "--json", "--quiet"]) == 2
+    passed, failed = json.loads(capsys.readouterr().out)["files"]
+    assert (passed["passed"], passed["failed"]) == (300, 0)
+    assert "no golden file" in failed["error"]
+
+
 def test_a_case_that_is_not_understood_has_failed(tmp_path):
     (tmp_path / "range.jsonl").write_text('{"assignor": "range", "generations": [{"events": [{"type": "eclipse"}]}]}\n')
 
