@@ -9,11 +9,12 @@ import typer
 import yaml
 
 from subreplay import config
-from subreplay.cli import EXIT, app
+from subreplay.cli import app
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.interruption import SIGNALS
 from subreplay.policies import REGISTRY
 from subreplay.profiles import KEYLESS
+from subreplay.program import EXIT
 from subreplay.rules.registry import Code
 from subreplay.tables import INPUTS
 

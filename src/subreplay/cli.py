@@ -3,14 +3,13 @@ failed, 130 interrupted."""
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 import yaml
@@ -21,27 +20,13 @@ from subreplay.config_fields import folder_path
 from subreplay.conformance import fidelity as recorded
 from subreplay.conformance import fidelity_text, golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.interruption import Interruption
 from subreplay.model import Verdict
+from subreplay.program import EXIT, log, run_command, session, terminal
 from subreplay.reports.data import ReportData
 from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
-from subreplay.run_log import RunLog
-from subreplay.terminal import Terminal
 
-if TYPE_CHECKING:  # Spark is imported by the commands that need it: the others work without it
-    from subreplay.spark.session import SparkSession
-
-
-EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
-"""The exit code of each verdict; what ends a command before its verdict has its own, see ``errors``."""
-# The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
-USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
-BROKEN_PIPE = 141
-"""The exit code of a program whose output nobody reads any more, as a shell tells it."""
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
-terminal = Terminal()
-log, interruption = RunLog(), Interruption()
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
@@ -57,50 +42,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    terminal.speak()
-    with log.listening(), interruption.expected():
-        code = _command(arguments)
-        if code in EXIT.values():
-            log.forget()
-    return code
-
-
-def _command(arguments: Sequence[str] | None) -> int:
-    try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
-    except typer.Exit as leaving:
-        return int(leaving.exit_code)
-    except USAGE as error:
-        error.show()
-        return 2
-    except (KeyboardInterrupt, typer.Abort):
-        return _interrupted()
-    except SystemExit:  # the reader of standard output has gone
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush goes there
-        return BROKEN_PIPE
-    except Exception as error:
-        return _interrupted() if interruption.code else _failed(error)
-    if interruption.code:  # which some versions of typer return as a code
-        return _interrupted()
-    return code if isinstance(code, int) else 0
-
-
-def _interrupted() -> int:
-    code = interruption.code or 130
-    terminal.fail("interrupted; each table is as it was before, or whole", code)
-    return code
-
-
-def _failed(error: Exception) -> int:
-    """One sentence; where it came from goes to the log file, unless the input or the configuration is to blame."""
-    found = failures.explained(error)
-    if found is error and found.exit_code != EnvironmentFailed.exit_code:
-        terminal.fail(str(found), found.exit_code)
-        return found.exit_code
-    told = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
-    code = EnvironmentFailed.exit_code if found is None else found.exit_code
-    terminal.fail(told if found is None else str(found), code, log.traceback(error))
-    return code
+    return run_command(app, arguments)
 
 
 @app.callback(invoke_without_command=True)
@@ -158,24 +100,12 @@ def _check_folder(option: str, value: str) -> None:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
-def _session(options: config.Spark) -> SparkSession:
-    """The session of a command; what Java says while it starts, and later, goes to the log file."""
-    from subreplay.spark import session
-
-    with terminal.progress("starting Spark"), log.instead_of_output():
-        spark = session.open_session(options)
-    interruption.cancelling(spark.interruptAll)
-    return spark
-
-
 def _run(kind: Literal["audit", "whatif"], run: config.RunConfig) -> int:
     from subreplay import pipeline
 
     log.open(Path(run.output.report))
-    if terminal.verbose:
-        terminal.warn(f"log: {log.path}", style="dim")
     work = pipeline.audit if kind == "audit" else pipeline.whatif
-    result = work(_session(run.spark), run, terminal.progress)
+    result = work(session(run.spark), run, terminal.progress)
     with terminal.progress("writing the report"):
         paths = write_reports(result.report, Path(run.output.report))
     terminal.show(result.report)
@@ -228,7 +158,7 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
         ingested = ADAPTERS[source](folder)
     from subreplay.spark import ingest as ingest_spark
 
-    spark = _session(config.Spark())
+    spark = session(config.Spark())
     with terminal.progress("writing the tables"):
         ingest_spark.write(spark, ingested, to, form, str(folder))
     run = {**ingested.run, "traffic": {"path": to, "format": form}, **more}
@@ -292,11 +222,11 @@ def explain(
     place = None if message is None else evidence.Place.parse(message)
     lines: list[Iterable[str]] = []
     if key is not None:
-        lines.append(explain_spark.lines(run, key, _session))
+        lines.append(explain_spark.lines(run, key, session))
     if key is not None and "traffic" in run.model_fields_set:
-        lines.append(["", *evidence.of_key(_session(run.spark), run, key, last)])
+        lines.append(["", *evidence.of_key(session(run.spark), run, key, last)])
     if place is not None:
-        lines.append(evidence.of_message(_session(run.spark), run, place, last))
+        lines.append(evidence.of_message(session(run.spark), run, place, last))
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0

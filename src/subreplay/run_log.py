@@ -43,8 +43,7 @@ class RunLog(logging.Handler):
 
     @contextmanager
     def listening(self) -> Iterator[RunLog]:
-        """Receive log records and warnings until the end; what is then left of a file that nobody named is removed
-        by ``forget``."""
+        """Receive log records and warnings until the end."""
         self._begin()
         logger, raises, last = logging.getLogger(), logging.raiseExceptions, logging.lastResort
         logger.addHandler(self)
@@ -87,13 +86,18 @@ class RunLog(logging.Handler):
         for _ in range(2):
             try:
                 print(told, file=self._writable(), flush=True)
+                self.keep()
                 return self.path
             except OSError:  # the disk of the named folder is full: the one of temporary files may not be
                 self._file = None
         return None
 
+    def keep(self) -> None:
+        """The file stays: it is spoken of."""
+        self._kept = True
+
     def forget(self) -> None:
-        """Remove a file that nobody named: all went well."""
+        """Remove a file that nobody has heard of: all went well."""
         if self.path is not None and not self._kept:
             self.path.unlink(missing_ok=True)
             self.path = None
