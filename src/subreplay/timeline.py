@@ -6,7 +6,7 @@ story; the ``OwnerIndex`` answers for millions of messages at once and is all th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -213,13 +213,19 @@ class Timeline:
 
     def connected(self, epoch: int) -> tuple[Consumer, ...]:
         """The consumers connected in an epoch, in the order of joining."""
-        here: dict[int, Consumer] = {}
-        for past in self.epochs[: epoch + 1]:
-            if past.joined:
-                here[past.joined.index] = past.joined
-            for consumer in past.left:
-                del here[consumer.index]
-        return tuple(here.values())
+        joined, left = self.stays
+        here = np.flatnonzero((joined <= epoch) & (epoch < left))
+        return tuple([self.consumers[i] for i in here.tolist()])
+
+    @cached_property
+    def stays(self) -> tuple[Ints, Ints]:
+        """The epochs with which each consumer joined and left; one past the last epoch for what never happened."""
+        joined, left = np.full((2, len(self.consumers)), len(self.epochs))
+        for epoch in self.epochs:
+            if epoch.joined is not None:
+                joined[epoch.joined.index] = epoch.index
+            left[[consumer.index for consumer in epoch.left]] = epoch.index
+        return joined, left
 
 
 class _Fold:
@@ -253,7 +259,7 @@ class _Fold:
         consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges, True, event.instance,
                             event.alias)  # fmt: skip
         self.consumers.append(consumer)
-        for state in (self.state, self._without_closing(event.at)):
+        for state in self._possible(event.at):
             try:
                 self._open(event, self.policy.join(state, consumer), joined=consumer)
             except ConsumerRejected as refusal:
@@ -262,13 +268,15 @@ class _Fold:
                 return
         self._open(event, self.state, rejected=rejected)
 
-    def _without_closing(self, at: Instant) -> Any:
-        """The state once those have left who had asked to by then: a broker may let a newcomer in before it says so."""
+    def _possible(self, at: Instant) -> Iterator[Any]:
+        """The state as it is, and, only if that is asked for, once those have left who had asked to by then: a broker
+        may let a newcomer in before it says so."""
+        yield self.state
         state = self.state
         for leave in self.leaves:
             if leave.since <= at < leave.at and (member := self._whose(leave, state)):
                 state = self.policy.leave(state, member)
-        return state
+        yield state
 
     def _whose(self, leave: MembershipEvent, state: Any) -> Consumer | None:
         of_that_name = (member for member in state.members if member.name == leave.consumer)

@@ -2,9 +2,10 @@
 
 import sys
 
-from tests.bench import audit, dispatch, kafka, membership
+from tests.bench import audit, dispatch, kafka, membership, report
 
 membership.main(1_000)
+report.main(2_000)
 dispatch.main(quick="--quick" in sys.argv)
 kafka.main()
 audit.main(10_000_000)

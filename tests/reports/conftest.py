@@ -42,8 +42,8 @@ def failover() -> ReportData:
     maps = tuple(
         RangeMap(f"partition {p}", "partition", 0, SLOTS - 1, tuple(
             EpochView(i, at(20 * i), at(20 * i + 20), us(20 * i), us(20 * i + 20), causes[i], ("A", "B", "C"),
-                      (Band(0, SLOTS - 1, who),), 0)
-            for i, who in enumerate(row)))
+                      (Band(0, SLOTS - 1, who),), 0, ())
+            for i, who in enumerate(row)), 0)
         for p, row in enumerate(owners)
     )  # fmt: skip
     run = replace(data.run, policy="pulsar.failover", partitions=4)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
+from subreplay.reports.answer import answers
 from subreplay.reports.data import (
     SCHEMA_VERSION,
+    Answer,
     Band,
     ConsumerTotal,
     EpochView,
@@ -21,6 +24,7 @@ from subreplay.reports.data import (
     RunInfo,
     ScenarioConsumer,
     ScenarioView,
+    SlotShare,
 )
 from subreplay.reports.dispatch_data import (
     BacklogPoint,
@@ -93,9 +97,15 @@ def range_map(rng: random.Random, consumers: int, epochs: int, points: int, seco
         step = 0.6 if index < consumers - 1 else (seconds - consumers * 0.6) / (epochs - consumers + 1)
         end = seconds if index == epochs - 1 else min(clock + step * rng.uniform(0.6, 1.4), seconds - (epochs - index))
         bands = ring(rng, spots, tuple(members))
-        views.append(EpochView(index, at(clock), at(end), us(clock), us(end), cause, tuple(members), bands, 0))
+        owned = Counter(dict.fromkeys(members, 0))
+        for band in bands:
+            owned[band.consumer] += band.end - band.start + 1
+        shares = tuple(SlotShare(name, slots / SLOTS) for name, slots in owned.items())
+        thin = len(bands) > 120
+        views.append(EpochView(index, at(clock), at(end), us(clock), us(end), cause, tuple(members),
+                               () if thin else bands, len(bands) if thin else 0, shares))  # fmt: skip
         clock = end
-    return RangeMap(scope, "slot", 0, SLOTS - 1, tuple(views))
+    return RangeMap(scope, "slot", 0, SLOTS - 1, tuple(views), 0)
 
 
 def loads(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[LoadPoint, ...]:
@@ -144,7 +154,8 @@ def scenario(name: str, policy: str, profile: str, shares: list[float], note: st
     top, perfect = max(shares) / whole, 1 / len(shares)
     return ScenarioView(
         name, policy, profile, len(shares), messages, top, perfect, top / perfect, top / perfect * 1.31, 8_200, 0.061,
-        1 / 0.061, 4, 0.35 + perfect, 0.21 + perfect / 3, 2_100, 0 if len(shares) > 1 else 12, rows, note,
+        1 / 0.061, 4, 0.35, 0.21 + perfect / 3, 2_100, 0 if len(shares) > 1 else 12,
+        "" if len(shares) > 1 else "12 while nobody was connected", rows, note,
     )  # fmt: skip
 
 
@@ -298,7 +309,7 @@ def words_percent(share: float) -> str:
 def replayed(data: ReportData) -> ReportData:
     rng = random.Random(5)
     views = (dispatch(rng, "as recorded", 3, 60), dispatch(rng, "10 consumers", 10, 60, 0.2))
-    return replace(data, dispatch=views)
+    return replace(data, dispatch=views, answers=answers(data.scenarios, views))
 
 
 def poisoned(data: ReportData) -> ReportData:
@@ -308,7 +319,13 @@ def poisoned(data: ReportData) -> ReportData:
         data.range_maps[0],
         scope=evil,
         epochs=tuple(
-            replace(e, cause=evil, members=(evil, *e.members), bands=tuple(replace(b, consumer=evil) for b in e.bands))
+            replace(
+                e,
+                cause=evil,
+                members=(evil, *e.members),
+                bands=tuple(replace(b, consumer=evil) for b in e.bands),
+                shares=(SlotShare(evil, 1.0),),
+            )
             for e in data.range_maps[0].epochs
         ),
     )
@@ -321,13 +338,15 @@ def poisoned(data: ReportData) -> ReportData:
         facts=(Fact(evil, evil, evil),),
         inputs=(InputCount(evil, 1, 1, 0, evil),),
         load=tuple(replace(p, consumer=evil) for p in data.load if p.consumer == "c1"),
-        totals=(replace(data.totals[0], consumer=evil),),
+        totals=(replace(data.totals[0], consumer=evil, note=evil),),
+        answers=(Answer(evil, "skew", evil, evil, (evil,), 2),),
         moves=tuple(replace(m, before=evil, after=evil, cause=evil) for m in data.moves),
         hot_keys=tuple(replace(k, key=evil, consumer=evil) for k in data.hot_keys),
         codes=tuple(replace(c, code=evil, title=evil, meaning=evil, note=evil, worst=(finding,)) for c in data.codes),
         findings_over_time=tuple(replace(p, code=evil, consumer=evil) for p in data.findings_over_time),
         scenarios=tuple(
-            replace(s, name=evil, policy=evil, note=evil, per_consumer=(replace(s.per_consumer[0], consumer=evil),))
+            replace(s, name=evil, policy=evil, note=evil, unowned=1, unowned_why=evil,
+                    per_consumer=(replace(s.per_consumer[0], consumer=evil, note=evil),))
             for s in data.scenarios
         ),
         cannot_tell=(evil,),

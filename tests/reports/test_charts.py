@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.reports import words
 from subreplay.reports.canvas import Frame, frame, shorten
-from subreplay.reports.chart_map import causes, partition_map
+from subreplay.reports.chart_map import causes, partition_map, slot_map
 from subreplay.reports.chart_share import by_epoch, scenario_chart
 from subreplay.reports.chart_time import MOST_CONSUMERS, MOST_WINDOWS, biggest, gathered, level, load_chart
 from subreplay.reports.data import Band, LoadPoint, RangeMap, ReportData
@@ -68,6 +68,16 @@ def at_start(data: ReportData) -> str:
     return data.run.window_start
 
 
+def test_ranges_too_many_to_be_seen_are_drawn_as_shares(small: ReportData, large: ReportData) -> None:
+    few, many = (slot_map(data.range_maps[0], frame(data), palette(data), alone=1) for data in (small, large))
+    assert (bool(few.svg), bool(few.shares), few.thin) == (True, True, 0)
+    assert not many.svg
+    assert many.thin == max(epoch.bands_left_out for epoch in large.range_maps[0].epochs) > 120
+    last = large.range_maps[0].epochs[-1]
+    for one in last.shares:  # every consumer's share is there to be read
+        assert f"{one.consumer}: {words.percent(one.share)} of the slots" in many.shares
+
+
 def test_causes_without_room_are_counted_on_the_label_before(large: ReportData) -> None:
     layers, written, _ = causes(large.range_maps, frame(large), 100)
     texts = [row["text"] for row in layers[1][0]]
@@ -119,7 +129,7 @@ def test_a_consumer_has_one_column_in_all_scenarios(small: ReportData) -> None:
 def test_partitions_that_one_group_shares_are_rows_of_one_map(failover: ReportData) -> None:
     epoch = failover.range_maps[0].epochs[0]
     shared = replace(epoch, bands=(Band(0, 1, "A"), Band(2, 2, "B")))
-    drawn = partition_map([RangeMap("g", "partition", 0, 2, (shared,))], frame(failover), palette(failover))
+    drawn = partition_map([RangeMap("g", "partition", 0, 2, (shared,), 0)], frame(failover), palette(failover))
     assert re.findall(r"<title>(partition \d: \w)", drawn.svg) == ["partition 0: A", "partition 1: A", "partition 2: B"]
 
 

@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.columns import Ints, column, gathered, ints
+from subreplay.columns import NEVER, Ints, column, gathered, ints
 from subreplay.entry_keys import outer_sticky_keys, own_keys
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32, murmur3_32_array
 from subreplay.model import Scope
 from subreplay.policies.base import Policy
 from subreplay.range_table import NOBODY
+from subreplay.replay.handovers import before_change
 from subreplay.timeline import Timeline
 
 TRAFFIC: Final = pa.schema(
@@ -31,7 +32,7 @@ TRAFFIC: Final = pa.schema(
         pa.field("window", pa.int64(), nullable=False),  # its start, ns
         pa.field("epoch", pa.int64(), nullable=False),
         pa.field("consumer", pa.string()),  # null: nobody owned it
-        pa.field("before", pa.string()),  # who would have got it one epoch earlier
+        pa.field("before", pa.string()),  # who would have got it before the change that opened the epoch; null: first
         pa.field("key_id", pa.int64(), nullable=False),
         pa.field("messages", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
@@ -53,12 +54,16 @@ class Plan:
 class Assigner:
     """Assigns messages under every plan; windows are ``width`` ns long.
 
+    A message published at the very instant of a change belongs to what the change led to. What changed at or before
+    ``first``, when the first message was published (ns), moved nothing.
+
     ``moves_of``: the plan of which is asked only what changed hands at its epochs. Its windows are all one, and so are
-    the keys that stayed: a row for each window and key is what summing costs.
+    the messages that stayed: a row for each window, key and owner is what summing costs.
     """
 
     plans: tuple[Plan, ...]
     width: int
+    first: int
     moves_of: str | None = None
 
     def assign(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,13 +84,17 @@ class Assigner:
         }
         for plan in self.plans:
             timeline, hashes = plan.timelines[scope], messages.hashes[plan.policy.profile]
-            epochs = np.asarray(timeline.epoch_at(published, np.zeros(len(published), np.int64)), np.int64)
+            epochs = np.asarray(timeline.epoch_at(published, np.full(len(published), NEVER)), np.int64)
             owners = owners_of(plan.policy, timeline, hashes, epochs, messages.entry)
-            before = owners_of(plan.policy, timeline, hashes, np.maximum(epochs - 1, 0), messages.entry)
+            earlier = before_change(timeline, self.first)[epochs]
+            before = owners_of(plan.policy, timeline, hashes, np.maximum(earlier, 0), messages.entry)
+            before[(earlier < 0) | (plan.policy.routing == "any")] = NOBODY  # under Shared nobody owns, nothing moves
             given = common | {"epoch": epochs, "consumer": owners, "before": before}
             if plan.name == self.moves_of:
+                moved = (owners != before) & (owners != NOBODY) & (before != NOBODY)
                 given["window"] = np.zeros(len(published), np.int64)
-                given["key_id"] = np.where(owners == before, 0, messages.key_id)
+                given |= {name: np.where(moved, given[name], NOBODY) for name in ("consumer", "before")}
+                given["key_id"] = np.where(moved, messages.key_id, 0)
             groups = pa.table(given).group_by(list(_DIMENSIONS), use_threads=False)
             summed = groups.aggregate([("messages", "sum"), ("bytes", "sum")])
             yield from _traffic(plan.name, scope, timeline, summed)

@@ -2,41 +2,24 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from subreplay import __version__
 from subreplay.config import RunConfig
 from subreplay.figures import Figures, Row
 from subreplay.model import Verdict
 from subreplay.policies.base import Policy
-from subreplay.range_table import NOBODY
-from subreplay.replay.balance import most_connected
-from subreplay.reports.data import (
-    SCHEMA_VERSION,
-    Band,
-    ConsumerTotal,
-    EpochView,
-    Fact,
-    HotKey,
-    InputCount,
-    LoadPoint,
-    MoveView,
-    RangeMap,
-    ReportData,
-    RunInfo,
-    ScenarioView,
-)
+from subreplay.reports.answer import answers
+from subreplay.reports.data import SCHEMA_VERSION, Fact, HotKey, InputCount, ReportData, RunInfo, ScenarioView
 from subreplay.reports.dispatch_data import DispatchView
+from subreplay.reports.epochs import range_maps
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.findings import code_summaries, over_time
-from subreplay.rules.happenings import event_words
+from subreplay.reports.loads import consumer_totals, load_points
+from subreplay.reports.moves import shown_moves
 from subreplay.rules.registry import RULES, Code, Excuse, standings
-from subreplay.timeline import Epoch, Timeline
 from subreplay.words import instant
-
-MAPS, BANDS, MOVES = 16, 1_500, 60
 
 ASSIGNED = (
     "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay."
@@ -66,8 +49,8 @@ def report(
     """Everything a report shows of one run; ``dispatch`` are the scenarios whose dispatch was replayed, if any."""
     policy = figures.plan.policy
     codes = code_summaries(policy, figures) if run.kind == "audit" else ()
-    maps = range_maps(figures)
-    shown_moves = moves(figures)
+    maps, maps_left_out = range_maps(figures)
+    moves, moves_left_out = shown_moves(figures)
     return ReportData(
         schema_version=SCHEMA_VERSION,
         run=run,
@@ -75,18 +58,19 @@ def report(
         headline=headline(run, verdict, codes),
         inputs=input_counts(figures.inputs),
         facts=facts(policy, figures, scenarios),
-        range_maps=maps[:MAPS],
-        range_maps_left_out=max(0, len(maps) - MAPS),
+        range_maps=maps,
+        range_maps_left_out=maps_left_out,
         load=load_points(figures),
         totals=consumer_totals(figures),
-        moves=shown_moves[:MOVES],
-        moves_left_out=max(0, len(shown_moves) - MOVES),
+        moves=moves,
+        moves_left_out=moves_left_out,
         hot_keys=hot_keys(figures),
         codes=codes,
         findings_over_time=over_time(figures),
         scenarios=scenarios,
         cannot_tell=tuple(DISPATCHED if dispatch and line is ASSIGNED else line for line in CANNOT_TELL),
         dispatch=dispatch,
+        answers=answers(scenarios, dispatch) if run.kind == "whatif" else (),
     )
 
 
@@ -150,131 +134,11 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     return tuple(found)
 
 
-def load_points(figures: Figures) -> tuple[LoadPoint, ...]:
-    """Each consumer's load by window, with its share against perfect balance among the consumers connected then."""
-    sums: dict[int, int] = defaultdict(int)
-    for row in figures.load:
-        sums[row["window"]] += row["messages"]
-    points = []
-    for row in figures.load:
-        start, end = row["window"], row["window"] + figures.width
-        share = row["messages"] / sums[start]
-        skew = share * max(1, most_connected(figures.connected, start, end))
-        points.append(
-            LoadPoint(
-                instant(start),
-                instant(end),
-                row["consumer"] or "nobody",
-                row["messages"],
-                row["bytes"],
-                row["keys"],
-                share,
-                skew,
-            )
-        )
-    return tuple(points)
-
-
-def consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
-    """Each consumer's load in all."""
-    total = sum(r["messages"] for r in figures.consumers)
-    everyone = max(1, len(figures.consumers))
-    return tuple(
-        ConsumerTotal(r["consumer"] or "nobody", r["messages"], r["bytes"], r["keys"], r["messages"] / total,
-                      r["messages"] / total * everyone, r.get("redelivered", 0), r.get("unacked", 0))
-        for r in figures.consumers
-    )  # fmt: skip
-
-
 def hot_keys(figures: Figures) -> tuple[HotKey, ...]:
     total = max(1, figures.extent["messages"])
     return tuple(
         HotKey(r["key"], r["messages"], r["messages"] / total, r["slot"], r["consumer"]) for r in figures.hot_keys
     )
-
-
-def range_maps(figures: Figures) -> tuple[RangeMap, ...]:
-    """Slots × time for every dispatcher."""
-    starts = [e.start.at for t in figures.plan.timelines.values() for e in t.epochs[1:]]
-    begin = min([figures.extent["first"], *starts])
-    end = max([figures.extent["last"], figures.totals.get("last", 0), *starts]) + 1
-    policy = figures.plan.policy
-    low, high = policy.space
-    axis = "partition" if policy.routing == "partition" else "slot"
-    return tuple(
-        RangeMap(
-            scope.topic if scope.partition < 0 else f"partition {scope.partition}",
-            axis,  # type: ignore[arg-type]
-            low,
-            high,
-            tuple(_epoch_view(timeline, epoch, begin, end) for epoch in timeline.epochs if _within(epoch, begin)),
-        )
-        for scope, timeline in figures.plan.timelines.items()
-    )
-
-
-def _within(epoch: Epoch, begin: int) -> bool:
-    return epoch.end is None or epoch.end.at > begin
-
-
-def _epoch_view(timeline: Timeline, epoch: Epoch, begin: int, end: int) -> EpochView:
-    start, end_ = max(epoch.start.at, begin), epoch.end.at if epoch.end is not None else end
-    table = timeline.table(epoch.index)
-    names = timeline.consumers
-    bands = [
-        Band(int(s), int(e), names[o].label if o >= 0 else " + ".join(names[i].label for i in table.groups[-2 - o]))
-        for s, e, o in zip(table.starts.tolist(), table.ends.tolist(), table.owners.tolist(), strict=True)
-    ]
-    thin = sorted(bands, key=lambda b: b.start - b.end)[BANDS:]
-    kept = bands if not thin else [b for b in bands if b not in set(thin)]
-    members = tuple(c.label for c in timeline.connected(epoch.index))
-    return EpochView(
-        epoch.index,
-        instant(start),
-        instant(end_),
-        start // 1_000,
-        end_ // 1_000,
-        event_words(epoch),
-        members,
-        tuple(kept),
-        len(thin),
-    )
-
-
-def moves(figures: Figures) -> tuple[MoveView, ...]:
-    """What changed hands at each epoch: slots from the tables, traffic and keys from the messages published in that
-    epoch."""
-    traffic: dict[tuple[Any, ...], Row] = {}
-    published: dict[tuple[Any, ...], int] = defaultdict(int)
-    for row in figures.traffic:
-        if row["level"] == "move" and row["scenario"] == figures.plan.name:
-            place = (row["topic"], row["partition"], row["epoch"])
-            traffic[(*place, row["before"], row["consumer"])] = row
-            published[place] += row["messages"]
-    views = []
-    low, high = figures.plan.policy.space
-    for scope, timeline in figures.plan.timelines.items():
-        for epoch in timeline.epochs:
-            for (before, after), slots in sorted(handovers(timeline, epoch).items()):
-                place = (scope.topic, scope.partition, epoch.index)
-                row = traffic.get((*place, before, after), {})
-                share = row.get("messages", 0) / published[place] if published[place] else 0.0
-                views.append(
-                    MoveView(scope.full_name, epoch.index, instant(epoch.start.at), event_words(epoch), before,
-                    after, slots,
-                             slots / (high - low + 1), row.get("keys", 0), row.get("messages", 0), share)
-                )  # fmt: skip
-    return tuple(views)
-
-
-def handovers(timeline: Timeline, epoch: Epoch) -> dict[tuple[str, str], int]:
-    """Slots that passed from one consumer to another at an epoch; what nobody had, or nobody gets, is no handover."""
-    slots: dict[tuple[str, str], int] = defaultdict(int)
-    for move in epoch.moves:
-        if move.before >= 0 and move.after >= 0 and move.before != NOBODY:
-            names = timeline.consumers[move.before].label, timeline.consumers[move.after].label
-            slots[names] += move.end - move.start + 1
-    return slots
 
 
 def input_counts(counts: Iterable[Row]) -> tuple[InputCount, ...]:

@@ -13,7 +13,7 @@ from subreplay.reports import words
 from subreplay.reports.canvas import PLOT, Frame, Layer, cell, cells, figure, marks, places, shorten, stretch, time_axis
 from subreplay.reports.data import EpochView, RangeMap
 from subreplay.reports.palette import NOBODY, Palette
-from subreplay.reports.rangemap import Picture, Rect, owned_share, picture
+from subreplay.reports.rangemap import Rect, rectangles
 from subreplay.reports.svg import draw
 
 ROW = 24  # height of a partition's row
@@ -22,7 +22,8 @@ LETTER = 5.6  # about the width of a letter, in pixels
 MOST_LETTERS = 20  # of a cause; slanted, it must fit into the left margin
 SLANT_GAP = 13
 SLANT_ROOM, SLANT_RISE = 18, 3.7  # above the plot, and per letter of a slanted label
-HEIGHTS = {1: 360, 2: 240, 3: 200}  # of each of so many slot maps
+HEIGHTS = {1: 300, 2: 240, 3: 200}  # of each of so many slot maps
+STRIP = 84  # of the shares below a map
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class MapDrawing:
     """A drawn map and what its caption needs."""
 
     scope: str
-    svg: str
-    shares: str  # who owns how much of the slots; empty for partitions
-    pictured: Picture | None
+    svg: str  # which slots; empty where there are too many ranges to be seen
+    shares: str  # who owned how much of the slots; empty for partitions
+    thin: int  # ranges of the epoch with the most, where they are too many to be seen
     labels: int  # causes written above the map
     causes: int
     outside: int  # epochs before or after the picture
@@ -40,12 +41,19 @@ class MapDrawing:
 
 
 def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDrawing:
-    """One dispatcher's slots; ``alone`` is how many maps share the page."""
+    """One dispatcher's slots, or only the shares of them where ranges are too many; ``alone`` is how many maps share
+    the page."""
     height = HEIGHTS.get(alone, 160)
-    drawn = picture(mapped, height // 3)
+    thin = max((epoch.bands_left_out for epoch in mapped.epochs), default=0)
+    outside = sum(not at.shows(e.start_us, e.end_us) for e in mapped.epochs)
+    starts = len(_starts([mapped], at))
+    lines, written, top = causes([mapped], at, height)
+    if thin:
+        shares = _shares(mapped, at, colours, height, lines, top)
+        return MapDrawing(mapped.scope, "", shares, thin, written, starts, outside)
     rows = [
-        cell(at, r.start, r.end, r.low, r.high, colours.token(r.consumer), _tip(r, drawn))
-        for r in drawn.rects
+        cell(at, r.start, r.end, r.low, r.high, colours.token(r.consumer), _tip(r))
+        for r in rectangles(mapped.epochs)
         if at.shows(r.start, r.end)
     ]
     slots = mapped.high - mapped.low + 1
@@ -53,13 +61,11 @@ def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDr
     scale = alt.Scale(domain=[mapped.low, mapped.high + 1], nice=False, zero=False)
     y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title=None, values=ticks, grid=False, format=",d"))
     boxes = cells(at, y)
-    lines, written, top = causes([mapped], at, height)
     ground = _nobody(mapped, at, mapped.low, mapped.high + 1)
     spec = figure([(ground, boxes), (rows, boxes), *lines], height, top=top)
     label = f"Slots of {mapped.scope} over time, coloured by the consumer that owned them"
-    outside = sum(not at.shows(e.start_us, e.end_us) for e in mapped.epochs)
-    shares = _shares(mapped, at, colours)
-    return MapDrawing(mapped.scope, draw(spec, label), shares, drawn, written, len(_starts([mapped], at)), outside)
+    shares = _shares(mapped, at, colours, STRIP, [], 8)
+    return MapDrawing(mapped.scope, draw(spec, label), shares, 0, written, starts, outside)
 
 
 def partition_map(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> MapDrawing:
@@ -83,7 +89,7 @@ def partition_map(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> MapD
     spec = figure([(rows, boxes), (names, titles), *lines], height, top=room)
     label = "Partitions over time, coloured by the consumer that owned them"
     hidden = len(strips) - len(shown)
-    return MapDrawing("", draw(spec, label), "", None, written, len(_starts(maps, at)), 0, hidden)
+    return MapDrawing("", draw(spec, label), "", 0, written, len(_starts(maps, at)), 0, hidden)
 
 
 def _strips(mapped: RangeMap) -> list[tuple[str, list[Rect]]]:
@@ -108,25 +114,21 @@ def _row_tip(name: str, rect: Rect) -> str:
     return f"{name}: {rect.consumer or NOBODY}, {stretch(rect.start, rect.end)}"
 
 
-def _shares(mapped: RangeMap, at: Frame, colours: Palette) -> str:
-    """How much of the slots each consumer owns, over time."""
+def _shares(mapped: RangeMap, at: Frame, colours: Palette, height: int, over: Sequence[Layer], top: int) -> str:
+    """How much of the slots each consumer owned, over time; a consumer's band stays at its place in the order."""
     rows = []
     for epoch in (e for e in mapped.epochs if at.shows(e.start_us, e.end_us)):
         base = 0.0
-        for name, share in _by_name(owned_share(epoch, mapped.low, mapped.high)):
-            tip = f"{name}: {words.percent(share)} of the slots, {stretch(epoch.start_us, epoch.end_us)}"
-            rows.append(cell(at, epoch.start_us, epoch.end_us, base, base + share, colours.token(name), tip))
-            base += share
+        for one in sorted(epoch.shares, key=lambda one: (one.consumer is None, words.natural(one.consumer or ""))):
+            name, colour = (one.consumer, colours.token(one.consumer)) if one.consumer else ("others", "others")
+            tip = f"{name}: {words.percent(one.share)} of the slots, {stretch(epoch.start_us, epoch.end_us)}"
+            rows.append(cell(at, epoch.start_us, epoch.end_us, base, base + one.share, colour, tip))
+            base += one.share
     axis = alt.Axis(title=None, format="%", values=[0, 0.5, 1], grid=False)
     y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
     boxes = cells(at, y)
     label = f"Share of the slots of {mapped.scope} that each consumer owned, over time"
-    return draw(figure([(_nobody(mapped, at, 0, 1), boxes), (rows, boxes)], 84), label)
-
-
-def _by_name(shares: dict[str, float]) -> list[tuple[str, float]]:
-    """In one order over all epochs, so that a consumer's band stays where it is."""
-    return sorted(shares.items(), key=lambda item: words.natural(item[0]))
+    return draw(figure([(_nobody(mapped, at, 0, 1), boxes), (rows, boxes), *over], height, top=top), label)
 
 
 def _nobody(mapped: RangeMap, at: Frame, low: float, high: float) -> list[dict[str, Any]]:
@@ -188,8 +190,7 @@ def _spread(pixels: Sequence[float]) -> dict[int, int]:
     return chosen
 
 
-def _tip(rect: Rect, drawn: Picture) -> str:
+def _tip(rect: Rect) -> str:
     """What a rectangle is, for a pointer that rests on it."""
-    who = ("mostly " if drawn.slots_per_line else "") + (rect.consumer or NOBODY)
     slots = f"{words.count(rect.low)} to {words.count(rect.high - 1)}"
-    return f"{who}: slots {slots}, {stretch(rect.start, rect.end)}"
+    return f"{rect.consumer or NOBODY}: slots {slots}, {stretch(rect.start, rect.end)}"

@@ -114,7 +114,7 @@ def scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
         bars += [_bar(c, scenario, column[c.consumer] * step, step, floor, BODY / top, colours) for c in members]
         wide = (max((column[c.consumer] for c in members), default=-1) + 1) * step
         line = {"x": 0.0, "x2": wide, "y": floor - BODY / top, "floor": floor}
-        lines.append({**line, "text": words.percent(scenario.perfect_share)})
+        lines.append({**line, "text": words.percent(scenario.even_share)})
         titles.append({"y": floor - BODY - 8, "text": shorten(scenario.name, 90)})
     height = (HEAD + BODY + GAP) * len(shown)
     return draw(figure(_scenario_layers(bars, lines, titles, height), height, bottom=4), SCENARIO_LABEL)
@@ -153,4 +153,4 @@ def _bar(
 
 def _times(share: float, scenario: ScenarioView) -> float:
     """A share against the scenario's balanced one."""
-    return share / scenario.perfect_share if scenario.perfect_share > 0 else 0.0
+    return share / scenario.even_share if scenario.even_share > 0 else 0.0

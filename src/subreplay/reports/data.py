@@ -11,7 +11,7 @@ from typing import Literal
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
 
-SCHEMA_VERSION = "1.1"
+SCHEMA_VERSION = "2.0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,16 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotShare:
+    """What part of all slots a consumer owned; None: the smaller consumers together."""
+
+    consumer: str | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
 class EpochView:
-    """One epoch of one dispatcher: when, why, who."""
+    """One epoch of one dispatcher: when, why, who. Epochs too short to be told apart are one, as it was at its end."""
 
     index: int
     start: str
@@ -76,8 +84,9 @@ class EpochView:
     end_us: int
     cause: str  # in words: "c3 joined", "first consumer", "c1 left"
     members: tuple[str, ...]
-    bands: tuple[Band, ...]
-    bands_left_out: int  # thin bands not drawn, only counted
+    bands: tuple[Band, ...]  # of all epochs of a map, or of none: there they are too thin to be seen
+    bands_left_out: int
+    shares: tuple[SlotShare, ...]  # of the slots; empty for partitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +98,12 @@ class RangeMap:
     low: int
     high: int
     epochs: tuple[EpochView, ...]
+    epochs_left_out: int  # told together with a neighbour
 
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """What one consumer was given in one window. ``skew`` = its share over a perfectly balanced share."""
+    """What one consumer was given in one window. ``skew`` is its share over the even one (``replay.balance``)."""
 
     window_start: str
     window_end: str
@@ -107,6 +117,8 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerTotal:
+    """What one consumer was given in all; ``skew`` as in ``LoadPoint``."""
+
     consumer: str
     messages: int
     bytes: int
@@ -115,6 +127,7 @@ class ConsumerTotal:
     skew: float
     redelivered: int
     unacked: int
+    note: str = ""  # why it was given nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +164,12 @@ class ScenarioConsumer:
     keys: int
     share: float
     skew: float
+    note: str = ""  # why it was given nothing
 
 
 @dataclass(frozen=True, slots=True)
 class ScenarioView:
-    """One scenario of a what-if, replayed over the same traffic."""
+    """One scenario of a what-if, replayed over the same traffic. ``docs/metrics.md`` defines its figures."""
 
     name: str
     policy: str
@@ -163,19 +177,32 @@ class ScenarioView:
     consumers: int  # the most connected at once
     messages: int
     max_share: float
-    perfect_share: float
-    skew: float  # max_share / perfect_share
-    worst_window_skew: float
+    even_share: float
+    skew: float  # max_share / even_share
+    worst_window_skew: float  # never better than the skew of the whole
     keys: int
     hottest_key_share: float
     ceiling: float  # speed-up that the hottest key allows: 1 / its share; more consumers than this do not help
-    epochs: int
-    slots_moved: float  # fraction of the space that changed hands, summed over epochs with traffic
-    traffic_moved: float  # fraction of messages whose key's owner differs from the one before
+    changes: int  # of the members while there was traffic, at the dispatcher with the most of them
+    slots_moved: float | None  # how much of the space changed hands at a change, on average; None: nobody owns slots
+    traffic_moved: float | None  # fraction of the messages whose slot had just got another owner; None: as above
     keys_moved: int
     unowned: int  # messages nobody owned
+    unowned_why: str  # in words
     per_consumer: tuple[ScenarioConsumer, ...]
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Which scenarios of a what-if are best by one measure. ``metric`` is its name in ``docs/metrics.md``."""
+
+    title: str
+    metric: str
+    best: str  # in words, as the highest of all, which is ``worst``
+    worst: str
+    scenarios: tuple[str, ...]  # that have the best
+    compared: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,3 +227,4 @@ class ReportData:
     scenarios: tuple[ScenarioView, ...]
     cannot_tell: tuple[str, ...]
     dispatch: tuple[DispatchView, ...] = ()  # one a scenario; empty: nothing was replayed
+    answers: tuple[Answer, ...] = ()  # of a what-if

@@ -61,6 +61,7 @@ def _environment(shown: View, topic: str) -> Environment:
     filters: dict[str, Any] = {
         "count": words.count,
         "percent": words.percent,
+        "percent_or_none": words.percent_or_none,
         "times": words.times,
         "size": words.size,
         "nanos": words.nanos,

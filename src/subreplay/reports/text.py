@@ -12,13 +12,15 @@ from rich.text import Text
 
 from subreplay.reports import words
 from subreplay.reports.clean import cleaned
-from subreplay.reports.data import ReportData, RunInfo, ScenarioView
+from subreplay.reports.data import Answer, ConsumerTotal, ReportData, RunInfo, ScenarioConsumer, ScenarioView
 from subreplay.reports.dispatch_text import blockers, compared
 from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.metrics import METRICS
 from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
 
 WIDTH = 100
 BAR = 10
+MOST_IDLE = 3  # consumers of a scenario told by name
 STYLES = {
     "valid": "bold green", "unknown": "bold yellow", "invalid": "bold red",
     "clean": "green", "violated": "bold red", "allowed": "cyan", "counted": "cyan",
@@ -44,31 +46,50 @@ def render(data: ReportData, console: Console) -> None:
 def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     """What is printed, from top to bottom."""
     yield _verdict(data)
+    yield from _section("Answer", _answers(data.answers), bool(data.answers))
+    yield from _compared(data, first=True)
     yield _run(data.run)
     yield from _section("Input", _inputs(data), bool(data.inputs))
     yield from _section("Headline facts", _facts(data), bool(data.facts))
     yield from _section("Rules", _codes(data.codes), bool(data.codes))
-    yield from _section("Load per consumer", _load(data), bool(data.totals))
-    yield from _section("Scenarios over the same traffic", _scenarios(data.scenarios), bool(data.scenarios))
-    yield from _section("Dispatch replay (predicted)", compared(data.dispatch), bool(data.dispatch))
+    yield from _section("Load per consumer", _load(data), bool(data.totals), "share", "even share", "skew", "unacked")
+    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _idle(data.totals))
+    yield from _compared(data, first=False)
+    figures = ("latency", "backlog", "drain", "blocked")
+    yield from _section("Dispatch replay (predicted)", compared(data.dispatch), bool(data.dispatch), *figures)
     for title, body in blockers(data.dispatch, words.one_day(data.run.window_start, data.run.window_end)):
         yield from _section(title, body, True)
     yield from _section("What this data cannot tell", _cannot(data), bool(data.cannot_tell))
 
 
-def _section(title: str, body: Table, shown: bool) -> Iterable[Text | Padding]:
-    """A heading and its table; nothing where there is nothing to show."""
+def _compared(data: ReportData, first: bool) -> Iterable[Text | Padding]:
+    """The scenarios: what a what-if begins with, and what an audit has beside it."""
+    if first == (data.run.kind == "whatif"):
+        figures = ("even share", "skew", "worst window", "traffic moved", "ceiling")
+        yield from _section(
+            "Scenarios over the same traffic", _scenarios(data.scenarios), bool(data.scenarios), *figures
+        )
+        yield from _reasons(data.scenarios)
+
+
+def _section(title: str, body: Table, shown: bool, *figures: str) -> Iterable[Text | Padding]:
+    """A heading, its table and what its figures mean; nothing where there is nothing to show."""
     if shown:
         yield Text(f"\n{title}", style="bold")
         yield Padding(body, (0, 0, 0, 2))
+        for name in figures:
+            yield Padding(Text(f"{name}: {METRICS[name]}", style="dim"), (0, 0, 0, 2))
 
 
 def _verdict(data: ReportData) -> Table:
     """Mark, word and sentence; the sentence wraps under itself."""
     style = STYLES.get(data.verdict, "bold")
+    word = f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}"
+    if data.run.kind == "whatif":  # it judges nothing that happened
+        word, style = "WHAT IF", "bold"
     line = Table.grid(padding=(0, 2))
     line.add_column(no_wrap=True)
-    line.add_row(Text(f"{MARKS.get(data.verdict, '?')} {data.verdict.upper()}", style=style), Text(data.headline))
+    line.add_row(Text(word, style=style), Text(data.headline))
     return line
 
 
@@ -159,16 +180,48 @@ def _load(data: ReportData) -> Table:
 
 
 def _scenarios(scenarios: Sequence[ScenarioView]) -> Table:
-    columns = (("scenario", False), ("con-\nsumers", True), ("max\nshare", True), ("perfect\nshare", True),
+    columns = (("scenario", False), ("con-\nsumers", True), ("max\nshare", True), ("even\nshare", True),
                ("\nskew", True), ("worst\nwindow", True), ("traffic\nmoved", True), ("\nceiling", True),
                ("un-\nowned", True))  # fmt: skip
     rows: list[Sequence[Cell]] = [
-        (s.name, words.count(s.consumers), words.percent(s.max_share), words.percent(s.perfect_share),
-         words.times(s.skew), words.times(s.worst_window_skew), words.percent(s.traffic_moved),
+        (s.name, words.count(s.consumers), words.percent(s.max_share), words.percent(s.even_share),
+         words.times(s.skew), words.times(s.worst_window_skew), words.percent_or_none(s.traffic_moved),
          words.times(s.ceiling) if s.ceiling else words.MISSING, alarm(s.unowned))
         for s in scenarios[:MOST_ROWS]
     ]  # fmt: skip
     return with_rest(table(columns, rows), len(scenarios))
+
+
+def _answers(answers: Sequence[Answer]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    table.add_column(no_wrap=True)
+    for answer in answers:
+        table.add_row(Text(answer.title), Text(words.best(answer.scenarios, answer.compared), style="bold"),
+                      Text(_against(answer)))  # fmt: skip
+    return table
+
+
+def _against(answer: Answer) -> str:
+    """The best figure, and the highest of all where it differs."""
+    others = f" (others up to {answer.worst})" if answer.worst != answer.best else ""
+    return f"{answer.metric} {answer.best}{others}"
+
+
+def _reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
+    """Who is idle and what is unowned, scenario by scenario."""
+    for s in scenarios[:MOST_ROWS]:
+        told = [*_idle(s.per_consumer), *([f"unowned: {s.unowned_why}"] if s.unowned else [])]
+        if told:
+            yield Padding(Text(f"{s.name}: {'; '.join(told)}"), (0, 0, 0, 2))
+
+
+def _idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
+    """Who was given nothing, and why."""
+    idle = [f"{one.consumer} is idle: {one.note}" for one in consumers if one.note]
+    rest = [f"and {words.count(len(idle) - MOST_IDLE)} more are idle"] if len(idle) > MOST_IDLE else []
+    return [*idle[:MOST_IDLE], *rest]
 
 
 def _cannot(data: ReportData) -> Table:

@@ -16,7 +16,6 @@ from subreplay.reports.dispatch_view import DispatchDrawing, dispatch_drawing
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.finding_filter import Findings, findings
 from subreplay.reports.palette import Palette, palette
-from subreplay.reports.rangemap import owned_share
 
 MOST_MAPS = 6
 MOST_EPOCH_ROWS = 200
@@ -100,7 +99,7 @@ def view(data: ReportData) -> View:
         maps=maps,
         maps_left_out=data.range_maps_left_out + _undrawn(data.range_maps),
         epochs=rows[:MOST_EPOCH_ROWS],
-        epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0),
+        epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
         window=words.span(load.width) if load.width > 0 else "",
         windows=load.windows,
         load_chart=load_chart(load, at, colours) if load.cells else "",
@@ -174,9 +173,7 @@ def _epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
 
 
 def _epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
-    shares: list[float] = []
-    if mapped.axis == "slot" and not epoch.bands_left_out:
-        shares = list(owned_share(epoch, mapped.low, mapped.high).values())
+    shares = [one.share for one in epoch.shares if one.consumer is not None]
     lasted = words.span(max(epoch.end_us - epoch.start_us, 0))
     return EpochRow(mapped.scope, epoch, lasted, min(shares, default=None), max(shares, default=None))
 

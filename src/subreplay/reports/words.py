@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from functools import lru_cache
 
@@ -30,11 +31,28 @@ def percent(share: float) -> str:
     return f"{share * 100:.2f}%" if share < 0.01 else f"{share * 100:,.1f}%"
 
 
+def percent_or_none(share: float | None) -> str:
+    """The same; a dash where there is no such figure."""
+    return MISSING if share is None else percent(share)
+
+
 def times(ratio: float) -> str:
     """A ratio such as a skew, 1.42 times."""
     if not math.isfinite(ratio):
         return MISSING
     return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
+
+
+def best(names: Sequence[str], of: int, most: int = 3) -> str:
+    """Who is best among so many.
+
+    >>> best(["a"], 2), best(["a", "b", "c", "d", "e"], 9), best(["a", "b"], 2)
+    ('a', 'a, b, c and 2 more', 'all the same')
+    """
+    if len(names) == of > 1:
+        return "all the same"
+    rest = f" and {count(len(names) - most)} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def size(value: float) -> str:
@@ -136,7 +154,7 @@ def short_cause(cause: str) -> str:
     >>> short_cause("epoch 3: c3 joined at 03:24:56.426122"), short_cause("unexplained")
     ('c3 joined', 'unexplained')
     """
-    return re.sub(r"^epoch \d+: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
+    return re.sub(r"^epochs? \d+( to \d+)?: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
 
 
 def place(scope: str, topic: str) -> str:

@@ -238,9 +238,10 @@ def sum_traffic(source: Source) -> Figures:
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
-    assigner = Assigner((figures.plan, *plans), figures.width, moves_of=figures.plan.name)
+    assigner = Assigner((figures.plan, *plans), figures.width, source.extent["first"], moves_of=figures.plan.name)
     with collect.together() as start:
-        summed = start(collect.rows, whatif.summary(whatif.traffic(source.log.messages, assigner)))
+        traffic = whatif.traffic(source.log.messages, assigner)
+        summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
         hottest = start(collect.rows, whatif.hot_keys(source.log.messages, max(1, source.config.report.hot_keys)))
     hot = hottest.result()
     figures = replace(

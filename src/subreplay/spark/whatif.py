@@ -38,12 +38,12 @@ def hashing(messages: DataFrame, hashing: Hashing) -> DataFrame:
     return counted.agg(*[F.sum(name).alias(name) for name in counts]).orderBy("producer")
 
 
-def summary(rows: DataFrame) -> DataFrame:
+def summary(rows: DataFrame, moves_of: str | None) -> DataFrame:
     """Four views of the traffic in one pass, told apart by ``level``.
 
     ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer), ``move`` (scenario, dispatcher, epoch,
     before, consumer) and ``scenario``; each with messages, bytes, distinct keys, and messages and keys that changed
-    hands.
+    hands. Of ``move``, those of the plan ``moves_of``, and those of messages without an owner.
     """
     moved = F.col("before").isNotNull() & ~F.col("before").eqNullSafe(F.col("consumer"))
     marked = rows.withColumn("moved", F.when(moved, F.col("messages")).otherwise(0))
@@ -74,7 +74,8 @@ def summary(rows: DataFrame) -> DataFrame:
     for name, columns in sets.items():
         bits = sum(1 << (len(dims) - i) for i, c in enumerate(dims) if c not in columns)  # the last bit is the key's
         level = F.when(F.col("grouping") == bits, name).otherwise(level)
-    return grouped.withColumn("level", level).drop("grouping").orderBy("level", *dims)
+    asked = (F.col("level") != "move") | (F.col("scenario") == F.lit(moves_of)) | F.col("consumer").isNull()
+    return grouped.withColumn("level", level).drop("grouping").where(asked).orderBy("level", *dims)
 
 
 def hot_keys(messages: DataFrame, few: int) -> DataFrame:

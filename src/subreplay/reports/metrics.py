@@ -1,0 +1,57 @@
+"""What the report's figures mean, in one sentence each: beside the figure, and in ``docs/metrics.md`` word for word."""
+
+from __future__ import annotations
+
+from typing import Final
+
+METRICS: Final = {
+    "share": "A consumer's part of all messages that consumers were given.",
+    "even share": (
+        "What each consumer would have if all had the same: one over the most consumers connected at once in a "
+        "window; of several windows their mean, each weighed with its messages."
+    ),
+    "skew": (
+        "A consumer's share over the even share: 1× is balanced, 2× is twice its part; that of a scenario is that of "
+        "its largest share."
+    ),
+    "worst window": (
+        "The highest skew of a consumer in a window that has ten messages or more for each connected consumer, or in "
+        "the whole, if that is higher."
+    ),
+    "keys": "Distinct keys, counted in each topic partition.",
+    "redelivered": "Deliveries of a message that had been delivered before.",
+    "unacked": "Deliveries whose acknowledgement the data do not have.",
+    "consumers": "The most consumers that were connected at once.",
+    "traffic moved": (
+        "The part of all messages that were published between a change of the members and the next one, to a slot (or "
+        "partition) that this change had given from one consumer to another. What is owned first is not a move, and "
+        "what happens in one instant is one change."
+    ),
+    "slots moved": (
+        "How much of all slots (or partitions) a change of the members gave from one consumer to another, on average "
+        "over the changes between the first and the last message."
+    ),
+    "keys moved": "Distinct keys of the traffic that moved.",
+    "ceiling": (
+        "How many times faster than one consumer the work can get before the hottest key, which goes to one consumer "
+        "at a time, is the limit: one over its share of the messages."
+    ),
+    "unowned": "Messages that belonged to no consumer when they were published, with the reason.",
+    "latency": "From the publication of a message to its first delivery: median, 99th percentile, longest.",
+    "backlog": (
+        "Messages published and not yet done with; the largest is that of the ends of all windows, and of the moment "
+        "after the last publication."
+    ),
+    "left": "The backlog just after the last message was published, that message included.",
+    "drain": "From the publication of the last message until nothing was left.",
+    "blocked": (
+        "How long messages that were due waited for a consumer to let go of a key, a partition or the subscription. "
+        "Waits at the same time count once: it is never longer than the replay."
+    ),
+    "dead letters": "Messages that were given up and went to the dead letter topic.",
+    "at the expected owner": (
+        "First and later deliveries that went to the consumer that owned the key then; those during a join or a close "
+        "are left out."
+    ),
+}
+"""Definitions by the name that stands above the figure, in lower case."""
