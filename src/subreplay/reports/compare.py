@@ -106,7 +106,7 @@ def _moved(plan: Plan, first: int, last: int) -> tuple[int, float]:
 
 def _rejected(plan: Plan) -> str:
     reasons = {
-        f"{epoch.cause.consumer}: {epoch.rejected.reason}"
+        f"{epoch.cause.label}: {epoch.rejected.reason}"
         for timeline in plan.timelines.values()
         for epoch in timeline.epochs
         if epoch.rejected and epoch.cause
