@@ -34,6 +34,7 @@ class Figures:
     worst: Sequence[Row] = ()  # violations
     terms: Terms = field(default_factory=Terms)  # what the rules were told
     receipts: bool = True  # whether applications recorded what they took
+    begin: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
     warnings: tuple[str, ...] = ()  # of how producers route
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before

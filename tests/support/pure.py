@@ -9,13 +9,16 @@ import pyarrow.compute as pc
 
 from subreplay.columns import UNKNOWN
 from subreplay.membership import any_stranger, dispatcher_events
+from subreplay.model import Scope
 from subreplay.policies.base import Policy
+from subreplay.rules.beginning import FirstServed, Position, beginnings
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.terms import Terms
 from subreplay.tables import FACTS, JUDGED, LOG
 from subreplay.timeline import Timeline
 
 NOTHING_TOLD = Terms()
+PLACE = ["topic", "partition", "ledger", "entry", "batch_index"]
 ORDER = ["topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer", "instance"]
 
 
@@ -76,7 +79,31 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
     receipts = bool(recorded) and acknowledged <= recorded
-    return Judge(policy, dispatchers, receipts, terms, strangers=any_stranger(served, membership))
+    begins = beginnings(
+        _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
+    )
+    return Judge(policy, dispatchers, receipts, terms, strangers=any_stranger(served, membership), begins=begins)
+
+
+def _lowest(messages: pa.Table) -> dict[Scope, Position]:
+    """The lowest position of each log."""
+    return {scope: min(places) for scope, places in _by_scope(messages).items()}
+
+
+def _served(delivered: pa.Table) -> dict[Scope, FirstServed]:
+    """What was delivered first on each topic partition."""
+    micros, beyond = delivered["delivered_at"].cast(pa.int64()), delivered["delivered_nanos"]
+    at = pc.add(pc.multiply(micros, 1000), pc.fill_null(beyond.cast(pa.int64()), 0))
+    places = _by_scope(delivered.append_column("at", at), "at")
+    return {scope: FirstServed(min(at for *_, at in of), min(of)[:3], min(of)[3]) for scope, of in places.items()}
+
+
+def _by_scope(rows: pa.Table, *more: str) -> dict[Scope, list[Any]]:
+    """Positions, and what is beside them, by topic partition."""
+    found: dict[Scope, list[Any]] = {}
+    for topic, partition, *place in zip(*(rows[name].to_pylist() for name in (*PLACE, *more)), strict=True):
+        found.setdefault(Scope(topic, partition), []).append(tuple(place))
+    return found
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:

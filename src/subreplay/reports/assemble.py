@@ -28,6 +28,10 @@ DISPATCHED = (
     "The dispatch replay is a prediction: its service times, failures and receiver queues are those of its model, not "
     "those that the applications will have."
 )
+BEGINS_LATER = (
+    "the data begin in mid-life: what could be delivered before then may have been, so neither its order nor its "
+    "absence is held against the broker"
+)
 CANNOT_TELL = (
     "Clocks are taken as recorded: what two machines' clocks disagree on cannot be told from a table.",
     "Between the request and the completion of a join or a close nobody outside the broker knows whether it has "
@@ -121,6 +125,8 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     if figures.night is not None:
         what = "no audit of the day before" if figures.missed else "what that night left open is looked at again"
         found.append(Fact("Goes on from the audit of", figures.night.isoformat(), what))
+    if figures.begin is not None:
+        found.append(Fact("Judged from", instant(figures.begin), BEGINS_LATER))
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
     if figures.scattered is not None:
         several, keys = figures.scattered

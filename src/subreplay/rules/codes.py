@@ -77,6 +77,9 @@ class Excuse(IntEnum):
     FILTERED = 13
     INCOMPLETE_CHUNKS = 14
     READ_TWICE = 15
+    DELIVERED_EARLIER = 16
+    STORED_EARLIER = 17
+    JOINED_EARLIER = 18
 
     @property
     def bit(self) -> int:
@@ -153,6 +156,18 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     Excuse.READ_TWICE: (
         "it was to come again, and was sent twice within 10 ms: two reads of what was given back had found it",
         frozenset({Code.DUP_OUTSTANDING}),
+    ),
+    Excuse.DELIVERED_EARLIER: (
+        "it may have been delivered before the data begin",
+        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN}),
+    ),
+    Excuse.STORED_EARLIER: (
+        "it was stored before the messages table begins",
+        frozenset({Code.UNKNOWN_MESSAGE}),
+    ),
+    Excuse.JOINED_EARLIER: (
+        "the membership begins later than the deliveries, so who had joined before cannot be told",
+        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE}),
     ),
 }
 

@@ -18,9 +18,10 @@ from subreplay.entry_keys import own_keys
 from subreplay.hashing.compiled import compiled
 from subreplay.hashing.identity import key_identity
 from subreplay.rules import publication, redelivery
+from subreplay.rules.beginning import joined_before, may_have_joined
 from subreplay.rules.codes import Code, Excuse
 from subreplay.rules.deliveries import Flags
-from subreplay.rules.flow import early
+from subreplay.rules.flow import early, soonest
 from subreplay.rules.keys import message_keys, numbers
 from subreplay.rules.owners import Owners, owners_at
 from subreplay.rules.partitions import keyed_routing
@@ -126,6 +127,11 @@ class _Batch:
         chunks = numbers(self.messages, "chunk_count", 0)
         self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < chunks)
         self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
+        # could be delivered before the data begin
+        self.earlier = (
+            soonest(self.published, self.due, self.judge.terms.tick, self.judge.policy.profile)
+            < self.state.beginning.settled
+        )
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_at(
@@ -155,6 +161,7 @@ class _Batch:
         attempts[redelivery.EXCUSES] = np.where(owners.in_transition, Excuse.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
+        self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
@@ -179,6 +186,25 @@ class _Batch:
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
         return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
 
+    def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
+        """What data that begin in mid-life can explain."""
+        beginning = self.state.beginning
+        if beginning.since == UNKNOWN:
+            return
+        excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit
+        until = joined_before(self.dispatcher.timeline, beginning.since)
+        if until:
+            names = column(self.attempts, "consumer").dictionary_encode()
+            of_name = np.asarray(names.indices.fill_null(-1), np.int64)
+            joined = may_have_joined(until, names.dictionary.to_pylist(), of_name, at)
+            excuses[owners.wrong | joined] |= Excuse.JOINED_EARLIER.bit
+        unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
+        if len(unknown) and not beginning.log_is_whole:
+            places = np.append(self.of_message, len(self.head))
+            earlier = self.of_delivery[unknown] < places[beginning.missing(self.published)]
+            excuses[unknown[earlier]] |= Excuse.STORED_EARLIER.bit
+        self.state.beginning = beginning.read(self.published)
+
     def _partly(self, at: Ints, acked: Ints) -> Flags:
         """Batched deliveries that came before the last message of their batch was acknowledged."""
         batched = numbers(self.attempts, "batch_index") >= 0
@@ -195,7 +221,7 @@ class _Batch:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.judge.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
-        lapses[self.part_of_chunks | terms.compacted] = UNKNOWN
+        lapses[self.part_of_chunks | self.earlier | terms.compacted] = UNKNOWN
         return _of(lapses, self.head, UNKNOWN)
 
     def _message_codes(self) -> Ints:
@@ -246,6 +272,7 @@ class _Batch:
         message = self.head[waiting]
         acked = positions[FIRST_ACK, waiting]
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
+        excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=pa.nulls(len(waiting), pa.string()), session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,

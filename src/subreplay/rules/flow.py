@@ -44,8 +44,13 @@ _OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Excuse.WHOLE_BATCH.bit
 _PART = Excuse.PART_OF_CHUNKS.bit
 
 
+def soonest(published: Ints, due: Ints, tick: int, profile: str) -> Ints:
+    """When messages may be delivered at the earliest; ``due`` is ``published``, or the later time of a delay."""
+    return np.where(due > published, np.maximum(published, due - tick - _CUT.get(profile, 0)), published)
+
+
 def early(at: Ints, published: Ints, due: Ints, tick: int, profile: str) -> Ints:
-    """The bit EARLY where a delivery is too early; ``due`` is ``published``, or the later time it was delayed to."""
+    """The bit EARLY where a delayed message is delivered too early."""
     return np.where((due > published) & (at < due - tick - _CUT.get(profile, 0)), Code.EARLY.bit, 0)
 
 

@@ -16,10 +16,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import NEVER, Ints, flags, ints
+from subreplay.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
+from subreplay.rules.beginning import Beginning
 from subreplay.rules.carried import OPEN, OPEN_DAY, Arrays, Carried, carried_rows, open_positions
 from subreplay.rules.codes import MANY, Code, mask, unexcused
 from subreplay.rules.deliveries import Found
@@ -99,6 +100,7 @@ class Judge:
     ``findings_only``: of judged rows those without a finding are left out.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
     of partitions, too, which never served it.
+    ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
     """
 
     policy: Policy
@@ -107,6 +109,7 @@ class Judge:
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
     strangers: bool = False
+    begins: Mapping[Scope, int] = field(default_factory=dict)
     spans: tuple[Span, ...] | None = None
     findings_only: bool = False
 
@@ -166,17 +169,17 @@ class Judge:
         for part in parts:
             rows = carried.take(part)
             if rows.num_rows:
-                state = state or self._position_state(dispatcher, carried)
+                state = state or self._position_state(scope, dispatcher, carried)
                 yield from position_facts(self, dispatcher, state, rows).to_batches()
         arrays = carried.arrays()
         if self.carries:
-            state = state or self._position_state(dispatcher, carried)
+            state = state or self._position_state(scope, dispatcher, carried)
             arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.carried())
             yield from carried_rows(arrays, scope).to_batches()
 
-    def _position_state(self, dispatcher: Dispatcher, carried: Carried) -> PositionState:
+    def _position_state(self, scope: Scope, dispatcher: Dispatcher, carried: Carried) -> PositionState:
         arrays = _of(_LOG, carried.arrays())
-        return PositionState(dispatcher.joined(arrays), arrays)
+        return PositionState(dispatcher.joined(arrays), arrays, Beginning(self.begins.get(scope, UNKNOWN)))
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from subreplay.columns import NEVER, UNKNOWN, Ints
+from subreplay.rules.beginning import Beginning
 from subreplay.rules.carried import Arrays
 from subreplay.rules.codes import Code
 from subreplay.rules.ordinals import Ordinals
@@ -37,9 +38,10 @@ class PositionState:
 
     ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
     ``behind``: of the messages never acknowledged, the one whose consumer left first.
+    ``beginning``: what the data begin with.
     """
 
-    def __init__(self, joined: Ints, carried: Arrays) -> None:
+    def __init__(self, joined: Ints, carried: Arrays, beginning: Beginning | None = None) -> None:
         self.joined = joined  # when each session joined: the next night checks that it knows the same
         self.ordinals = Ordinals(carried.get("ledgers"))
         self.streams = States(STREAM_STATE)
@@ -48,7 +50,9 @@ class PositionState:
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
         self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
+        self.beginning = beginning or Beginning()
         if carried:
+            self.beginning = Beginning(*carried["beginning"][0].tolist())
             self.streams = States.of(carried["stream_ids"], carried["streams"])
             recent = carried["recent"]
             self.recent[recent[:, 0]] = recent[:, 1:]
@@ -65,6 +69,7 @@ class PositionState:
             "recent": np.column_stack([used, self.recent[used]]),
             "reached": self.reached[:, None],
             "joined": self.joined[:, None],
+            "beginning": np.array([self.beginning], np.int64),
         }
 
     def room(self, positions: int) -> None:

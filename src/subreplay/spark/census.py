@@ -13,10 +13,12 @@ from pyspark.sql import Column, DataFrame
 
 from subreplay.membership import any_stranger, dispatcher_events
 from subreplay.model import MembershipEvent, Scope
+from subreplay.rules.beginning import FirstServed, Position
 from subreplay.spark.collect import Rows, rows, together
 from subreplay.spark.log import Inputs, nanos
 
 INGEST: Final = "ingest"
+_PLACE: Final = ("ledger", "entry", "batch_index")
 
 
 class Census(NamedTuple):
@@ -28,6 +30,7 @@ class Census(NamedTuple):
     ``receipts``: applications recorded what they received: some did, and nobody acknowledged deliveries without ever
     recording one.
     ``strangers``: somebody was served whose joining no membership event tells.
+    ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     """
 
     counts: Rows
@@ -35,6 +38,8 @@ class Census(NamedTuple):
     events: Mapping[Scope, tuple[MembershipEvent, ...]]
     receipts: bool
     strangers: bool
+    lowest: Mapping[Scope, Position]
+    served: Mapping[Scope, FirstServed]
 
 
 def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
@@ -60,13 +65,18 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         events=dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold),
         receipts=bool(recorded) and not silent,
         strangers=any_stranger(delivered, events),
+        lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"]) for row in stored if row["valid"]},
+        served=_first_of(delivered, inputs.topic),
     )
 
 
 def _stored(checked: DataFrame) -> DataFrame:
     at = nanos("publish_time")
     return checked.groupBy("valid", _if_valid("partition")).agg(
-        F.count("*").alias("count"), F.min(at).alias("first"), F.max(at).alias("last")
+        F.count("*").alias("count"),
+        F.min(at).alias("first"),
+        F.max(at).alias("last"),
+        F.min(F.struct(*_PLACE)).alias("lowest"),
     )
 
 
@@ -82,7 +92,18 @@ def _served(checked: DataFrame) -> DataFrame:
         F.max(at).alias("last"),
         recorded.alias("recorded"),
         acknowledged.alias("acknowledged"),
+        F.min(F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at")))).alias("lowest"),
     )
+
+
+def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
+    found: dict[Scope, FirstServed] = {}
+    for row in delivered:
+        (*lowest, at), scope = row["lowest"], Scope(topic, row["partition"])
+        known = found.get(scope, FirstServed(row["first"], tuple(lowest), at))
+        least, at = min((tuple(lowest), at), (known.lowest, known.at))
+        found[scope] = FirstServed(min(row["first"], known.first), least, at)
+    return found
 
 
 def _if_valid(column: str) -> Column:

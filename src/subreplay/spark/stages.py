@@ -22,6 +22,7 @@ from subreplay.replay.assign import Assigner, Plan, slot_and_owner
 from subreplay.replay.balance import connected
 from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.rules.beginning import beginnings
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.loads import Span
@@ -133,7 +134,9 @@ def fold(source: Source) -> Judge:
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
     terms, found = source.config.topic.terms, source.census
-    return Judge(folded.policy, dispatchers, found.receipts, terms, source.horizon, found.strangers)
+    # a night that goes on from another knows what was before it
+    begins = beginnings(found.lowest, found.served, folded.timelines) if source.before is None else {}
+    return Judge(folded.policy, dispatchers, found.receipts, terms, source.horizon, found.strangers, begins)
 
 
 class Judged(NamedTuple):
@@ -207,6 +210,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
         receipts=judge.receipts,
+        begin=min(judge.begins.values(), default=None),
         scattered=audit.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
     )
 
