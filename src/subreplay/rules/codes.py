@@ -80,6 +80,7 @@ class Excuse(IntEnum):
     DELIVERED_EARLIER = 16
     STORED_EARLIER = 17
     JOINED_EARLIER = 18
+    SHARED_NAME = 19
 
     @property
     def bit(self) -> int:
@@ -168,6 +169,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     Excuse.JOINED_EARLIER: (
         "the membership begins later than the deliveries, so who had joined before cannot be told",
         frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE}),
+    ),
+    Excuse.SHARED_NAME: (
+        "several consumers of that name were connected, and no instance tells whose queue it was",
+        frozenset({Code.OVER_PERMITS}),
     ),
 }
 

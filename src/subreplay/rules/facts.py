@@ -159,6 +159,7 @@ class _Batch:
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
         attempts[redelivery.EXCUSES] = np.where(owners.in_transition, Excuse.IN_TRANSITION.bit, 0)
+        attempts[redelivery.EXCUSES, owners.several] |= Excuse.SHARED_NAME.bit
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])

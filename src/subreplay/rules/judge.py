@@ -74,8 +74,7 @@ class Dispatcher:
     @property
     def queue_sizes(self) -> Ints:
         """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
-        receiver queue, and on a partition as many again, which the client of the whole topic has taken over. Whose
-        queue it is must be known."""
+        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
         if self.supposed is not None:
             return np.array([self.supposed.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
         sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
@@ -84,7 +83,6 @@ class Dispatcher:
             size = None if epoch.cause is None else epoch.cause.receiver_queue_size
             if epoch.joined is not None and size is not None:
                 sizes[epoch.joined.index] = queues * size
-        sizes[self.sessions.alike] = UNKNOWN_SIZE
         return sizes
 
 

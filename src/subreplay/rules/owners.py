@@ -30,6 +30,7 @@ class Owners:
     epoch: Ints
     expected: Ints
     consumer: pa.Array  # in words
+    several: Flags  # it may be to other consumers of its name, too
     session: Ints
     left: Ints
     wrong: Flags
@@ -55,7 +56,7 @@ def owners_at(
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     served = sessions.served(names, instances)
-    session = sessions.find(served, at, seq)
+    session, several = sessions.find(served, at, seq)
     epoch = timeline.epoch_at(at, seq)
     last = timeline.last_candidate(at, seq)
     expected = timeline.owner_at(slots, hashes, epoch)
@@ -79,6 +80,7 @@ def owners_at(
         epoch.astype(np.int64),
         expected.astype(np.int64),
         sessions.words(names, instances, session),
+        several,
         session,
         left,
         ~right & (session != STRANGER),

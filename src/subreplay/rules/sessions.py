@@ -81,8 +81,8 @@ class Sessions:
             of_instance[(of_instance >= 0) & ~np.isin(self._pair(of_name, of_instance), pairs)] = _NOT_TOLD
         return Served(of_name, of_instance)
 
-    def find(self, served: Served, at: Ints, seq: Ints) -> Ints:
-        """The session of each delivery, ``STRANGER`` where it had none; of several it may be to, that which ended
+    def find(self, served: Served, at: Ints, seq: Ints) -> tuple[Ints, Flags]:
+        """The session of each delivery, ``STRANGER`` where it had none; of ``several`` it may be to, that which ended
         first: what it held may have come again since."""
         return _find(*served, at, seq, *self._by_name, self._consumers.instances, *self._bounds)
 
@@ -104,18 +104,6 @@ class Sessions:
         labels = pa.array([*self.labels, None], pa.string()).take(pa.array(sessions % (len(self.labels) + 1)))
         return pc.coalesce(labels, stranger)
 
-    @property
-    def alike(self) -> Flags:
-        """The sessions during which another one had the same label: nobody can say which of the two was served."""
-        found = np.zeros(len(self.labels), np.bool_)
-        latest: dict[str, int] = {}  # of each label, the session that ends last
-        for index in sorted(range(len(found)), key=self.since.__getitem__):
-            before = latest.get(self.labels[index], index)
-            if self.since[index] < self.left[before] and before != index:
-                found[[before, index]] = True
-            latest[self.labels[index]] = max(before, index, key=self.left.__getitem__)
-        return found
-
     @cached_property
     def _names(self) -> dict[str, int]:
         return {name: number for number, name in enumerate(dict.fromkeys(self.names))}
@@ -133,9 +121,10 @@ class Sessions:
 
     @cached_property
     def _by_name(self) -> tuple[Ints, Ints]:
-        """Sessions by the number of their name, and where those of each number begin."""
-        names = self._consumers.names
-        return np.argsort(names, kind="stable"), np.searchsorted(np.sort(names), np.arange(len(self._names) + 1))
+        """Sessions by the number of their name and in order of time, and where those of each number begin."""
+        names, (since, _) = self._consumers.names, self._bounds
+        order = np.lexsort((since[:, 1], since[:, 0], names))
+        return order, np.searchsorted(names[order], np.arange(len(self._names) + 1))
 
     @cached_property
     def _bounds(self) -> tuple[Ints, Ints]:
@@ -158,18 +147,22 @@ def _coded(words: pa.Array, numbers: dict[str, int]) -> Ints:
 def _find(
     names: Ints, instances: Ints, at: Ints, seq: Ints, indexes: Ints, starts: Ints, instance_of: Ints, since: Ints,
     left: Ints,
-) -> Ints:  # fmt: skip  # pragma: no cover - compiled
+) -> tuple[Ints, Flags]:  # fmt: skip  # pragma: no cover - compiled
     """Bounds are times and orders; a delivery without an order (0) is inside at the very instant of either."""
-    found = np.full(len(at), STRANGER, np.int64)
+    found, several = np.full(len(at), STRANGER, np.int64), np.zeros(len(at), np.bool_)
     for i in range(len(at)):
         if names[i] < 0:
             continue
         for k in range(starts[names[i]], starts[names[i] + 1]):
             s = indexes[k]
+            if since[s, 0] > at[i]:
+                break
             if instances[i] != _NOT_TOLD and instance_of[s] != _NOT_TOLD and instances[i] != instance_of[s]:
                 continue
-            before = at[i] < since[s, 0] or (at[i] == since[s, 0] and 0 < seq[i] < since[s, 1])
+            before = at[i] == since[s, 0] and 0 < seq[i] < since[s, 1]
             after = at[i] > left[s, 0] or (at[i] == left[s, 0] and seq[i] > left[s, 1] and seq[i] > 0)
-            if not before and not after and (found[i] == STRANGER or left[s, 0] < left[found[i], 0]):
-                found[i] = s
-    return found
+            if not before and not after:
+                several[i] = found[i] != STRANGER
+                if not several[i] or left[s, 0] < left[found[i], 0]:
+                    found[i] = s
+    return found, several
