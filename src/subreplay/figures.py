@@ -52,7 +52,7 @@ class DispatchFigures:
     settings: tuple[tuple[str, str], ...]
     last_published: int  # ns
     steps: int  # buckets of the latency histograms for every doubling
-    outcomes: Sequence[Row]  # outcome, settled, rows, delivered, retried, last
+    outcomes: Sequence[Row]  # outcome, settled, rows, delivered, retried, last, late
     latencies: Sequence[Row]  # event, bucket, messages, most
     backlog: Sequence[Row]  # window, published, settled
     held: Sequence[Row]  # window, held

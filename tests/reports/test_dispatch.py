@@ -7,9 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from subreplay.figures import DispatchFigures
+from subreplay.policies import make
+from subreplay.replay.assign import Plan
 from subreplay.reports.canvas import PLOT, Frame
 from subreplay.reports.chart_dispatch import MOST_COLUMNS, Scale, backlog_chart, latency_chart
 from subreplay.reports.data import ReportData
+from subreplay.reports.dispatch_assemble import dispatch_view
 from subreplay.reports.dispatch_data import BacklogPoint, Latency
 from subreplay.reports.html import to_html
 from subreplay.reports.palette import palette
@@ -120,3 +124,16 @@ def test_a_replay_without_blocking_or_end_says_so(dispatched: ReportData) -> Non
     assert "Nobody waited for another." in to_html(data)
     assert "blocked hashes" not in to_text(data)
     assert re.search(r"as recorded +4 ms +900 ms +7 s +4,900 +– ", to_text(data))
+
+
+def test_left_is_what_was_not_done_with_when_the_last_message_came() -> None:
+    """One message, delivered and acknowledged within its window: it was the backlog, and it was left."""
+    policy = make("pulsar.shared", "pulsar-4.0")
+    figures = DispatchFigures(
+        Plan("s", policy, {}), "0 ms", None, (), last_published=13, steps=64,
+        outcomes=[dict(outcome="acked", settled=True, rows=1, delivered=1, retried=0, last=15, late=1)],  # noqa: C408
+        latencies=(), backlog=[{"window": 10, "published": 1, "settled": 1}], held=(), waits=(), hash_waits=(),
+        drains=(),
+    )  # fmt: skip
+    shown = dispatch_view(figures)
+    assert (shown.backlog_max, shown.drain.left, shown.drain.took_ns) == (1, 1, 2)

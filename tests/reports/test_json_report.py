@@ -41,7 +41,7 @@ def test_a_report_of_an_earlier_minor_version_lacks_what_came_later(small: Repor
     read = from_json(json.dumps(old))
     assert (read.dispatch, read.codes[0].source, read.codes[0].worst[0].window) == ((), "observed", "")
     with pytest.raises(InputError, match=r"schema version 3\.0 cannot be read"):
-        from_json(json.dumps(old | {"schema_version": "2.0"}))
+        from_json(json.dumps(old | {"schema_version": "3.0"}))
 
 
 def test_a_missing_field_and_an_unknown_one_do_not_fit_the_schema(small: ReportData) -> None:

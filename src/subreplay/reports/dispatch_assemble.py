@@ -92,7 +92,10 @@ def _latency(rows: Iterable[Row], event: str, steps: int) -> Latency:
 
 
 def _backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], int, str, int]:
-    """Points by window; the highest, and when; and what was left when the last message was published."""
+    """Points by window; the highest, and when; and what was left just after the last message was published.
+
+    A window tells how it ended. What was done with between the last publication and the end of its window was left.
+    """
     steps: dict[int, list[int]] = {}
     for row in figures.backlog:
         steps[row["window"]] = [row["published"] - row["settled"], 0]
@@ -109,7 +112,10 @@ def _backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], int, s
             most, most_at = total, instant(window)
         if window <= figures.last_published:
             left = total
-    return tuple(points), most, most_at, max(left, 0)
+    left = max(left, 0) + sum(row["late"] for row in figures.outcomes)
+    if left > most:
+        most, most_at = left, instant(figures.last_published)
+    return tuple(points), most, most_at, left
 
 
 def _drain(figures: DispatchFigures, left: int) -> Drain:

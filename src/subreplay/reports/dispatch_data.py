@@ -42,7 +42,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """What was left when the last message was published, and how long it takes. Made by ``drain.drain``."""
+    """What was left just after the last message was published, and how long it takes. Made by ``drain.drain``."""
 
     left: int
     took_ns: int | None  # None: it never came to an end
@@ -59,7 +59,7 @@ class Blocked:
     holder: str  # the consumer that was waited for; empty: nobody else, as when its own permits are used up
     why: str  # "the hash drains", "it joined recently", "no permits", "a rebalance"
     since: str  # start of the first stretch
-    blocked_ns: int
+    blocked_ns: int  # how long anything of it waited: what waits at the same time counts once
     stretches: int
     messages: int  # that waited
     ongoing: bool  # it still waited when the replay ended
@@ -100,10 +100,10 @@ class DispatchView:
     to_delivered: Latency  # to the first delivery
     to_acked: Latency
     backlog: tuple[BacklogPoint, ...]  # in order of time, at most one a report window
-    backlog_max: int  # the most messages at once that were published and not acknowledged
+    backlog_max: int  # the most messages published and not done with, at the end of a window or the last publication
     backlog_max_at: str
     drain: Drain
-    blocked_ns: int  # over all consumers
+    blocked_ns: int  # how long anybody waited
     blocked_consumers: tuple[Blocked, ...]  # the longest, by `drain.longest`
     blocked_consumers_count: int  # of how many
     blocked_hashes: tuple[Blocked, ...]  # or partitions, see `places`

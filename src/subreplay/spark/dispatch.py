@@ -96,8 +96,13 @@ def as_deliveries(rows: DataFrame, subscription: str, cumulative: Column) -> Dat
     return mine.select(*[given.get(f.name, F.col(f.name)).alias(f.name) for f in DELIVERIES])
 
 
-def outcomes(rows: DataFrame) -> DataFrame:
-    """Rows by scenario, outcome and whether the message was done with, with what consumers saw of them."""
+def outcomes(rows: DataFrame, last_published: int, width: int) -> DataFrame:
+    """Rows by scenario, outcome and whether the message was done with, with what consumers saw of them.
+
+    ``late`` counts those that were done with after the last message was published, but in the same window.
+    """
+    done = F.greatest("acked_at", "nacked_at", "delivered_at")
+    until = last_published - last_published % width + width
     return (
         rows.where(F.col("kind") == DELIVERY)
         .groupBy("scenario", "outcome", "settled")
@@ -105,7 +110,8 @@ def outcomes(rows: DataFrame) -> DataFrame:
             F.count("*").alias("rows"),
             F.count("delivered_at").alias("delivered"),
             F.sum(F.when(F.col("retries") > 0, 1).otherwise(0)).alias("retried"),
-            F.max(F.greatest("acked_at", "nacked_at", "delivered_at")).alias("last"),
+            F.max(done).alias("last"),
+            F.count_if(F.col("settled") & (done > last_published) & (done < until)).alias("late"),
         )
         .orderBy("scenario", "outcome", "settled")
     )
@@ -158,34 +164,45 @@ def held(rows: DataFrame, width: int) -> DataFrame:
 
 def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
     """The longest waits of each scenario by consumer and holder, and by hash or rebalance where ``by`` says so; and of
-    how many."""
+    how many.
+
+    What waits at the same time counts once: ``blocked`` is how long anything of the row waited, ``total`` how long
+    anything of the scenario did.
+    """
     of_place = "hash" in by
     named = F.col("hash").isNotNull() | F.col("generation").isNotNull() if of_place else F.lit(True)
-    # the members of a group wait with all their partitions together
-    partition = F.when(F.col("generation").isNull() | F.lit(of_place), F.col("partition")).otherwise(F.lit(-1))
+    places = ("scenario", "topic", "partition", *by) if of_place else ("scenario", *by)
     grouped = (
         rows.where((F.col("kind") == WAITED) & named)
-        .withColumn("partition", partition)
-        .groupBy("scenario", "topic", "partition", *by)
+        .withColumns({"mine": _not_yet(*places), "anybody": _not_yet("scenario")})
+        .groupBy(*places)
         .agg(
             F.min("at").alias("since"),
             F.max("until").alias("until"),
-            F.sum(F.col("until") - F.col("at")).alias("blocked"),
+            F.sum("mine").alias("blocked"),
+            F.sum("anybody").alias("anybody"),
             F.count("*").alias("stretches"),
             F.sum("entries").alias("messages"),
             F.max(F.col("hash").isNotNull()).alias("by_hash"),
         )
     )
-    order = Window.partitionBy("scenario").orderBy(F.desc("blocked"), "topic", "partition", *by)
+    order = Window.partitionBy("scenario").orderBy(F.desc("blocked"), *places[1:])
     everything = Window.partitionBy("scenario")
     ranked = grouped.withColumns(
         {
             "rank": F.row_number().over(order),
             "of": F.count("*").over(everything),
-            "total": F.sum("blocked").over(everything),
+            "total": F.sum("anybody").over(everything),
         }
     )
     return ranked.where(F.col("rank") <= few).orderBy("scenario", "rank")
+
+
+def _not_yet(*places: str) -> Column:
+    """How much of a wait was not covered by those of the same places that had begun before it."""
+    before = Window.partitionBy(*places).orderBy("at", "until").rowsBetween(Window.unboundedPreceding, -1)
+    reached = F.coalesce(F.max("until").over(before), F.col("at"))
+    return F.greatest(F.col("until") - F.greatest(F.col("at"), reached), F.lit(0))
 
 
 def drains(rows: DataFrame, last_published: int) -> DataFrame:

@@ -59,7 +59,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     last = source.extent["last"]
     with collect.together() as begin:
         jobs = {
-            "outcomes": begin(collect.rows, dispatch.outcomes(rows)),
+            "outcomes": begin(collect.rows, dispatch.outcomes(rows, last, width)),
             "latencies": begin(collect.rows, dispatch.latencies(rows)),
             "backlog": begin(collect.rows, dispatch.backlog(rows, width)),
             "held": begin(collect.rows, dispatch.held(rows, width)),
