@@ -17,7 +17,9 @@ import pytest
 import subreplay
 from subreplay.reports.data import ReportData
 from subreplay.reports.html import breakable, to_html
+from subreplay.reports.metrics import METRICS
 from subreplay.reports.palette import LIGHT
+from subreplay.reports.text import to_text
 
 ALL = {"input", "facts", "map", "load", "skew", "moves", "rules", "findings", "scenarios", "keys", "limits"}
 VOID = {"meta", "br", "wbr", "input", "link", "img", "hr"}
@@ -200,3 +202,41 @@ def test_a_failover_map_has_a_row_for_each_partition(failover: ReportData) -> No
 
 def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
     assert breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"<section id=\"(\w+)\">", page)
+
+
+def test_an_audit_tells_the_verdict_what_was_judged_and_the_findings_first(small_html: str) -> None:
+    assert headings(small_html)[:5] == ["facts", "input", "rules", "findings", "load"]
+
+
+def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportData) -> None:
+    page = to_html(dispatched)
+    assert headings(page)[:2] == ["scenarios", "dispatch"]
+    header = page[page.index("<header>") : page.index("</header>")]
+    assert 'class="verdict' not in header
+    assert "Most even load</p>" in header
+    assert '<p class="value">1,000 points</p>' in header
+    assert page.index('class="answers"') < page.index("<section")
+    assert "valid" not in page[page.index("<title>") : page.index("</title>")].lower()
+
+
+def test_figures_have_their_meaning_beside_them(small_html: str) -> None:
+    for name in ("skew", "traffic moved", "slots moved", "worst window", "unacked"):
+        assert f'<abbr title="{METRICS[name]}">' in small_html
+        assert f"<dt>{name}</dt><dd>{METRICS[name]}</dd>" in small_html
+
+
+def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData) -> None:
+    idle = replace(small.scenarios[0].per_consumer[0], consumer="z", messages=0, note="no partition was left for it")
+    told = replace(small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while nobody was connected")
+    total = replace(small.totals[0], note="its ranges hold no key")
+    data = replace(small, scenarios=(told,), totals=(total,))
+    page, text = to_html(data), to_text(data)
+    assert "idle: z, no partition was left for it" in page
+    assert "unowned: 7 while nobody was connected" in page
+    assert "idle: its ranges hold no key" in page
+    assert "z is idle: no partition was left for it; unowned: 7 while nobody was connected" in " ".join(text.split())
+    assert "c1 is idle: its ranges hold no key" in text

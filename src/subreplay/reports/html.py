@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -17,7 +18,8 @@ from markupsafe import Markup
 
 from subreplay.reports import palette, words
 from subreplay.reports.clean import cleaned
-from subreplay.reports.data import ReportData
+from subreplay.reports.data import ReportData, ScenarioConsumer
+from subreplay.reports.metrics import METRICS
 from subreplay.reports.view import View, view
 
 PAGE = "report.html.j2"
@@ -35,6 +37,7 @@ def to_html(data: ReportData) -> str:
         view=shown,
         style=_style(),
         script=script,
+        metrics=METRICS,
         policy=POLICY.format(base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()),
         patterns=palette.patterns(len(shown.colours.names)),
     )  # fmt: skip
@@ -63,6 +66,8 @@ def _environment(shown: View, topic: str) -> Environment:
         "percent": words.percent,
         "percent_or_none": words.percent_or_none,
         "times": words.times,
+        "best": words.best,
+        "idle": idle,
         "size": words.size,
         "nanos": words.nanos,
         "plural": words.plural,
@@ -77,6 +82,15 @@ def _environment(shown: View, topic: str) -> Environment:
     }
     environment.filters.update(filters)
     return environment
+
+
+def idle(consumers: Sequence[ScenarioConsumer]) -> list[tuple[str, str]]:
+    """Why consumers were given nothing, each reason with who they are."""
+    names: dict[str, list[str]] = {}
+    for one in consumers:
+        if one.note:
+            names.setdefault(one.note, []).append(one.consumer)
+    return [(why, words.best(mine, 0)) for why, mine in names.items()]
 
 
 def slug(text: str) -> str:

@@ -21,11 +21,16 @@ MOST_MAPS = 6
 MOST_EPOCH_ROWS = 200
 MOST_MOVES = 200
 STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
-SECTIONS = (
-    ("input", "Input"), ("facts", "Headline facts"), ("map", "Range map"), ("load", "Load"), ("skew", "Skew"),
-    ("moves", "Moves"), ("rules", "Rules"), ("findings", "Findings over time"), ("scenarios", "What if"),
-    ("dispatch", "Dispatch replay"), ("keys", "Hot keys"), ("limits", "What this cannot tell"),
-)  # fmt: skip
+TITLES = {
+    "facts": "Headline facts", "input": "Input", "rules": "Rules", "findings": "Findings over time", "load": "Load",
+    "skew": "Skew", "map": "Range map", "moves": "Moves", "scenarios": "Scenarios", "dispatch": "Dispatch replay",
+    "keys": "Hot keys", "limits": "What this cannot tell",
+}  # fmt: skip
+OF_AUDIT = ("facts", "input", "rules", "findings", "load", "skew", "map", "moves", "scenarios", "dispatch", "keys",
+            "limits")  # fmt: skip
+OF_WHATIF = ("scenarios", "dispatch", "rules", "findings", "keys", "load", "skew", "map", "moves", "facts", "input",
+             "limits")  # fmt: skip
+"""Sections by what a reader asks first: was every promise kept, and which scenario is best?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[st
 
 
 def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
-    """The sections that the page has: an audit has no scenarios, a what-if may have no rules or maps."""
+    """The sections that the page has, in order: an audit has no scenarios, a what-if may have no rules or maps."""
     whatif = data.run.kind == "whatif"
     shown = {
         "facts": bool(data.facts),
@@ -151,7 +156,7 @@ def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "dispatch": bool(data.dispatch),
         "keys": bool(data.hot_keys),
     }
-    return tuple([(name, title) for name, title in SECTIONS if shown.get(name, True)])
+    return tuple([(name, TITLES[name]) for name in (OF_WHATIF if whatif else OF_AUDIT) if shown.get(name, True)])
 
 
 def _maps(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> tuple[MapDrawing, ...]:
