@@ -52,7 +52,7 @@ audit --config list.yaml                             | 2 | a run is a mapping of
 audit --config typo.yaml                             | 2 | unknown key subscripton; did you mean 'subscription'?
 audit --config policy.yaml                           | 2 | unknown policy 'pulsar.key_shard'; nearest: pulsar.
 audit --config profile.yaml                          | 2 | has no profile 'pulsar-9'; it has: documented
-audit --config option.yaml                           | 2 | points must be from 1 to 10000
+audit --config option.yaml                           | 2 | points must be at most 10000
 audit --config lookback.yaml                         | 2 | traffic.lookback_days: Input should be less than
 audit --config windows.yaml                          | 2 | windows: width must be at least 1ms
 audit --config long.yaml                             | 2 | windows.width: a duration is from 0s to 36525d, a century

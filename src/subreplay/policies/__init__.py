@@ -37,14 +37,14 @@ POLICIES: tuple[type[Policy], ...] = (
 ASSIGNORS: tuple[type[Any], ...] = (Range, RoundRobin, StickyAssignor, CooperativeSticky, Uniform, ServerRange)
 """They are folded by a ``GroupTimeline``, as a group decides about all its partitions at once."""
 CENTURY = 36_525 * 86_400_000_000  # µs
-RANGES: Mapping[str, tuple[int, int]] = {
-    "points": (1, 10_000),
-    "range_size": (1, 2**20),
-    "window_us": (1, CENTURY),
-    "session_timeout_us": (0, CENTURY),
-    "initial_rebalance_delay_us": (0, CENTURY),
+MOST: Mapping[str, int] = {
+    "points": 10_000,
+    "range_size": 2**20,
+    "window_us": CENTURY,
+    "session_timeout_us": CENTURY,
+    "initial_rebalance_delay_us": CENTURY,
 }
-"""The least and the most that an option may be."""
+"""The most that an option may be; the least is the policy's own rule, in the words of its model, or 0."""
 REGISTRY: Mapping[str, type[Any]] = {policy.name: policy for policy in (*POLICIES, *ASSIGNORS)}
 
 
@@ -75,6 +75,7 @@ def _check_options(name: str, options: Mapping[str, object]) -> None:
         if type(value) is not type(defaults[option]):
             wanted = type(defaults[option]).__name__
             raise ConfigError(f"{name}: {option} must be of type {wanted}, got {value!r}")
-        least, most = RANGES.get(option, (0, 1))
-        if isinstance(value, int) and not least <= value <= most:
-            raise ConfigError(f"{name}: {option} must be from {least} to {most}, got {str(value)[:30]}")
+        if isinstance(value, int) and value > MOST.get(option, value):
+            raise ConfigError(f"{name}: {option} must be at most {MOST[option]}, got {str(value)[:30]}")
+        if isinstance(value, int) and value < 0 and name.startswith("kafka."):
+            raise ConfigError(f"{name}: {option} must be at least 0, got {str(value)[:30]}")
