@@ -13,6 +13,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from markupsafe import escape
 
 import subreplay
 from subreplay.reports.data import ReportData
@@ -225,8 +226,14 @@ def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportD
 
 def test_figures_have_their_meaning_beside_them(small_html: str) -> None:
     for name in ("skew", "traffic moved", "slots moved", "worst window", "unacked"):
-        assert f'<abbr title="{METRICS[name]}">' in small_html
-        assert f"<dt>{name}</dt><dd>{METRICS[name]}</dd>" in small_html
+        assert f'<abbr title="{escape(METRICS[name])}">' in small_html
+        assert f"<dt>{name}</dt><dd>{escape(METRICS[name])}</dd>" in small_html
+
+
+def test_the_legend_of_a_map_of_shares_names_every_consumer(large_html: str) -> None:
+    section = large_html[large_html.index('<section id="map">') :]
+    legend = section[: section.index("</ul>")]
+    assert [f"c{i}" for i in range(1, 11) if f"</i>c{i}</span>" not in legend] == []
 
 
 def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData) -> None:

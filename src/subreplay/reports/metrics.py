@@ -22,6 +22,10 @@ METRICS: Final = {
     "redelivered": "Deliveries of a message that had been delivered before.",
     "unacked": "Deliveries whose acknowledgement the data do not have.",
     "consumers": "The most consumers that were connected at once.",
+    "moved": (
+        "Of the messages published from a change of the members until the next one, those that came to a slot (or "
+        "partition) that this change had given from one consumer to another."
+    ),
     "traffic moved": (
         "The part of all messages that were published between a change of the members and the next one, to a slot (or "
         "partition) that this change had given from one consumer to another. What is owned first is not a move, and "

@@ -133,7 +133,7 @@ def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[st
 
     epochs = [epoch for mapped in data.range_maps for epoch in mapped.epochs]
     return Legends(
-        map=known({band.consumer for epoch in epochs for band in epoch.bands}),
+        map=known({one.consumer for epoch in epochs for one in (*epoch.bands, *epoch.shares)}),
         load=known(biggest(load)),
         moves=known(move.after for move in data.moves),
         findings=known(found),
@@ -156,7 +156,8 @@ def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "dispatch": bool(data.dispatch),
         "keys": bool(data.hot_keys),
     }
-    return tuple([(name, TITLES[name]) for name in (OF_WHATIF if whatif else OF_AUDIT) if shown.get(name, True)])
+    titles = TITLES if whatif else TITLES | {"facts": "What was judged"}
+    return tuple([(name, titles[name]) for name in (OF_WHATIF if whatif else OF_AUDIT) if shown.get(name, True)])
 
 
 def _maps(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> tuple[MapDrawing, ...]:
