@@ -133,7 +133,10 @@ def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[st
 
     epochs = [epoch for mapped in data.range_maps for epoch in mapped.epochs]
     return Legends(
-        map=known({one.consumer for epoch in epochs for one in (*epoch.bands, *epoch.shares)}),
+        map=known(
+            {band.consumer for epoch in epochs for band in epoch.bands}
+            | {one.consumer for epoch in epochs for one in epoch.shares}
+        ),
         load=known(biggest(load)),
         moves=known(move.after for move in data.moves),
         findings=known(found),
