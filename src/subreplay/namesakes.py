@@ -39,21 +39,22 @@ def with_aliases(events: Iterable[MembershipEvent], untold: Container[str] = ())
     story = list(events)
     names = {event.consumer for event in story}
     mixed = {e.consumer for e in story if e.event == "join" and (e.instance is None or e.consumer in untold)}
-    connected: dict[str, list[MembershipEvent]] = {}
-    shared = set()
-    for place, event in enumerate(story):
-        name, here = event.consumer, connected.setdefault(event.consumer, [])
-        if name in mixed:
-            continue
-        if event.event == "join":
-            taken = {member.alias for member in here}
-            numbered = chain([name], (alias for number in count(2) if (alias := f"{name} ({number})") not in names))
-            event = replace(event, alias=next(alias for alias in numbered if alias not in taken))
-            here.append(event)
-            if taken:
+    connected: dict[str, dict[str, MembershipEvent]] = {}  # the joins of each name by alias, in their order
+    shared: set[str] = set()
+    aliases: list[str | None] = []
+    for event in story:
+        name, here = event.consumer, connected.setdefault(event.consumer, {})
+        alias = None
+        if event.event == "join" and name not in mixed:
+            if here:
                 shared.add(name)
-        elif joined := whose_leave(event.instance, here):
-            here.remove(joined)
-            event = replace(event, alias=joined.alias)
-        story[place] = event
-    return [event if event.consumer in shared else replace(event, alias=None) for event in story]
+            numbered = (f"{name} ({number})" for number in count(2))
+            free = chain([name], (other for other in numbered if other not in names))
+            alias = next(other for other in free if other not in here)
+            here[alias] = event
+        elif joined := whose_leave(event.instance, [*here.values()]):
+            alias = next(alias for alias, member in here.items() if member is joined)
+            del here[alias]
+        aliases.append(alias)
+    told = zip(story, aliases, strict=True)
+    return [replace(event, alias=alias) if event.consumer in shared else event for event, alias in told]

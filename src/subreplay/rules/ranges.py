@@ -76,10 +76,10 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...]) -> Iter
                     Code.STICKY_OVERLAP,
                     timeline.scope,
                     epoch.start.at,
-                    f"{epoch.cause.consumer} was refused at {clock(epoch.start.at)}: it asked for slots "
+                    f"{epoch.cause.label} was refused at {clock(epoch.start.at)}: it asked for slots "
                     f"{low}..{high}, of which {name} serves {shared[0]}..{shared[1]}",
                     event_words(epoch),
-                    consumer=epoch.cause.consumer,
+                    consumer=epoch.cause.label,
                     slot=shared[0],
                     epoch=epoch.index,
                     witness=(f"{name} serves {start}..{end}",),

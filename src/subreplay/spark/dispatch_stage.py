@@ -33,7 +33,7 @@ BY_PLACE = ("consumer", "holder", "hash")
 def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
     """Which scenarios are replayed, and how much each is, in words; empty where none is."""
     asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
-    consumers = [len({c.name for timeline in p.timelines.values() for c in timeline.consumers}) for p in asked]
+    consumers = [len({c.label for timeline in p.timelines.values() for c in timeline.consumers}) for p in asked]
     told = [f"{p.name} ({many:,} consumers)" for p, many in zip(asked, consumers, strict=True)]
     each = f" over {source.extent['messages']:,} messages" + (" each" if len(told) > 1 else "")
     return ", ".join(told) + each if told else ""
