@@ -43,7 +43,9 @@ RUNS: Final = pa.schema(
         for name in ("run_id", "kind", "config_digest", "policy", "profile", "verdict", "versions", "inputs")
     ]
 )
-_KINDS: Final = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+_KINDS: Final[dict[Any, pa.DataType]] = {
+    str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()
+}  # fmt: skip
 
 
 def result_tables(figures: Figures, report: ReportData) -> dict[str, pa.Table]:
