@@ -13,28 +13,27 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 import pytest
-import yaml
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
-from subreplay.cli import main
 from subreplay.columns import UNKNOWN
 from subreplay.config import Keys
 from subreplay.model import Scope
 from subreplay.policies import make
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.spark import lake, topic_findings
-from subreplay.tables import LOG, TIME
+from subreplay.tables import LOG
+from tests.support import days
+from tests.support.days import DAY, dates, drawn_out, save
+from tests.support.history import START, STEP, SUBSCRIPTION, history
 from tests.support.joins import fold
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
 DAYS = 3
-FIRST = 1_790_000_000_000_000 // 86_400_000_000 * 86_400_000_000  # a midnight, µs
-DATES = ["2026-09-21", "2026-09-22", "2026-09-23"]
+DATES = dates(DAYS)
 COMMAND = "import sys; from subreplay.cli import main; sys.exit(main(sys.argv[1:]))"
 AS_OF_THE_END = ("UNSEEN", "UNACKED", "UNROUTABLE", "STUCK")
 
@@ -46,39 +45,14 @@ def month(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ingested = ADAPTERS["pulsar-recording"](ROOT / "3.2.3/s1b_key_shared_stuck")
     begin = pc.min(ingested.tables["membership"]["at"].cast(pa.int64())).as_py()
     end = pc.max(ingested.tables["deliveries"]["delivered_at"].cast(pa.int64())).as_py()
-    factor = (DAYS * 86_400_000_000 - 1) // (end - begin + 1)
-    for name, rows in ingested.tables.items():
-        drawn = _drawn_out(rows, begin, factor)
-        day = {"messages": "publish_time", "membership": "at", "deliveries": "delivered_at"}[name]
-        known = pc.coalesce(drawn[day], drawn["acked_at"]) if name == "deliveries" else drawn[day]
-        place = drawn.schema.get_field_index("date")
-        drawn = drawn.set_column(place, drawn.schema.field("date"), known.cast(pa.date32()))
-        (folder / "in" / name).mkdir(parents=True)
-        pq.write_table(drawn, folder / "in" / name / "part.parquet")
-    run = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, "subscription": ingested.run["subscription"]}
-    run["subscription"] |= {"name": drawn["subscription"][0].as_py()}
-    (folder / "audit.yaml").write_text(yaml.safe_dump(run))
+    tables = drawn_out(ingested.tables, begin, (DAYS * DAY - 1) // (end - begin + 1))
+    name = tables["deliveries"]["subscription"][0].as_py()
+    save(tables, folder, subscription=ingested.run["subscription"] | {"name": name})
     return folder
 
 
-def _drawn_out(rows: pa.Table, begin: int, factor: int) -> pa.Table:
-    """The same rows on a slower clock, on which fractions of a microsecond become whole ones."""
-    for i, of in enumerate(rows.schema):
-        if of.type == TIME:
-            micros = pc.multiply(pc.subtract(rows[of.name].cast(pa.int64()), begin), factor)
-            beyond = of.name.removesuffix("_at") + "_nanos"
-            if beyond in rows.column_names:
-                finer = pc.divide(pc.multiply(rows[beyond].cast(pa.int64()), factor), 1000)
-                micros = pc.add(micros, pc.fill_null(finer, 0))
-            rows = rows.set_column(i, of, pc.add(micros, FIRST).cast(TIME))
-    for i, of in enumerate(rows.schema):
-        if of.name.endswith("_nanos"):
-            rows = rows.set_column(i, of, pa.nulls(rows.num_rows, of.type))
-    return rows
-
-
-def audit(folder: Path, out: Path, *more: str) -> int:
-    return main(["audit", "--config", str(folder / "audit.yaml"), "--out", str(out), *more])
+def audit(folder: Path, out: Path, date: str | None = None) -> int:
+    return days.audit(folder / "audit.yaml", out, date)
 
 
 def counts(spark: SparkSession, out: Path) -> dict[str, int]:
@@ -95,7 +69,7 @@ def contents(spark: SparkSession, out: Path, name: str) -> list[str]:
 def nightly(spark: SparkSession, month: Path) -> Path:
     out = month / "nightly"
     for date in DATES:
-        assert audit(month, out, "--date", date) in (0, 1)
+        assert audit(month, out, date) in (0, 1)
     return out
 
 
@@ -113,6 +87,23 @@ def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, 
         assert audited.where("delivered").count() == received
 
 
+def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(spark: SparkSession, tmp_path: Path) -> None:
+    """A step of the story is half an hour: the last of three messages is delivered three days after the others."""
+    tables = drawn_out(
+        history("a1 a2 n3+190", "+C1 a1>C1 a2>C1 a1! a2! ~150 n3>C1 n3!"), START, 1800 * 1_000_000 // STEP
+    )
+    policy = {"name": SUBSCRIPTION, "policy": "pulsar.shared", "profile": "pulsar-4.0"}
+    run = save(tables, tmp_path, subscription=policy)
+    told = {}
+    for date in dates(6)[2:]:
+        assert days.audit(run, tmp_path / "out", date) == 0
+        for table in (tmp_path / "out/tables").iterdir():
+            rows = spark.read.format("delta").load(str(table))
+            told[table.name] = sorted({str(row.date) for row in rows.select("date").distinct().collect()})
+        assert all(found[-1:] in ([], [date]) for found in told.values()), told
+    assert told["audited"] == told["runs"] == dates(6)[2:]
+
+
 def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, month: Path, nightly: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
     before = {name: contents(spark, nightly, name) for name in names}
@@ -123,20 +114,20 @@ def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, mo
         time.sleep(0.05)
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
-    assert audit(month, nightly, "--date", DATES[1]) in (0, 1)
+    assert audit(month, nightly, DATES[1]) in (0, 1)
     assert {name: contents(spark, nightly, name) for name in names} == before
 
 
 def test_a_day_without_messages_and_deliveries_ends_what_was_open(
     spark: SparkSession, month: Path, nightly: Path
 ) -> None:
-    assert audit(month, nightly, "--date", "2026-09-24") in (0, 1)
+    assert audit(month, nightly, "2026-09-24") in (0, 1)
     assert open_at_the_end(spark, nightly, DATES[-1])  # acknowledged after midnight
     assert not open_at_the_end(spark, nightly, "2026-09-24")
     report = json.loads((nightly / "report/report.json").read_text())
     facts = {fact["label"]: fact["value"] for fact in report["facts"]}
     assert (facts["Goes on from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
-    assert audit(month, month / "nothing before", "--date", "2026-09-24") == 2
+    assert audit(month, month / "nothing before", "2026-09-24") == 2
 
 
 def open_at_the_end(spark: SparkSession, out: Path, date: str) -> bool:

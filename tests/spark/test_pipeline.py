@@ -118,9 +118,9 @@ def test_a_message_that_is_not_there(explained: Explained, message: str, complai
     assert complaint in err
 
 
-def test_statistics_are_kept_of_what_a_run_finds_its_rows_by(spark: SparkSession, steady: Path) -> None:
+def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(spark: SparkSession, steady: Path) -> None:
     detail = spark.sql(f"DESCRIBE DETAIL delta.`{steady / 'tables/audited'}`").first()
-    assert detail.properties["delta.dataSkippingStatsColumns"] == "subscription,topic"
+    assert sorted(detail.partitionColumns) == ["date", "subscription", "topic"]
 
 
 def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:

@@ -92,14 +92,6 @@ def key_words(key: Column, keys: Keys) -> Column:
     return F.substring(F.sha2(F.concat(F.lit(keys.secret.encode() + b"\0"), key), 256), 1, DIGEST)
 
 
-def labelled(rows: DataFrame, where: dict[str, str]) -> DataFrame:
-    """Rows with what identifies the run they came from; those of a run over all dates have no date."""
-    for column in ("subscription", "topic", "date"):
-        if column not in rows.columns or column in where:
-            rows = rows.withColumn(column, F.lit(where.get(column)).cast("date" if column == "date" else "string"))
-    return rows
-
-
 def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
     """The findings of judged rows, in words."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)

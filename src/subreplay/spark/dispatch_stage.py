@@ -55,7 +55,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
         *([dispatch.predicted(source.inputs.messages, dispatchers, shuffles)] if dispatchers.scenarios else []),
         *([dispatch.consumed(source.inputs.messages, groups, shuffles)] if groups.scenarios else []),
     ]
-    rows = source.write(audit.labelled(reduce(DataFrame.unionByName, parts), source.where), "predicted")
+    rows = source.write(reduce(DataFrame.unionByName, parts), "predicted")
     last = source.extent["last"]
     with collect.together() as begin:
         jobs = {

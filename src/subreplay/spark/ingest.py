@@ -19,7 +19,6 @@ def write(spark: SparkSession, ingested: Ingested, root: str, form: str, source:
             frame = lake.of_arrow(spark, rows).where(F.col("topic") == topic)
             lake.replace(frame, root, name, form, topic=topic)
     rejected = lake.of_arrow(spark, quarantine(ingested.rejected)).withColumn("source", F.lit(source))
-    rejected = rejected.withColumn("date", F.lit(None).cast("date"))
     lake.replace(rejected, root, "quarantine", form, source=source)
 
 

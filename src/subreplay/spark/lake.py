@@ -3,12 +3,30 @@ half result."""
 
 from __future__ import annotations
 
+import random
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
 import pyarrow as pa
+import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.errors import InputError
 from subreplay.spark.schemas import spark_schema
+
+ATTEMPTS: Final = 8
+"""How often a table is written at most, where other runs change its layout meanwhile."""
+_CONDITION = re.compile(r"\[DELTA_([A-Z_]+)")
+_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
+_OF_DELTA: Final = {
+    "mergeSchema": "true",  # a later version may add columns
+    # runs find their rows by partition; statistics of every column cost as much as writing it
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
+}
 
 
 def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
@@ -39,23 +57,56 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
 
 
 def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> None:
-    """Write ``frame`` as table ``name`` below ``root``, replacing exactly the rows whose columns equal ``where``.
+    """Write ``frame`` as table ``name`` below ``root``, replacing exactly the rows whose columns equal ``where``; its
+    own rows get these values, so that none can land elsewhere. A frame without a date gets null.
 
-    Delta replaces them in one transaction; Parquet replaces the partitions that ``frame`` holds, so ``where`` must
-    be columns that it is partitioned by. Of a new Delta table, statistics are kept for the columns of ``where`` only:
-    by these a run finds its rows, and those of every column cost as much as writing it.
+    The table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
+    runs that differ in any of these columns do not disturb one another; Parquet replaces the partitions that ``frame``
+    holds. Raises ``InputError`` where the table has another layout, or another run writes the same rows.
     """
     path = f"{root.rstrip('/')}/{name}"
-    writer = frame.write.format(form).mode("overwrite")
+    frame = _with_values(frame, where)
+    writer = frame.write.format(form).mode("overwrite").partitionBy(*(c for c in where if c != "date"), "date")
     if form == "delta":
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
-        indexed = ",".join(column for column in where if column != "date")
-        writer = writer.option("delta.dataSkippingStatsColumns", indexed)
-        # a later version may add columns
-        writer = writer.option("replaceWhere", condition).option("mergeSchema", "true").partitionBy("date")
+        writer = writer.options(**_OF_DELTA).option("replaceWhere", condition)
+        _committed(lambda: writer.save(path), path)
     else:
-        writer = writer.option("partitionOverwriteMode", "dynamic").partitionBy(*where, "date")
-    writer.save(path)
+        writer.option("partitionOverwriteMode", "dynamic").save(path)
+
+
+def _with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows with the values of ``where``."""
+    for column, value in where.items():
+        if value in _NO_PARTITION:
+            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+    values = {column: F.lit(value).cast("date" if column == "date" else "string") for column, value in where.items()}
+    if "date" not in where and "date" not in frame.columns:
+        values["date"] = F.lit(None).cast("date")
+    return frame.withColumns(values)
+
+
+def _committed(save: Callable[[], None], path: str) -> None:
+    """Save a Delta table; once more where another run has made the table, or added a column to it, meanwhile."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return save()
+        except Exception as error:  # what Delta raises has another class on Spark Connect
+            found = _CONDITION.search(str(error))
+            condition = found[1] if found else ""
+            if condition == "METADATA_MISMATCH":
+                raise InputError(
+                    f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
+                    " move it away, or set output.tables to a new folder, and audit its dates again"
+                ) from error
+            if condition.startswith("CONCURRENT"):
+                raise InputError(
+                    f"{path}: another run is writing the same date, subscription and topic; "
+                    "run this one again when it has ended"
+                ) from error
+            if condition not in ("PROTOCOL_CHANGED", "METADATA_CHANGED") or attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(random.uniform(0, 0.1 * 2**attempt))  # all that differs is who comes first
 
 
 def literal(text: str) -> str:

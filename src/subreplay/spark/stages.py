@@ -152,9 +152,7 @@ def judge(source: Source, judge: Judge) -> Judged:
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
     rows = audit.judged(source.night, adding, config.spark.shuffle_partitions)
-    written = source.write(
-        audit.labelled(audit.published(rows, config.subscription.name, config.keys), source.where), "audited"
-    )
+    written = source.write(audit.published(rows, config.subscription.name, config.keys), "audited")
     return Judged(audit.deliveries(written), audit.sums(written))
 
 
@@ -179,11 +177,11 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
     totals = audit.totals(judged.sums)
     intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
     fine = bounds(audit.assignments(loads(judged.sums, source.span), source.spark, intervals, own), own)
-    failing = audit.labelled(violations(found, own, slide), source.where)
+    failing = violations(found, own, slide)
     counts_of_deliveries = audit.finding_counts(judged.rows, judge, own)
-    counted = audit.labelled(counts_of_deliveries.unionByName(audit.counts_of_others(found, own)), source.where)
+    counted = counts_of_deliveries.unionByName(audit.counts_of_others(found, own))
     with collect.together() as start:
-        assigned = start(source.write, audit.labelled(fine, source.where), "assignments")
+        assigned = start(source.write, fine, "assignments")
         windowed = start(source.write, failing, "violations_by_window")
         counts = start(source.write, counted, "finding_counts")
         load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
@@ -332,6 +330,6 @@ def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
     frames["quarantine"] = reduce(DataFrame.unionAll, rejected)
     with collect.together() as start:
-        written = [start(source.write, audit.labelled(frame, source.where), name) for name, frame in frames.items()]
+        written = [start(source.write, frame, name) for name, frame in frames.items()]
     for done in written:
         done.result()

@@ -1,0 +1,93 @@
+"""Tables on disk: exactly a run's rows are replaced, under any name, however many runs write at once."""
+
+from __future__ import annotations
+
+import threading
+from itertools import product
+from pathlib import Path
+
+import pyspark.sql.functions as F
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.errors import InputError
+from subreplay.spark import lake
+
+pytestmark = pytest.mark.spark
+RUN = {"subscription": "sub", "topic": "t", "date": "2026-11-21"}
+
+
+def read(spark: SparkSession, root: Path) -> DataFrame:
+    return lake.read(spark, str(root), "found", "delta")
+
+
+def test_rows_get_the_date_of_their_run(spark: SparkSession, tmp_path: Path) -> None:
+    """Whatever day they are of: else the second write of the same date would find rows it may not replace."""
+    dated = spark.range(2).withColumn("date", F.lit("2026-11-18").cast("date"))
+    for _ in range(2):
+        lake.replace(dated, str(tmp_path), "found", "delta", **RUN)
+    assert [str(row.date) for row in read(spark, tmp_path).collect()] == ["2026-11-21"] * 2
+
+
+def test_any_name_is_found_again_and_replaces_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+    names = ["a'b", "../..", "a=b/c", "%2F", "a\\b", "\n", "x" * 300]
+    for name in (*names, names[0]):
+        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN | {"subscription": name})
+    assert sorted(row.subscription for row in read(spark, tmp_path).collect()) == sorted(names)
+
+
+@pytest.mark.parametrize("name", ["", "__HIVE_DEFAULT_PARTITION__"])
+def test_a_name_that_stands_for_null_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="choose another"):
+        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN | {"subscription": name})
+
+
+def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, tmp_path: Path) -> None:
+    earlier = spark.range(3).withColumns(
+        {n: F.lit(v).cast("date" if n == "date" else "string") for n, v in RUN.items()}
+    )
+    earlier.write.format("delta").partitionBy("date").save(str(tmp_path / "found"))
+    with pytest.raises(InputError, match=r"found: another version .* set output\.tables to a new folder"):
+        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
+    assert read(spark, tmp_path).count() == 3
+
+
+def test_eight_runs_at_once_make_one_table_and_write_it_again(spark: SparkSession, tmp_path: Path) -> None:
+    runs = [
+        {"subscription": s, "topic": t, "date": d}
+        for s, t, d in product(("s1", "s2"), ("t1", "t2"), ("2026-11-20", "2026-11-21"))
+    ]
+    for rows in (3, 2):  # the table is new, then there
+        failed = at_once(spark, tmp_path, runs, rows)
+        assert not failed
+        found = read(spark, tmp_path).groupBy("subscription", "topic", "date").count().collect()
+        assert [row["count"] for row in found] == [rows] * len(runs)
+
+
+def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path: Path) -> None:
+    lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
+    failed = at_once(spark, tmp_path, [RUN] * 4, 5)
+    assert len(failed) < 4
+    assert all(isinstance(error, InputError) and "another run is writing the same" in str(error) for error in failed)
+    assert read(spark, tmp_path).count() == 5
+
+
+def at_once(spark: SparkSession, root: Path, runs: list[dict[str, str]], rows: int) -> list[Exception]:
+    """What went wrong when all of them wrote at the same time, each in a session of its own."""
+    failed: list[Exception] = []
+    ready = threading.Barrier(len(runs))
+
+    def write(where: dict[str, str]) -> None:
+        session = spark.newSession()
+        ready.wait()
+        try:
+            lake.replace(session.range(rows), str(root), "found", "delta", **where)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=write, args=(where,)) for where in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failed
