@@ -38,6 +38,7 @@ class Figures:
     warnings: tuple[str, ...] = ()  # of how producers route
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before
+    withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, places (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     traffic: Sequence[Row] = ()  # the views of `spark.whatif.summary`
 

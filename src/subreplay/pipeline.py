@@ -50,14 +50,14 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
     run = assemble.run_info(config, figures, "audit", spark.version)
     report = assemble.report(run, figures, verdict, views, dispatch)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, report))
+        stages.write_tables(source, result_tables(figures, run, verdict, views))
     return Result(verdict, report)
 
 
 def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
     """Replay recorded traffic under every scenario of the run and compare them side by side."""
     with progress("reading and checking the tables"):
-        source = stages.read(spark, config)
+        source = stages.read(spark, config, prefix="whatif_")
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, stages.sum_traffic(source))
     dispatch = _dispatch(source, plans, progress)
@@ -65,8 +65,7 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
     run = assemble.run_info(config, figures, "whatif", spark.version)
     report = assemble.report(run, figures, Verdict.VALID, views, dispatch)
     with progress("writing the result tables"):
-        held = result_tables(figures, report)
-        stages.write_tables(source, {f"whatif_{name}": rows for name, rows in held.items()})
+        stages.write_tables(source, result_tables(figures, run, Verdict.VALID, views))
     return Result(Verdict.VALID, report)
 
 

@@ -131,8 +131,9 @@ CARRIED: Final = pa.struct(
     [
         _required("name", pa.string()),  # of an array
         _required("width", pa.int32()),  # of its rows
+        _required("rows", pa.int32()),
         _required("part", pa.int32()),  # from 0: an array may be cut
-        _required("data", pa.binary()),  # 64-bit integers, little-endian, row by row
+        _required("data", pa.binary()),  # packed: `rules.carried.packed`
     ]
 )
 """A part of what one night's audit hands to the next (``rules.carried``)."""

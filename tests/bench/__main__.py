@@ -2,10 +2,11 @@
 
 import sys
 
-from tests.bench import audit, dispatch, kafka, membership, report
+from tests.bench import audit, dispatch, kafka, membership, nights, report
 
 membership.main(1_000)
 report.main(2_000)
 dispatch.main(quick="--quick" in sys.argv)
 kafka.main()
+nights.main()
 audit.main(10_000_000)

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from subreplay.adapters import ADAPTERS
 from subreplay.columns import NEVER
 from subreplay.policies import make
+from subreplay.rules import undelivered as undelivered_rules
 from subreplay.rules.codes import Code, excuse_of, mask
 from subreplay.rules.terms import Terms
+from subreplay.rules.undelivered import MIDNIGHT
 from tests.rules.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history
@@ -38,16 +40,20 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
     steps=st.lists(st.integers(100, 130), min_size=1, max_size=4, unique=True),
     receipts=st.booleans(),
     batch_rows=st.sampled_from([1, 3, 1000]),
+    settles=st.sampled_from([0, MIDNIGHT]),
 )
 def test_nights_equal_the_whole(
-    kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int
+    kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int, settles: int
 ) -> None:
     log, story = told
-    tables = published_just_in_time(history(log, f"{story} ~2 +C8"))  # all that can be told of a loss, the end can
+    tables = published_just_in_time(history(log, f"{story} ~12 +C8"))  # all that can be told of a loss, the end can
     ends = [(START + step * STEP + STEP // 2) * 1000 for step in sorted(steps)] + [NEVER - 1]
-    nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(undelivered_rules, "MIDNIGHT", settles)
+        nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
     whole = audit_by(replace(judge_of(POLICIES[kind], tables, terms), receipts=receipts), tables)
     same(nights, whole, lasting=mask({Code.LOST}))
+    assert lost_for_good(nights) == lost_for_good([whole])
 
 
 def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
@@ -109,6 +115,15 @@ def proof(code: Code, row: dict[str, Any]) -> str:
     witness = row[WITNESSES[code]] if code in WITNESSES else None
     told = [row["at"], row["consumer"], row["nth"], row["previous"], excuse_of(code, row["excuses"])]
     return str([*told, witness and {k: v for k, v in witness.items() if k != "held_until"}])
+
+
+def lost_for_good(nights: list[pa.Table]) -> set[tuple[int, int]]:
+    """Messages told LOST by a night, but for those that a later one withdraws because they came after all."""
+    lost: set[tuple[int, int]] = set()
+    for rows in (night.to_pylist() for night in nights):
+        lost -= {(r["entry"], r["batch_index"]) for r in rows if r["delivered"]}
+        lost |= {(r["entry"], r["batch_index"]) for r in rows if r["codes"] & Code.LOST.bit}
+    return lost
 
 
 def undelivered(tables: list[pa.Table]) -> set[tuple[int, int]]:

@@ -31,7 +31,8 @@ def replayed(spark, tmp_path_factory):
         "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
     }
     result = pipeline.whatif(spark, config.parse(run, "test"))
-    return result.report, lake.read(spark, f"{out}/tables", "predicted", "delta")
+    assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
+    return result.report, lake.read(spark, f"{out}/tables", "whatif_predicted", "delta")
 
 
 def test_only_the_scenarios_that_ask_for_it_are_replayed(replayed):

@@ -22,7 +22,8 @@ def replayed(spark, tmp_path_factory):
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(out / "in")]) == 0
     places = {"traffic": Traffic(path=f"{out}/in"), "output": Output(tables=f"{out}/tables", report=f"{out}/report")}
     result = pipeline.whatif(spark, config.load(EXAMPLE).model_copy(update=places))
-    return result.report, lake.read(spark, f"{out}/tables", "predicted", "delta")
+    assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
+    return result.report, lake.read(spark, f"{out}/tables", "whatif_predicted", "delta")
 
 
 def test_every_record_is_accounted_for(replayed):

@@ -10,7 +10,7 @@ import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.errors import InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.spark import lake
 
 pytestmark = pytest.mark.spark
@@ -68,7 +68,9 @@ def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path:
     lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
     failed = at_once(spark, tmp_path, [RUN] * 4, 5)
     assert len(failed) < 4
-    assert all(isinstance(error, InputError) and "another run is writing the same" in str(error) for error in failed)
+    assert all(
+        isinstance(error, EnvironmentFailed) and "another run is writing the same" in str(error) for error in failed
+    )
     assert read(spark, tmp_path).count() == 5
 
 

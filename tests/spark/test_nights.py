@@ -8,25 +8,32 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from subreplay import config, pipeline
 from subreplay.adapters import ADAPTERS
 from subreplay.columns import UNKNOWN
-from subreplay.config import Keys
-from subreplay.model import Scope
+from subreplay.config import Keys, Output
+from subreplay.model import Scope, Verdict
 from subreplay.policies import make
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.spark import lake, topic_findings
-from subreplay.tables import LOG
+from subreplay.tables import LOG, TIME
+from tests.rules.test_definitions import histories
+from tests.rules.test_nights import published_just_in_time
 from tests.support import days
-from tests.support.days import DAY, dates, drawn_out, save
+from tests.support.days import DAY, FIRST, dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
 from tests.support.joins import fold
 from tests.support.recordings import ROOT
@@ -87,21 +94,143 @@ def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, 
         assert audited.where("delivered").count() == received
 
 
-def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(spark: SparkSession, tmp_path: Path) -> None:
-    """A step of the story is half an hour: the last of three messages is delivered three days after the others."""
-    tables = drawn_out(
-        history("a1 a2 n3+190", "+C1 a1>C1 a2>C1 a1! a2! ~150 n3>C1 n3!"), START, 1800 * 1_000_000 // STEP
-    )
-    policy = {"name": SUBSCRIPTION, "policy": "pulsar.shared", "profile": "pulsar-4.0"}
-    run = save(tables, tmp_path, subscription=policy)
-    told = {}
-    for date in dates(6)[2:]:
-        assert days.audit(run, tmp_path / "out", date) == 0
-        for table in (tmp_path / "out/tables").iterdir():
-            rows = spark.read.format("delta").load(str(table))
-            told[table.name] = sorted({str(row.date) for row in rows.select("date").distinct().collect()})
-        assert all(found[-1:] in ([], [date]) for found in told.values()), told
-    assert told["audited"] == told["runs"] == dates(6)[2:]
+SHARED = {"name": SUBSCRIPTION, "policy": "pulsar.shared", "profile": "pulsar-4.0"}
+KEYED = SHARED | {"policy": "pulsar.key_shared.auto_split"}
+TEN_MINUTES = 600_000_000  # of a step of a story, µs: it begins with step 100, at 16:40 of the first day
+
+
+def written_dates(spark: SparkSession, out: Path) -> dict[str, set[str]]:
+    """The dates of the rows of each output table."""
+    found = {}
+    for table in (out / "tables").iterdir():
+        rows = spark.read.format("delta").load(str(table))
+        found[table.name] = {str(row.date) for row in rows.select("date").distinct().collect()}
+    return found
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run file about three messages, of which the last is delivered three days after the others."""
+    story = history("a1 a2 n3+550", "+C1 a1>C1 a2>C1 a1! a2! ~450 n3>C1 n3!")
+    return save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path_factory.mktemp("waiting"), subscription=SHARED)
+
+
+def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
+    spark: SparkSession, waiting: Path, tmp_path: Path
+) -> None:
+    nights = dates(4)
+    for i, date in enumerate(nights):
+        assert days.audit(waiting, tmp_path, date) == 0
+        for name, found in written_dates(spark, tmp_path).items():
+            assert found <= {*nights[: i + 1]}, name
+    unseen = spark.read.format("delta").load(str(tmp_path / "tables/violations")).where("code = 'UNSEEN'")
+    assert sorted(str(row.date) for row in unseen.collect()) == nights[:3]
+
+
+def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
+    spark: SparkSession, waiting: Path, tmp_path: Path
+) -> None:
+    names = ["sub", "a'b/c", "x" * 300]
+    tables = {name: pq.read_table(waiting.parent / "in" / name) for name in ("messages", "membership", "deliveries")}
+    for name in ("membership", "deliveries"):
+        rows = tables[name]
+        place = rows.schema.get_field_index("subscription")
+        of_all = [rows.set_column(place, rows.schema.field(place), pa.repeat(n, rows.num_rows)) for n in names]
+        tables[name] = pa.concat_tables(of_all)
+    run = config.load(save(tables, tmp_path, subscription=SHARED), date=dates(1)[0])
+    out = Output(tables=str(tmp_path / "tables"), report=str(tmp_path / "report"))
+
+    def audited(name: str) -> Verdict:
+        mine = run.subscription.model_copy(update={"name": name})
+        return pipeline.audit(spark.newSession(), run.model_copy(update={"subscription": mine, "output": out})).verdict
+
+    with ThreadPoolExecutor(len(names)) as pool:
+        assert {*pool.map(audited, names)} == {Verdict.VALID}
+    for table in ("audited", "finding_counts", "runs"):
+        rows = spark.read.format("delta").load(str(tmp_path / "tables" / table))
+        assert {row.subscription for row in rows.collect()} == {*names}
+
+
+def test_a_skipped_night_is_said_in_the_verdict(spark: SparkSession, waiting: Path, tmp_path: Path) -> None:
+    for date in (dates(4)[0], dates(4)[3]):
+        assert days.audit(waiting, tmp_path, date) == 0
+    headline = json.loads((tmp_path / "report/report.json").read_text())["headline"]
+    assert f"No night between {dates(4)[0]} and {dates(4)[3]} was audited" in headline
+
+
+def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
+    spark: SparkSession, waiting: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert days.audit(waiting, tmp_path, dates(1)[0]) == 0
+    other = tmp_path / "other.yaml"
+    other.write_text(waiting.read_text().replace("pulsar.shared", "pulsar.key_shared.auto_split"))
+    capsys.readouterr()
+    assert days.audit(other, tmp_path, dates(2)[1]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"goes on from the audit of {dates(1)[0]}" in said
+    assert "policy 'pulsar.shared' and not 'pulsar.key_shared.auto_split'" in said
+    assert "set output.tables to a new folder" in said
+
+
+def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    """The first message of a key is delivered the day after the second: LOST at first, in truth out of order."""
+    tables = drawn_out(history("a1 a2", "+C1 a2>C1 a2! ~60 a1>C1 a1!"), START, TEN_MINUTES // STEP)
+    run = save(tables, tmp_path, subscription=KEYED)
+    told = []
+    for date in dates(2):
+        assert days.audit(run, tmp_path / "nightly", date) == 1
+        told.append(json.loads((tmp_path / "nightly/report/report.json").read_text()))
+    assert days.audit(run, tmp_path / "whole") == 1
+    by_night, at_once = counts(spark, tmp_path / "nightly"), counts(spark, tmp_path / "whole")
+    assert (by_night.pop("LOST"), by_night["KEY_ORDER"]) == (1, at_once["KEY_ORDER"]) == (1, 1)
+    (row,) = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
+    assert (row.code, row.entry, str(row.told), str(row.date)) == ("LOST", 0, *dates(2))
+    assert row.explanation == f"1:0 was told LOST on {dates(2)[0]} and was delivered to C1 at {row['at']}"
+    facts = {fact["label"]: (fact["value"], fact["note"]) for fact in told[1]["facts"]}
+    assert facts[f"Withdrawn: LOST of {dates(2)[0]}"] == ("1", "came after all: 1:0")
+
+
+def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(spark: SparkSession, tmp_path: Path) -> None:
+    tables = drawn_out(history("a1 a2", "+C1 a1>C1 a1! a2>C1 a2!"), START, TEN_MINUTES // STEP)
+    ends = FIRST + DAY
+    tables["messages"] = of_second(tables["messages"], publish_time=ends + 3_000, date=ends)
+    tables["deliveries"] = of_second(tables["deliveries"], delivered_at=ends - 1_000, acked_at=ends + 5_000)
+    run = save(tables, tmp_path, subscription=KEYED)
+    assert [days.audit(run, tmp_path / "out", date) for date in dates(2)] == [0, 0]
+    assert not {"UNKNOWN_MESSAGE", "LOST"} & {*counts(spark, tmp_path / "out")}
+
+
+def of_second(rows: pa.Table, **given: int) -> pa.Table:
+    """The same rows with other times (µs) in the second one."""
+    for name, micros in given.items():
+        of = rows.schema.field(name)
+        values = rows[name].to_pylist()
+        values[1] = pa.scalar(micros, TIME).cast(of.type).as_py()
+        rows = rows.set_column(rows.schema.get_field_index(name), of, pa.array(values, of.type))
+    return rows
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@given(told=histories(), hours=st.integers(1, 4))
+def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_run_finds(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
+) -> None:
+    folder, (log, story) = tmp_path_factory.mktemp("cut"), told
+    tables = published_just_in_time(history(log, f"{story} ~12 +C8"))
+    assume(tables["deliveries"].num_rows > 0)
+    tables = drawn_out(tables, START + 100 * STEP, hours * 3_600_000_000 // STEP)
+    run = save(tables, folder, lookback_days=9, subscription=KEYED)
+    last = max(pc.max(rows["date"]).as_py() for rows in tables.values()).isoformat()
+    nights = [date for date in dates(9) if date <= last]
+    for date in nights:
+        assert days.audit(run, folder / "nightly", date) in (0, 1, 3)
+    assert all(found <= {*nights} for found in written_dates(spark, folder / "nightly").values())
+    assert days.audit(run, folder / "whole") in (0, 1, 3)
+    by_night, at_once = counts(spark, folder / "nightly"), counts(spark, folder / "whole")
+    for row in spark.read.format("delta").load(str(folder / "nightly/tables/withdrawn")).collect():
+        by_night[row.code] -= 1
+    lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
+    assert {c: by_night.get(c, 0) for c in lasting} == {c: at_once.get(c, 0) for c in lasting}
 
 
 def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, month: Path, nightly: Path) -> None:
@@ -133,9 +262,9 @@ def test_a_day_without_messages_and_deliveries_ends_what_was_open(
 def open_at_the_end(spark: SparkSession, out: Path, date: str) -> bool:
     """Whether a night hands on positions that are open."""
     audited = spark.read.format("delta").load(str(out / "tables/audited")).where("carried.name = 'open'")
-    rows = audited.where(F.col("date") == date).select("carried.data").collect()
+    rows = audited.where(F.col("date") == date).select("carried.rows").collect()
     assert rows  # it hands on its state
-    return any(len(row.data) > 0 for row in rows)
+    return any(row.rows > 0 for row in rows)
 
 
 def _versions(out: Path) -> Any:
@@ -157,7 +286,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
         ]  # fmt: skip
         log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
         earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None
-        found = topic_findings.found(log, judge, "sub", Keys(show=True), earlier, since).to_pylist()
+        found = topic_findings.found(log, judge, "sub", Keys(show=True), earlier, since).collect()
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
@@ -165,3 +294,18 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
     assert told("K kkl", since=gap + 1) == [("k", 1)]
     assert told("Kk Kkk", since=gap) == gaps
     assert told("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
+
+
+def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: SparkSession) -> None:
+    sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
+    judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)}, receipts=True)
+    lines = pa.Table.from_pylist(
+        [
+            {"topic": "t", "partition": i % 2, "ledger": 5, "entry": i, "batch_index": -1, "kind": 0, "at": i, "seq": 0,
+             "key": str(i // 2).encode(), "producer": "p", "before": i < 5_000}
+            for i in range(5_600)
+        ], LOG)  # fmt: skip
+    log = lake.of_arrow(spark, lines)
+    assert topic_findings.found(log, judge, "sub", Keys(show=True)).count() == 300
+    of_one_day = log.withColumn("before", F.lit(False))
+    assert topic_findings.found(of_one_day, judge, "sub", Keys(show=True)).count() == 2_800

@@ -52,12 +52,12 @@ def _dated(name: str, rows: pa.Table) -> pa.Table:
     return rows.set_column(place, rows.schema.field("date"), known.cast(pa.date32()))
 
 
-def save(tables: Tables, folder: Path, **run: Any) -> Path:
+def save(tables: Tables, folder: Path, lookback_days: int = 1, **run: Any) -> Path:
     """Write tables and the run file of their audit; returns the run file."""
     for name, rows in tables.items():
         (folder / "in" / name).mkdir(parents=True)
         pq.write_table(rows, folder / "in" / name / "part.parquet")
-    told = {"traffic": {"path": str(folder / "in"), "format": "parquet"}, **run}
+    told = {"traffic": {"path": str(folder / "in"), "format": "parquet", "lookback_days": lookback_days}, **run}
     (folder / "audit.yaml").write_text(yaml.safe_dump(told))
     return folder / "audit.yaml"
 

@@ -19,7 +19,7 @@ from subreplay.reports.findings import code_summaries, over_time
 from subreplay.reports.loads import consumer_totals, load_points
 from subreplay.reports.moves import shown_moves
 from subreplay.rules.registry import RULES, Code, Excuse, standings
-from subreplay.words import instant
+from subreplay.words import instant, position
 
 ASSIGNED = (
     "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay."
@@ -59,7 +59,7 @@ def report(
         schema_version=SCHEMA_VERSION,
         run=run,
         verdict=str(verdict),
-        headline=headline(run, verdict, codes),
+        headline=headline(run, verdict, codes) + _of_nights(run, figures),
         inputs=input_counts(figures.inputs),
         facts=facts(policy, figures, scenarios),
         range_maps=maps,
@@ -102,6 +102,13 @@ def headline(run: RunInfo, verdict: Verdict, codes: Sequence[CodeSummary]) -> st
     return f"Every promise that {run.policy} makes under {run.profile} was kept."
 
 
+def _of_nights(run: RunInfo, figures: Figures) -> str:
+    """What the verdict of one night does not rest on."""
+    if figures.night is None or not figures.missed:
+        return ""
+    return f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
+
+
 def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
     """Headline figures."""
     t = figures.totals
@@ -127,6 +134,10 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         found.append(Fact("Goes on from the audit of", figures.night.isoformat(), what))
     if figures.begin is not None:
         found.append(Fact("Judged from", instant(figures.begin), BEGINS_LATER))
+    found += [
+        Fact(f"Withdrawn: {row['code']} of {row['told']}", f"{row['count']:,}", _withdrawn(row))
+        for row in figures.withdrawn
+    ]
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
     if figures.scattered is not None:
         several, keys = figures.scattered
@@ -138,6 +149,16 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     if scenarios:
         found.append(Fact("Scenarios compared", str(len(scenarios))))
     return tuple(found)
+
+
+def _withdrawn(row: Row) -> str:
+    """Which findings of an earlier night are withdrawn, by their places."""
+    named = [
+        (f"{p['partition']}/" if p["partition"] >= 0 else "") + position(p["ledger"], p["entry"], p["batch_index"])
+        for p in row["places"]
+    ]
+    left = row["count"] - len(named)
+    return f"came after all: {', '.join(named)}" + (f" and {left:,} more in table withdrawn" if left else "")
 
 
 def hot_keys(figures: Figures) -> tuple[HotKey, ...]:

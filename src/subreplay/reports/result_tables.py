@@ -10,7 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.figures import Figures
-from subreplay.reports.data import MoveView, ReportData, ScenarioView
+from subreplay.model import Verdict
+from subreplay.reports.assemble import input_counts
+from subreplay.reports.data import MoveView, RunInfo, ScenarioView
+from subreplay.reports.moves import every_move
 from subreplay.rules.happenings import event_words
 from subreplay.tables import TIME
 from subreplay.timeline import Timeline
@@ -48,15 +51,17 @@ _KINDS: Final[dict[Any, pa.DataType]] = {
 }  # fmt: skip
 
 
-def result_tables(figures: Figures, report: ReportData) -> dict[str, pa.Table]:
-    """Result tables by name."""
+def result_tables(
+    figures: Figures, run: RunInfo, verdict: Verdict, scenarios: tuple[ScenarioView, ...]
+) -> dict[str, pa.Table]:
+    """Result tables by name: all there is, however much of it a report shows."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
     return {
         "epochs": pa.Table.from_pylist([r for s, t in timelines.items() for r in _epochs(s, t)], schema=EPOCHS),
         "range_tables": pa.Table.from_pylist([r for s, t in timelines.items() for r in _ranges(s, t)], schema=RANGES),
-        "moves": _of_views(MoveView, report.moves),
-        "scenarios": _of_views(ScenarioView, report.scenarios),
-        "runs": pa.Table.from_pylist([_run(report)], schema=RUNS),
+        "moves": _of_views(MoveView, tuple(every_move(figures))),
+        "scenarios": _of_views(ScenarioView, scenarios),
+        "runs": pa.Table.from_pylist([_run(figures, run, verdict)], schema=RUNS),
     }
 
 
@@ -102,11 +107,10 @@ def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
     return pa.Table.from_pylist([{name: getattr(view, name) for name in flat} for view in views], schema=schema)
 
 
-def _run(report: ReportData) -> dict[str, str]:
-    run = report.run
-    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in report.inputs}
+def _run(figures: Figures, run: RunInfo, verdict: Verdict) -> dict[str, str]:
+    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures.inputs)}
     return {
         "run_id": run.run_id, "kind": run.kind, "config_digest": run.config_digest, "policy": run.policy, "profile":
         run.profile,
-        "verdict": report.verdict, "versions": json.dumps(dict(run.versions)), "inputs": json.dumps(inputs),
+        "verdict": str(verdict), "versions": json.dumps(dict(run.versions)), "inputs": json.dumps(inputs),
     }  # fmt: skip

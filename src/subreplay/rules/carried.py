@@ -2,7 +2,7 @@
 
 A night's last rows of each dispatcher are its state when the day ended; they are the first rows that the next night's
 passes see of it. So the state is written with the findings it belongs to, in one transaction, and a run that was killed
-leaves neither.
+leaves neither. It holds what is open, and what the next night's log may still be about; of a key that some 20 bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.tables import CARRIED, FACTS, OPEN_POSITIONS
 
-NUMBERS: Final = 1 << 17  # in one row: a megabyte
+NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
 CARRY: Final = -1  # the kind of a ``LOG`` row that is carried
 OPEN: Final = "open"
+BASIS: Final = "basis"  # what the judging rests on: `judge.Judge.basis`
 
 # The columns of array ``open``: a position, whether its message is still to be delivered, and the day of its message
 # (counted from 1970-01-01; ``UNKNOWN`` where the log has none).
@@ -51,7 +52,7 @@ class Carried:
         found: dict[str, list[tuple[int, Ints]]] = {}
         for part in self.parts:
             for row in part.to_pylist():
-                numbers = np.frombuffer(row["data"], "<i8").reshape(-1, row["width"])
+                numbers = unpacked(row["data"], row["rows"], row["width"])
                 found.setdefault(row["name"], []).append((row["part"], numbers))
         return {n: np.concatenate([a for _, a in sorted(mine, key=lambda p: p[0])]) for n, mine in found.items()}
 
@@ -62,11 +63,29 @@ def carried_rows(arrays: Arrays, scope: Scope) -> pa.Table:
     for name, array in arrays.items():
         size = max(1, NUMBERS // array.shape[1])
         for part, begin in enumerate(range(0, max(1, len(array)), size)):
-            data = np.ascontiguousarray(array[begin : begin + size], "<i8").tobytes()
-            cut.append({"name": name, "width": array.shape[1], "part": part, "data": data})
+            some = array[begin : begin + size]
+            shape = {"width": array.shape[1], "rows": len(some)}
+            cut.append({"name": name, **shape, "part": part, "data": packed(some)})
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
     columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
     return pa.table([*columns, pa.array(cut, CARRIED)], schema=FACTS)
+
+
+def packed(array: Ints) -> bytes:
+    """A part of an array: of each column the differences from row to row, bytes of one significance together, since
+    the high ones are nearly all alike; compressed."""
+    steps = np.diff(array, axis=0, prepend=0).astype("<i8").T
+    planes = np.ascontiguousarray(steps).view(np.uint8).reshape(-1, 8).T
+    data: bytes = pa.compress(planes.tobytes(), codec="zstd", asbytes=True)
+    return data
+
+
+def unpacked(data: bytes, rows: int, width: int) -> Ints:
+    """What ``packed`` packed."""
+    plain = pa.decompress(data, decompressed_size=rows * width * 8, codec="zstd", asbytes=True)
+    planes = np.frombuffer(plain, np.uint8).reshape(8, -1).T
+    steps = np.ascontiguousarray(planes).view("<i8").reshape(width, rows)
+    return np.cumsum(steps, axis=1).T
 
 
 def filled(of: pa.Field, value: object, rows: int) -> pa.Array:
@@ -76,23 +95,51 @@ def filled(of: pa.Field, value: object, rows: int) -> pa.Array:
     return pa.nulls(rows, of.type) if value is None else pa.array([value] * rows, of.type)
 
 
-def open_positions(rows: pa.Table, codes: Ints, horizon: int) -> Ints:
-    """Of ``FACTS`` rows and their findings, the positions that the next night has to look at again, as rows of array
-    ``open``: deliveries that have not ended by ``horizon`` or were not acknowledged, and messages still waiting.
+class Open:
+    """Collects what is open at the end of a day, the horizon, from ``FACTS`` rows and their findings: deliveries that
+    have not ended or were not acknowledged, messages still waiting.
 
     A message that was lost is not waiting: it is reported once.
     """
-    delivered = np.asarray(column(rows, "delivered").to_numpy(zero_copy_only=False), np.bool_)
-    until = column(rows, "held_until").to_numpy()
-    still = np.where(delivered, (until > horizon) | (codes & _UNACKED != 0), codes & _LOST == 0)
-    mine = np.flatnonzero(still)
-    found = np.empty((len(mine), OPEN_DAY + 1), np.int64)
-    for place, name in ((OPEN_LEDGER, "ledger"), (OPEN_ENTRY, "entry"), (OPEN_BATCH_INDEX, "batch_index")):
-        found[:, place] = column(rows, name).to_numpy()[mine]
-    found[:, OPEN_WAITING] = ~delivered[mine]
-    published = column(rows, "published").to_numpy()[mine]
-    found[:, OPEN_DAY] = np.where(published == UNKNOWN, UNKNOWN, published // DAY)
-    return found
+
+    def __init__(self, horizon: int) -> None:
+        self._horizon = horizon
+        self._positions = [np.empty((0, OPEN_DAY + 1), np.int64)]
+        self._keys = [np.empty(0, np.int64)]
+
+    @property
+    def positions(self) -> Ints:
+        """Rows of array ``open``, which the next night has to look at again."""
+        return np.concatenate(self._positions)
+
+    @property
+    def keys(self) -> Ints:
+        """The keys of these, and of what was lost, which may come after all."""
+        return np.unique(np.concatenate(self._keys))
+
+    def add(self, rows: pa.Table, codes: Ints) -> None:
+        delivered = np.asarray(column(rows, "delivered").to_numpy(zero_copy_only=False), np.bool_)
+        until = column(rows, "held_until").to_numpy()
+        still = np.where(delivered, (until > self._horizon) | (codes & _UNACKED != 0), codes & _LOST == 0)
+        mine = np.flatnonzero(still)
+        found = np.empty((len(mine), OPEN_DAY + 1), np.int64)
+        for place, name in ((OPEN_LEDGER, "ledger"), (OPEN_ENTRY, "entry"), (OPEN_BATCH_INDEX, "batch_index")):
+            found[:, place] = column(rows, name).to_numpy()[mine]
+        found[:, OPEN_WAITING] = ~delivered[mine]
+        published = column(rows, "published").to_numpy()[mine]
+        found[:, OPEN_DAY] = np.where(published == UNKNOWN, UNKNOWN, published // DAY)
+        self._positions.append(found)
+        self._keys.append(np.unique(column(rows, "key_id").to_numpy()[still | ~delivered]))
+
+
+def written(text: str) -> Ints:
+    """A text as an array."""
+    return np.array([*text.encode()], np.int64)[:, None]
+
+
+def read(array: Ints) -> str:
+    """The text that was ``written``."""
+    return bytes(array[:, 0].tolist()).decode()
 
 
 def open_table(array: Ints, topic: str, partition: int) -> pa.Table:

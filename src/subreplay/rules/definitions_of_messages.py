@@ -13,7 +13,7 @@ import numpy as np
 from subreplay.columns import NEVER, UNKNOWN
 from subreplay.rules.codes import Code
 from subreplay.rules.histories import Attempt, History, Message, Place
-from subreplay.rules.undelivered import REORDERED, SETTLE
+from subreplay.rules.undelivered import MIDNIGHT, REORDERED, SETTLE
 
 
 def publications(messages: Iterable[Message]) -> dict[Place, Code]:
@@ -67,11 +67,15 @@ def _passed(h: History, m: Message, owner: int) -> bool:
     by_slot = max((e for e in of_slot if e.first), key=lambda e: e.message.ordinal, default=None)
     of_owner = [e for e in h.deliveries if e.owned and e.first and e.session == owner]
     by_owner = max(of_owner, key=lambda e: e.message.ordinal, default=None)
-    if by_slot and by_slot.message.ordinal > m.ordinal and by_slot.at > ripe:
+    if by_slot and by_slot.message.ordinal > m.ordinal and by_slot.at > ripe and not _near_midnight(h, by_slot):
         return h.judge.policy.routing != "any" or _settled(h, m, by_slot)
     if h.judge.policy.routing != "slot" or not by_owner or by_owner.message.ordinal <= m.ordinal:
         return False
-    return by_owner.at > max(ripe, free) and _settled(h, m, by_owner)
+    return by_owner.at > max(ripe, free) and _settled(h, m, by_owner) and not _near_midnight(h, by_owner)
+
+
+def _near_midnight(h: History, later: Attempt) -> bool:
+    return h.judge.carries and later.at > h.judge.horizon - MIDNIGHT
 
 
 def _settled(h: History, m: Message, later: Attempt) -> bool:

@@ -76,9 +76,27 @@ class Queues(NamedTuple):
         rings[:, _START], rings[:, _PLACES] = np.cumsum(places) - places, places
         return cls(rings, np.zeros((4, int(places.sum())), np.int64))
 
-    def restore(self, rings: Ints, untaken: Ints) -> None:
-        """Go on from the queues of the night before; new sessions stand behind them."""
-        self.rings[: len(rings)], self.untaken[:, : untaken.shape[1]] = rings, untaken
+    def carried(self, sessions: Ints, horizon: int) -> tuple[Ints, Ints]:
+        """The queues of some sessions, as rows of session, length and deliveries so far, and what they hold, in rows.
+
+        Of what was taken by the horizon, which stands in front, the last delivery alone says that something was.
+        """
+        rings = self.rings[sessions]
+        queue = np.repeat(np.arange(len(rings)), rings[:, _LENGTH])
+        nth = np.arange(len(queue)) - np.repeat(np.cumsum(rings[:, _LENGTH]) - rings[:, _LENGTH], rings[:, _LENGTH])
+        start, places, front = (rings[queue, column] for column in (_START, _PLACES, _FRONT))
+        held = self.untaken[:, start + (front + nth) % np.maximum(places, 1)].T
+        taken = held[:, _ENDS] <= horizon
+        kept = ~(taken & np.append(taken[1:] & (queue[1:] == queue[:-1]), False))
+        lengths = np.bincount(queue[kept], minlength=len(rings))
+        return np.column_stack([sessions, lengths, rings[:, _SERVED]]), held[kept]
+
+    def restore(self, queues: Ints, held: Ints) -> None:
+        """Go on from the ``carried`` queues of the night before."""
+        sessions, lengths, served = queues.T
+        self.rings[sessions, _LENGTH], self.rings[sessions, _SERVED] = lengths, served
+        nth = np.arange(len(held)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+        self.untaken[:, np.repeat(self.rings[sessions, _START], lengths) + nth] = held.T
 
 
 @step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.columns import NEVER, UNKNOWN, Ints
+from subreplay.columns import NEVER, Ints
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2
 from subreplay.rules.codes import ANY_ORDER, KEYED, Code, Excuse, Rule
 from subreplay.rules.deliveries import (
@@ -129,13 +129,6 @@ def longest_of(rows: Ints, first: int, apart: int) -> Ints:
         return rows[:, first : first + _HOLD]
     late = rows[:, first + apart + SESSION] >= 0
     return np.where(late[:, None], rows[:, first + apart : first + apart + _HOLD], rows[:, first : first + _HOLD])
-
-
-def without_open(rows: Ints, first: int, apart: int) -> Ints:
-    """The same states without the holders beyond the horizon: the next night recalls these itself."""
-    kept = rows.copy()
-    kept[:, first + apart : first + 2 * apart] = UNKNOWN
-    return kept
 
 
 @step

@@ -15,7 +15,6 @@ from subreplay.rules.codes import Code
 from subreplay.rules.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
 from subreplay.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
 from subreplay.rules.holding import (
-    BEFORE_JOIN,
     CLOSING,
     HELD,
     JOINED,
@@ -32,9 +31,8 @@ from subreplay.rules.holding import (
     hold,
     one_holder,
     serve,
-    without_open,
 )  # fmt: skip
-from subreplay.rules.order import in_order
+from subreplay.rules.order import FIRST, HIGHEST, in_order
 from subreplay.rules.ownership import active_state, one_active
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.states import States
@@ -65,7 +63,7 @@ class DispatcherState:
         self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays, strangers: bool = False
     ) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
-        self.horizon = horizon
+        self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
         self.keys = States(KEY_STATE + later)
         self.slots = States(SLOT_STATE + later)
@@ -80,30 +78,41 @@ class DispatcherState:
         self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
 
     def _restore(self, carried: Arrays) -> None:
-        known = len(carried["members"])
-        self.keys = States.of(carried["key_ids"], carried["keys"])
-        self.slots = States.of(carried["slot_ids"], carried["slots"])
-        self.everything = carried["everything"].copy()
-        self.members[:known], self.strayed[:known] = carried["members"], carried["strayed"][:, 0]
-        self.queues.restore(carried["rings"], carried["untaken"].T)
+        self.keys = States.of(self.keys.rows.shape[1], carried["key_ids"], carried["keys"])
+        self.slots = States.of(self.slots.rows.shape[1], carried["slot_ids"], carried["slots"])
+        self.everything[:, :SLOT_STATE] = carried["everything"]
+        sessions, members = carried["sessions"][:, 0], carried["members"]
+        self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, carried["strayed"][:, 0]
+        self.queues.restore(carried["queues"], carried["untaken"])
         # somebody may be a stranger today only, and stays one
         self.active, self.scalars = np.maximum(self.active, carried["active"]), carried["scalars"][0].copy()
 
-    def carried(self) -> dict[str, Ints]:
-        """What the next night begins with."""
+    def carried(self, open_keys: Ints, since: int) -> dict[str, Ints]:
+        """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
+        open or were delivered from an instant on.
+
+        Whatever ended by the horizon holds back nothing that comes after it, so of keys no holder is carried; a slot
+        still tells by its own how long a message waited that comes then.
+        """
         (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
+        kept = np.flatnonzero((keys[:, FIRST + AT] >= since) | np.isin(key_ids[:, 0], open_keys))
+        kept = kept[np.argsort(keys[kept, HIGHEST], kind="stable")]  # neighbours are alike, and pack well
+        # who was there at the last delivery is asked of what never came, also by a night without deliveries
+        mine = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
+        queues, untaken = self.queues.carried(mine, self.horizon)
         scalars = self.scalars.copy()
         scalars[4], scalars[5] = 0, self.horizon
         return {
-            "key_ids": key_ids,
-            "keys": without_open(keys, OF_KEY, PAIR),
+            "key_ids": key_ids[kept],
+            "keys": keys[kept, :OF_KEY],
             "slot_ids": slot_ids,
-            "slots": without_open(slots, HELD, PAIR),
-            "everything": without_open(self.everything, HELD, PAIR),
-            "members": without_open(self.members, BEFORE_JOIN, PAIR // 2),
-            "strayed": self.strayed[:, None],
-            "rings": self.queues.rings,
-            "untaken": self.queues.untaken.T,
+            "slots": slots[:, :SLOT_STATE],
+            "everything": self.everything[:, :SLOT_STATE],
+            "sessions": mine[:, None],
+            "members": self.members[mine, : SESSION_STATE - PAIR // 2],
+            "strayed": self.strayed[mine, None],
+            "queues": queues,
+            "untaken": untaken,
             "active": self.active,
             "scalars": scalars[None],
         }

@@ -21,7 +21,7 @@ from subreplay.errors import InputError
 from subreplay.model import Scope, Standing
 from subreplay.policies.base import Policy
 from subreplay.rules.beginning import Beginning
-from subreplay.rules.carried import OPEN, OPEN_DAY, Arrays, Carried, carried_rows, open_positions
+from subreplay.rules.carried import BASIS, OPEN, Arrays, Carried, Open, carried_rows, written
 from subreplay.rules.codes import MANY, Code, mask, unexcused
 from subreplay.rules.deliveries import Found
 from subreplay.rules.facts import position_facts
@@ -96,6 +96,8 @@ class Judge:
     there is is audited at once.
     ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
     ``findings_only``: of judged rows those without a finding are left out.
+    ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
+    ``basis``: what the judging rests on, in words; the next night's must be the same.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
     of partitions, too, which never served it.
     ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
@@ -110,6 +112,8 @@ class Judge:
     begins: Mapping[Scope, int] = field(default_factory=dict)
     spans: tuple[Span, ...] | None = None
     findings_only: bool = False
+    lookback: int = NEVER
+    basis: str = ""
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -188,7 +192,7 @@ class Judge:
         dispatcher, carried, examples = self.dispatcher(scope), Carried(), Examples(self)
         state: DispatcherState | None = None
         given = None if self.spans is None else Given(scope, self.spans)
-        begun, still = False, [np.empty((0, OPEN_DAY + 1), np.int64)]
+        begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
             facts = carried.take(part)
             if not facts.num_rows:
@@ -199,7 +203,8 @@ class Judge:
             if before:
                 rows = facts.slice(0, before)
                 recall_deliveries(self, state, rows)
-                still += self._open(rows, ints(rows, "codes"))
+                if still is not None:
+                    still.add(rows, ints(rows, "codes"))
             if before < facts.num_rows and not begun:
                 begin_instants(state)
                 begun = True
@@ -210,7 +215,8 @@ class Judge:
                 if rows.num_rows:
                     found = rule(self, dispatcher, state, rows)
                     np.bitwise_and(found.codes, self.looked_for, out=found.codes)
-                    still += self._open(rows, found.codes)
+                    if still is not None:
+                        still.add(rows, found.codes)
                     shown = examples.choose(found)
                     if given is not None:
                         yield from given.sums(rows, found.codes).to_batches()
@@ -218,22 +224,21 @@ class Judge:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from judged(rows, found, shown, dispatcher.sessions.labels).to_batches()
-        if self.carries:
+        if still is not None:
             state = state or self._state(dispatcher, carried)
             if not begun:
                 begin_instants(state)
-            arrays = _named(_INSTANTS, state.carried()) | {
+            since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
+            arrays = _named(_INSTANTS, state.carried(still.keys, since)) | {
                 n: a for n, a in carried.arrays().items() if n.startswith(_LOG)
             }
-            yield from judged_carried(carried_rows(arrays | {OPEN: np.concatenate(still)}, scope)).to_batches()
+            arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
+            yield from judged_carried(carried_rows(arrays, scope)).to_batches()
 
     def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
         arrays = _of(_INSTANTS, carried.arrays())
         end = dispatcher.timeline.epochs[-1].start.at
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, self.strangers)
-
-    def _open(self, rows: pa.Table, codes: Ints) -> list[Ints]:
-        return [open_positions(rows, codes, self.horizon)] if self.carries else []
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""

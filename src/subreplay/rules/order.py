@@ -47,7 +47,7 @@ RULES = (
 )
 
 # The state of a key: highest ordinal, latest ordinal, latest receipt, its session, the delivery of the highest
-HIGHEST, _LATEST, _RECEIVED, _RECEIVER, _FIRST = range(5)
+HIGHEST, _LATEST, _RECEIVED, _RECEIVER, FIRST = range(5)
 ORDER_STATE = 4 + WITNESS
 
 _AGAIN = Code.REDELIVERY_ORDER.bit
@@ -70,8 +70,8 @@ def in_order(
             keys[k, _RECEIVER] = session
     if broken:
         codes[i] |= broken
-        prove(proof, proven, ORDER, i, keys, k, _FIRST, True)
+        prove(proof, proven, ORDER, i, keys, k, FIRST, True)
     if ordinal > keys[k, HIGHEST]:
         keys[k, HIGHEST] = ordinal
-        remember(keys, k, _FIRST, d, i)
+        remember(keys, k, FIRST, d, i)
     keys[k, _LATEST] = ordinal

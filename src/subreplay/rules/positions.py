@@ -53,7 +53,7 @@ class PositionState:
         self.beginning = beginning or Beginning()
         if carried:
             self.beginning = Beginning(*carried["beginning"][0].tolist())
-            self.streams = States.of(carried["stream_ids"], carried["streams"])
+            self.streams = States.of(STREAM_STATE, carried["stream_ids"], carried["streams"])
             recent = carried["recent"]
             self.recent[recent[:, 0]] = recent[:, 1:]
             self.reached[: len(carried["reached"])] = carried["reached"][:, 0]

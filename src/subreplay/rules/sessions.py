@@ -127,6 +127,11 @@ class Sessions:
         return order, np.searchsorted(names[order], np.arange(len(self._names) + 1))
 
     @cached_property
+    def left_at(self) -> Ints:
+        """When each session ended, ns; the end of time where it has not."""
+        return self._bounds[1][:, 0]
+
+    @cached_property
     def _bounds(self) -> tuple[Ints, Ints]:
         since, left = (np.array([*instants], np.int64).reshape(-1, 2) for instants in (self.since, self.left))
         return since, left

@@ -30,11 +30,11 @@ class States:
         self.count = np.zeros(1, np.int64)
 
     @classmethod
-    def of(cls, ids: Ints, rows: Ints) -> States:
-        """The states that ``known`` told: ``ids`` in one column, ``rows`` beside them."""
-        states = cls(rows.shape[1])
+    def of(cls, width: int, ids: Ints, rows: Ints) -> States:
+        """The states that ``known`` told: ``ids`` in one column, the first columns of their states beside them."""
+        states = cls(width)
         places = states.places(ids[:, 0])
-        states.rows[places] = rows
+        states.rows[places, : rows.shape[1]] = rows
         return states
 
     @property

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date as Date
 from functools import partial
 
-import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
 from subreplay.config import Keys
-from subreplay.model import Standing
-from subreplay.rules.codes import Code
 from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
-from subreplay.rules.findings import Finding, violations_of
 from subreplay.rules.judge import Judge
-from subreplay.rules.registry import RULES
 from subreplay.spark.audit import key_words
 from subreplay.spark.log import Inputs, Log, nanos
 from subreplay.spark.schemas import spark_schema
+from subreplay.spark.topic_findings import Told
 from subreplay.tables import VIOLATIONS
 
 _PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
@@ -36,29 +30,13 @@ def found(inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date |
     arrived = inputs.dead_letters
     if arrived is None or limit is None:
         return None
-    told = _Told(subscription, judge.standings)
+    told = Told(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
     missing = exhausted(inputs, log, arrived, limit, keys).mapInArrow(
         told.by(partial(incomplete, max_redeliveries=limit)), shape
     )
     ordered = letters(arrived, day, keys).repartition("topic", "partition", "key")
     return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))
-
-
-@dataclass(frozen=True)
-class _Told:
-    """Tells findings as rows of table ``violations``."""
-
-    subscription: str
-    standings: Mapping[Code, Standing]
-
-    def by(
-        self, rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
-    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from violations_of(rule(batches), self.subscription, RULES, self.standings).to_batches()
-
-        return rows
 
 
 def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:

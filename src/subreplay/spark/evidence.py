@@ -173,10 +173,10 @@ class _Evidence:
             return
         of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
         messages = self.source.log.messages.where(of_keys)
-        words = {stages.keys_of(config).word(key) for key in known}
-        for row in topic_findings.found(messages, self.judge, config.subscription.name, config.keys).to_pylist():
-            if row["key"] in words:
-                yield from finding_lines(row)
+        words = [stages.keys_of(config).word(key) for key in sorted(known)]
+        found = topic_findings.found(messages, self.judge, config.subscription.name, config.keys)
+        for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
+            yield from finding_lines(row)
 
     def _waits(self, life: Life) -> tuple[Row, ...]:
         """Of what held each message back, the delivery elsewhere that ended last; ``life`` knows which may."""

@@ -14,7 +14,7 @@ import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.errors import InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.spark.schemas import spark_schema
 
 ATTEMPTS: Final = 8
@@ -62,7 +62,8 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
 
     The table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
     runs that differ in any of these columns do not disturb one another; Parquet replaces the partitions that ``frame``
-    holds. Raises ``InputError`` where the table has another layout, or another run writes the same rows.
+    holds. Raises ``InputError`` where the table has another layout, ``EnvironmentFailed`` where another run writes the
+    same rows.
     """
     path = f"{root.rstrip('/')}/{name}"
     frame = _with_values(frame, where)
@@ -100,7 +101,7 @@ def _committed(save: Callable[[], None], path: str) -> None:
                     " move it away, or set output.tables to a new folder, and audit its dates again"
                 ) from error
             if condition.startswith("CONCURRENT"):
-                raise InputError(
+                raise EnvironmentFailed(
                     f"{path}: another run is writing the same date, subscription and topic; "
                     "run this one again when it has ended"
                 ) from error

@@ -120,8 +120,8 @@ class Log:
         """The rows that meet a condition on columns that all of them have."""
         return Log(*(part.where(condition) for part in self.parts))
 
-    def with_earlier(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
-        """The same with rows of earlier days."""
+    def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
+        """The same with rows of other days."""
         served = self.deliveries if deliveries is None else self.deliveries.unionAll(deliveries)
         return Log(self.messages.unionAll(messages), served, self.carried)
 

@@ -6,10 +6,12 @@ the latest date before it. Of earlier days' logs it reads only the entries that 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date as Date
 from datetime import timedelta
+from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -17,13 +19,17 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.columns import DAY, UNKNOWN, midnight
 from subreplay.config import RunConfig
-from subreplay.rules.carried import CARRY, OPEN, Carried, open_table
+from subreplay.errors import ConfigError
+from subreplay.rules.carried import BASIS, CARRY, OPEN, Carried, open_table, read
 from subreplay.rules.codes import Code
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
 from subreplay.spark.log import Inputs, Log, delivery_rows, input_table, message_rows
 from subreplay.spark.schemas import spark_schema
-from subreplay.tables import LOG, OPEN_POSITIONS
+from subreplay.tables import CARRIED, LOG, OPEN_POSITIONS
+
+AHEAD: Final = 60_000_000_000
+"""How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
 
 _ENTRY = ["topic", "partition", "ledger", "entry"]
 _PLACE = [*_ENTRY, "batch_index"]
@@ -49,7 +55,7 @@ def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | 
     audited = lake.find(spark, config.output.tables, "audited")
     if audited is None or "carried" not in audited.columns:
         return None
-    mine = audited.where(_of_earlier_nights(config, topic) & F.col("carried").isNotNull())
+    mine = audited.where(of_earlier_nights(config, topic) & F.col("carried").isNotNull())
     latest = mine.agg(F.max("date").alias("date")).first()
     if latest is None or latest.date is None:
         return None
@@ -58,11 +64,32 @@ def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | 
     )
 
 
+def basis(config: RunConfig) -> str:
+    """What the judging of a run rests on: nights that go on from one another must agree in it."""
+    asked = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
+    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json")}, sort_keys=True)
+
+
+def check_basis(before: HandedOn, config: RunConfig) -> None:
+    """Raises ``ConfigError`` where the night before was judged by other rules."""
+    told = before.carried.where(F.col("carried.name") == BASIS).select("carried").first()
+    assert told is not None  # every night hands it on
+    part = Carried([pa.array([told.carried.asDict()], CARRIED)])
+    was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
+    differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
+    if differing:
+        raise ConfigError(
+            f"{config.date} goes on from the audit of {before.night}, which judged by {', '.join(differing)}; "
+            f"audit {before.night} again as this date, or set output.tables to a new folder"
+        )
+
+
 def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Log, before: HandedOn | None) -> Log:
     """The log that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
     if config.date is None:
         return log
-    log = log.with_earlier(*_context(spark, config, inputs, before))
+    log = log.with_other_days(*_context(spark, config, inputs, before))
+    log = log.with_other_days(_ahead(spark, config, inputs))
     return log if before is None else replace(log, carried=_state(before))
 
 
@@ -71,18 +98,18 @@ def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, lo
     if config.date is None:
         return log
     since = config.date - timedelta(days=config.traffic.lookback_days)
-    return log.with_earlier(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
+    return log.with_other_days(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
 
 
-def told(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:
-    """Table ``violations`` as far as earlier nights have told KEY_TWO_PARTITIONS; None where none can have."""
+def told(spark: SparkSession, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
+    """Table ``violations`` as far as earlier nights have told some codes; None where none can have."""
     violations = None if config.date is None else lake.find(spark, config.output.tables, "violations")
     if violations is None:
         return None
-    return violations.where(_of_earlier_nights(config, topic) & (F.col("code") == Code.KEY_TWO_PARTITIONS.name))
+    return violations.where(of_earlier_nights(config, topic) & F.col("code").isin([code.name for code in codes]))
 
 
-def _of_earlier_nights(config: RunConfig, topic: str) -> Column:
+def of_earlier_nights(config: RunConfig, topic: str) -> Column:
     """Rows of an output table that runs of earlier dates wrote about the same."""
     mine = (F.col("subscription") == config.subscription.name) & (F.col("topic") == topic)
     return mine & (F.col("date") < F.lit(config.date))
@@ -122,6 +149,16 @@ def _context(
     return message_rows(mine, waits, before=True), delivery_rows(wanted(deliveries), before=True)
 
 
+def _ahead(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame:
+    """Messages of the day after whose producers' clocks were ahead: these were delivered before their own day began."""
+    assert config.date is not None
+    tomorrow = config.date + timedelta(days=1)
+    early = (F.col("date") == F.lit(tomorrow)) & (F.unix_micros("publish_time") * 1_000 < midnight(tomorrow) + AHEAD)
+    messages = _valid(spark, config, "messages", early & (F.col("topic") == inputs.topic))
+    served = inputs.deliveries.select(*_ENTRY).distinct()
+    return message_rows(messages.join(served, _ENTRY, "left_semi").select(*messages.columns), F.lit(False), before=True)
+
+
 def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
     """Rows from the day's first message of their partition on, or those before it."""
     late = F.coalesce(F.struct("ledger", "entry") >= F.col("first"), F.lit(False))
@@ -146,8 +183,9 @@ def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) -> tuple[DataFrame, DataFrame]:
     """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
     days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
+    mine = days & (F.col("subscription") == config.subscription.name)
+    return _valid(spark, config, "messages", days), _valid(spark, config, "deliveries", mine)
 
-    def valid(name: str, mine: Column) -> DataFrame:
-        return split(name, input_table(spark, config, name).where(mine)).valid
 
-    return valid("messages", days), valid("deliveries", days & (F.col("subscription") == config.subscription.name))
+def _valid(spark: SparkSession, config: RunConfig, name: str, mine: Column) -> DataFrame:
+    return split(name, input_table(spark, config, name).where(mine)).valid

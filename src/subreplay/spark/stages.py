@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 
 from subreplay.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.config import RECORDED, AnyScenario, Member, RunConfig, Spark
@@ -28,13 +28,14 @@ from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.loads import Span
 from subreplay.rules.registry import Code
 from subreplay.rules.routing import HASHED, Hashing, warnings
-from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif
+from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif, withdrawals
 from subreplay.spark.census import Census, census
 from subreplay.spark.log import Inputs, Log, as_log, read_inputs
 from subreplay.spark.windows import bounds, loads, violations
 from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
 
+NAMED = 8  # withdrawn findings of a code and night whose places stand in a report, beside how many there are
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
@@ -49,6 +50,7 @@ class Source:
     log: Log
     before: nights.HandedOn | None
     census: Census
+    prefix: str = ""  # of the names of its output tables
 
     @property
     def policy(self) -> Policy:
@@ -103,7 +105,7 @@ class Source:
 
     def write(self, frame: DataFrame, name: str) -> DataFrame:
         """Write an output table and read this run's rows back, so that nothing is computed twice."""
-        out = self.config.output
+        out, name = self.config.output, self.prefix + name
         lake.replace(frame, out.tables, name, "delta", **self.where)
         written = lake.read(self.spark, out.tables, name, "delta")
         for column, value in self.where.items():
@@ -111,9 +113,12 @@ class Source:
         return written
 
 
-def read(spark: SparkSession, config: RunConfig) -> Source:
-    """Read and check the input tables. Raises ``InputError`` where nothing is left to look at: a day on which nothing
-    happened is audited all the same if it goes on from an earlier one, whose open messages are judged again."""
+def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
+    """Read and check the input tables; the names of output tables begin with ``prefix``.
+
+    Raises ``InputError`` where nothing is left to look at: a day on which nothing happened is audited all the same if
+    it goes on from an earlier one, whose open messages are judged again.
+    """
     inputs = read_inputs(spark, config)
     before = nights.handed_on(spark, config, inputs.topic)
     found = census(inputs, None if before is None else before.carried)
@@ -124,19 +129,34 @@ def read(spark: SparkSession, config: RunConfig) -> Source:
             f"{config.traffic.path}/messages: no valid message of {inputs.topic}{on}; "
             "is the topic (and the date) right?"
         )
-    source = Source(spark, config, inputs, as_log(inputs), before, found)
+    source = Source(spark, config, inputs, as_log(inputs), before, found, prefix)
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, census=found._replace(extent={**found.extent, **day})) if quiet else source
 
 
 def fold(source: Source) -> Judge:
-    """Fold the policy over the membership, and make the judge that goes to the executors."""
+    """Fold the policy over the membership, and make the judge that goes to the executors.
+
+    Raises ``ConfigError`` where the night before was judged by other rules.
+    """
+    if source.before is not None:
+        nights.check_basis(source.before, source.config)
     folded = _plan(source, RECORDED, source.policy, source.events)
     dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
-    terms, found = source.config.topic.terms, source.census
+    config, found = source.config, source.census
     # a night that goes on from another knows what was before it
     begins = beginnings(found.lowest, found.served, folded.timelines) if source.before is None else {}
-    return Judge(folded.policy, dispatchers, found.receipts, terms, source.horizon, found.strangers, begins)
+    return Judge(
+        folded.policy,
+        dispatchers,
+        found.receipts,
+        config.topic.terms,
+        source.horizon,
+        found.strangers,
+        begins,
+        lookback=config.traffic.lookback_days * DAY,
+        basis=nights.basis(config),
+    )
 
 
 class Judged(NamedTuple):
@@ -162,9 +182,10 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     subscription = config.subscription.name
     words = audit.violations(judged.rows, Explainer(judge, subscription))
     log = nights.with_earlier_messages(spark, config, topic, source.log)
-    told, since = nights.told(spark, config, topic), UNKNOWN if source.before is None else source.before.end
+    told = nights.told(spark, config, topic, Code.KEY_TWO_PARTITIONS)
+    since = UNKNOWN if source.before is None else source.before.end
     others = topic_findings.found(log.messages, judge, subscription, config.keys, told, since)
-    found = words.unionByName(lake.of_arrow(spark, others))
+    found = words.unionByName(others)
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
@@ -187,6 +208,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
         consumers = start(collect.rows, audit.load(judged.sums))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
+        corrected = start(_withdrawn, source)
     assigned.result()
     windowed.result()
     findings = collect.rows(audit.coarser(counts.result(), width))
@@ -205,12 +227,27 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         worst=told.result(),
         terms=judge.terms,
         night=None if source.before is None else source.before.night,
+        withdrawn=corrected.result(),
         missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
         receipts=judge.receipts,
         begin=min(judge.begins.values(), default=None),
         scattered=audit.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
     )
+
+
+def _withdrawn(source: Source) -> collect.Rows:
+    """What this night withdraws of earlier ones' findings, counted by code and night, with some places; writes table
+    ``withdrawn``."""
+    found = withdrawals.found(source.spark, source.config, source.inputs)
+    if found is None:
+        return []
+    written = source.write(found, "withdrawn")
+    place = F.struct("partition", "ledger", "entry", "batch_index")
+    nth = F.row_number().over(Window.partitionBy("code", "told").orderBy(place))
+    some = F.sort_array(F.collect_list(F.when(F.col("nth") <= NAMED, place))).alias("places")
+    counted = written.withColumn("nth", nth).groupBy("code", "told").agg(F.count("*").alias("count"), some)
+    return collect.rows(counted.orderBy("code", "told"))
 
 
 def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -10,14 +13,19 @@ from pyspark.sql import Column, DataFrame
 
 from subreplay.columns import UNKNOWN
 from subreplay.config import Keys
+from subreplay.model import Standing
+from subreplay.rules.codes import Code
 from subreplay.rules.findings import Finding, violations_of
 from subreplay.rules.judge import Judge
 from subreplay.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.rules.ranges import sticky_ranges
 from subreplay.rules.registry import RULES
+from subreplay.spark import lake
 from subreplay.spark.audit import key_words
+from subreplay.spark.schemas import spark_schema
+from subreplay.tables import VIOLATIONS
 
-MOST = 2_000  # partitions of keys, or of producers, that are looked at
+TOGETHER: Final = 10_000  # findings that are put into words at a time
 
 
 def found(
@@ -27,27 +35,66 @@ def found(
     keys: Keys,
     told: DataFrame | None = None,
     since: int = UNKNOWN,
-) -> pa.Table:
+) -> DataFrame:
     """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
     partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
     ``before``."""
-    findings = _findings(messages, judge, keys, told, since)
-    return violations_of(findings, subscription, RULES, judge.standings)
+    tell = Told(subscription, judge.standings)
+    ranges = [f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline) if f.at >= since]
+    rows = lake.of_arrow(messages.sparkSession, tell.table(ranges))
+    if len(judge.dispatchers) == 1:
+        return rows
+    scattered = firsts(messages.where("key IS NOT NULL"), key_words(F.col("key"), keys))
+    if told is not None:
+        pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
+        scattered = scattered.join(pairs, ["key", "partition"], "left")
+        scattered = scattered.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
+    rows = rows.unionAll(_each(scattered, tell.by(_of(keys_in_two_partitions))))
+    routing = judge.terms.routing
+    if routing is not None and routing.mode == "SinglePartition":
+        strays = firsts(messages.where("key IS NULL"), F.lit(None))
+        rows = rows.unionAll(_each(strays, tell.by(_of(lambda mine: keyless_strays(routing, mine)))))
+    return rows
 
 
-def _findings(messages: DataFrame, judge: Judge, keys: Keys, told: DataFrame | None, since: int) -> Iterator[Finding]:
-    if len(judge.dispatchers) > 1:
-        scattered = firsts(messages.where("key IS NOT NULL"), key_words(F.col("key"), keys))
-        if told is not None:
-            pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
-            scattered = scattered.join(pairs, ["key", "partition"], "left")
-            scattered = scattered.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
-        yield from keys_in_two_partitions(_collected(scattered))
-        routing = judge.terms.routing
-        if routing is not None and routing.mode == "SinglePartition":
-            yield from keyless_strays(routing, _collected(firsts(messages.where("key IS NULL"), F.lit(None))))
-    for dispatcher in judge.dispatchers.values():
-        yield from (finding for finding in sticky_ranges(dispatcher.timeline) if finding.at >= since)
+@dataclass(frozen=True)
+class Told:
+    """Tells findings as rows of table ``violations``."""
+
+    subscription: str
+    standings: Mapping[Code, Standing]
+
+    def table(self, findings: Iterable[Finding]) -> pa.Table:
+        return violations_of(findings, self.subscription, RULES, self.standings)
+
+    def by(
+        self, rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
+    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """What a rule finds in batches."""
+
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            findings = rule(batches)
+            while some := [*islice(findings, TOGETHER)]:
+                yield from self.table(some).to_batches()
+
+        return rows
+
+
+def _each(rows: DataFrame, tell: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:
+    """``FIRST_MESSAGES`` told of, those of one key together: as many as the topic has partitions."""
+    mine = F.collect_list(F.struct(*FIRST_MESSAGES.names)).alias("firsts")
+    return rows.groupBy("topic", "whose").agg(mine).select("firsts").mapInArrow(tell, spark_schema(VIOLATIONS))
+
+
+def _of(rule: Callable[[pa.Table], Iterator[Finding]]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]:
+    """A rule about ``FIRST_MESSAGES`` of whole keys, applied to batches that have the list of a key in each row."""
+
+    def findings(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:
+        for batch in batches:
+            rows = pa.Table.from_struct_array(batch.column("firsts").flatten())
+            yield from rule(rows.cast(FIRST_MESSAGES))
+
+    return findings
 
 
 def firsts(messages: DataFrame, key: Column) -> DataFrame:
@@ -68,11 +115,7 @@ def firsts(messages: DataFrame, key: Column) -> DataFrame:
     )
     several = by_partition.groupBy("topic", "whose").count().where("count > 1").select("topic", "whose")
     rows = by_partition.join(several, ["topic", "whose"], "left_semi")
-    return rows.orderBy("topic", "whose", "partition").limit(MOST).select(
-        "topic", "partition", "first.*", F.col("its.at").alias("published"), "its.producer",
+    return rows.select(
+        "whose", "topic", "partition", "first.*", F.col("its.at").alias("published"), "its.producer",
         F.col("its.word").alias("key"), "messages", "known",
     )  # fmt: skip
-
-
-def _collected(rows: DataFrame) -> pa.Table:
-    return pa.Table.from_pylist([row.asDict() for row in rows.select(*FIRST_MESSAGES.names).collect()], FIRST_MESSAGES)
