@@ -77,6 +77,7 @@ def as_deliveries(rows: DataFrame, subscription: str, cumulative: Column) -> Dat
     given = {
         "date": day_of(F.col("delivered_at")),
         "subscription": F.lit(subscription),
+        "instance": F.lit(None).cast("string"),  # predicted deliveries name consumers by their labels
         "delivered_at": _micros("delivered_at"),
         "delivered_nanos": _beyond("delivered_at"),
         "seq": F.lit(LAST_SEQ).cast("long"),
