@@ -208,6 +208,28 @@ class Output(Model):
     audited: Literal["all", "findings"] = "all"
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Require(Model):
+    """What a run must have looked at: with less, nothing that it did not find says anything."""
+
+    deliveries: Annotated[int, Field(ge=0)] = 0
+    messages: Annotated[int, Field(ge=0)] = 0
+    share_judged: Share = 0.0
+    quiet_days: Literal["valid", "unknown"] = "unknown"
+
+
+class Tolerate(Model):
+    """The share of each input table's rows that may be in quarantine."""
+
+    messages: Share = 0.0
+    membership: Share = 0.0
+    deliveries: Share = 0.0
+    dead_letters: Share = 0.0
+    ingest: Share = 0.0
+
+
 class Report(Model):
     """What the reports show of much."""
 
@@ -234,6 +256,8 @@ class RunConfig(Model):
     topic: Topic = Topic()
     date: Day | None = None
     windows: Windows = Windows()
+    require: Require = Require()
+    tolerate: Tolerate = Tolerate()
     keys: Keys = Keys()
     scenarios: list[EveryScenario] = Field(default_factory=list, max_length=MOST_SCENARIOS)
     output: Output = Output()

@@ -23,6 +23,12 @@ class EnvironmentFailed(SubreplayError):
     exit_code = 4
 
 
+class NothingThere(SubreplayError):
+    """The input tables have nothing of what the run asks for, so it could find nothing: *unknown*, and no report."""
+
+    exit_code = 3
+
+
 class ConsumerRejected(SubreplayError):
     """A policy refuses a joining consumer, as the broker would; its state is unchanged.
 

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from datetime import date as Date
 from typing import Any
 
+from subreplay.held import Stored
 from subreplay.replay.assign import Plan
 from subreplay.replay.balance import Connected
+from subreplay.rules.needs import Need
 from subreplay.rules.terms import Terms
 
 Row = Mapping[str, Any]
@@ -21,7 +23,7 @@ class Figures:
 
     topic: str
     inputs: Sequence[Row]  # table, valid, quarantined
-    extent: Row  # first, last (ns), messages
+    extent: Row  # first, last (ns), messages, deliveries
     width: int  # of the report's windows, ns
     plan: Plan
     connected: tuple[Connected, ...]
@@ -33,8 +35,13 @@ class Figures:
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations
     terms: Terms = field(default_factory=Terms)  # what the rules were told
-    receipts: bool = True  # whether applications recorded what they took
     begin: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
+    lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
+    held: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
+    quarantine: Sequence[Row] = ()  # table, column, rule, remedy, count, example: why rows were rejected
+    repeated: Mapping[str, int] = field(default_factory=dict)  # rows that say the same as another one, by table
+    contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
+    quiet: bool = False  # a day on which nothing was published or delivered
     warnings: tuple[str, ...] = ()  # of how producers route
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before

@@ -28,7 +28,13 @@ class Standing(str, Enum):
 
     PROMISED = "promised"  # a finding makes the run invalid
     ALLOWED = "allowed"  # a finding is shown and does not fail
-    NOT_APPLICABLE = "not applicable"  # the rule has no meaning here
+    NOT_APPLICABLE = "not applicable"  # the rule has no meaning here, or nothing that it needs is recorded
+    UNDECIDED = "undecided"  # the data have a hole where the rule would have to look
+
+    @property
+    def looks(self) -> bool:
+        """Whether anything is looked for."""
+        return self in (Standing.PROMISED, Standing.ALLOWED)
 
 
 class Instant(NamedTuple):

@@ -14,6 +14,7 @@ from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_assemble import dispatch_view
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.result_tables import result_tables
+from subreplay.reports.verdict import Judgement, judgement
 from subreplay.spark import stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
 from subreplay.spark.session import SparkSession
@@ -45,27 +46,28 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, figures)
     dispatch = _dispatch(source, plans, progress)
-    verdict = assemble.audit_verdict(judge.policy, figures)
+    found_out = judgement(figures, config)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     run = assemble.run_info(config, figures, "audit", spark.version)
-    report = assemble.report(run, figures, verdict, views, dispatch)
+    report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, run, verdict, views))
-    return Result(verdict, report)
+        stages.write_tables(source, result_tables(figures, run, found_out, views))
+    return Result(found_out.verdict, report)
 
 
 def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
     """Replay recorded traffic under every scenario of the run and compare them side by side."""
     with progress("reading and checking the tables"):
-        source = stages.read(spark, config, prefix="whatif_")
+        source = stages.read_traffic(spark, config)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = stages.assign(source, stages.sum_traffic(source))
     dispatch = _dispatch(source, plans, progress)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     run = assemble.run_info(config, figures, "whatif", spark.version)
-    report = assemble.report(run, figures, Verdict.VALID, views, dispatch)
+    judged = Judgement(Verdict.VALID)
+    report = assemble.report(run, figures, judged, views, dispatch)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, run, Verdict.VALID, views))
+        stages.write_tables(source, result_tables(figures, run, judged, views))
     return Result(Verdict.VALID, report)
 
 

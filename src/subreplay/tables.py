@@ -89,7 +89,7 @@ DELIVERIES: Final = pa.schema(
         *_POSITION,
         _required("consumer", pa.string()),
         pa.field("instance", pa.string()),  # as in ``membership``
-        pa.field("delivered_at", TIME),  # null: acknowledged although no delivery is recorded
+        pa.field("delivered_at", TIME),  # null: known by its receipt, or by its acknowledgement, only
         pa.field("delivered_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),
         _required("redelivery_count", pa.int32()),
@@ -175,6 +175,7 @@ LOG: Final = pa.schema(
         pa.field("acked_at", pa.int64()),
         pa.field("nacked_at", pa.int64()),
         pa.field("cumulative", pa.bool_()),  # acknowledged so
+        pa.field("by_receipt", pa.bool_()),  # known by its receipt only: `at` is when the application took it
         pa.field("carried", CARRIED),
     ]
 )
@@ -208,10 +209,14 @@ FACTS: Final = pa.schema(
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
         _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`
+        _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
         _required("in_transition", pa.bool_()),
         _required("codes", pa.int64()),  # bit per rule
         _required("excuses", pa.int64()),  # bit per excuse
+        _required("repeated", pa.int64()),  # further input rows that said the same of this delivery
+        _required("contradicted", pa.int64()),  # ... that said otherwise
+        _required("stored_again", pa.int64()),  # ... that said the same of its message
         pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
         pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
         pa.field("carried", CARRIED),  # not null: no delivery or message, but what goes from night to night
@@ -234,6 +239,7 @@ LOAD: Final = pa.struct(
         pa.field("firsts", pa.int64()),  # deliveries of a message for the first time
         pa.field("batched", pa.int64()),
         pa.field("entries", pa.int64()),  # that were batches
+        *[pa.field(name, pa.int64()) for name in ("repeated", "contradicted", "stored_again", "by_receipt")],
         pa.field("begin", pa.int64()),  # first and last delivery
         pa.field("end", pa.int64()),
     ]

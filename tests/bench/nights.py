@@ -51,7 +51,7 @@ def _judge(horizon: int, sessions: int) -> Judge:
         if number < sessions - 1:
             events.append(MembershipEvent(SCOPE, "leave", f"c{number}", at[1], at[1]))
     timeline = Timeline.fold(make("pulsar.key_shared.auto_split", "pulsar-4.0"), SCOPE, events)
-    return Judge(timeline.policy, {SCOPE: Dispatcher.of(timeline)}, receipts=True, horizon=horizon)
+    return Judge(timeline.policy, {SCOPE: Dispatcher.of(timeline)}, horizon=horizon)
 
 
 def _log(keys: int) -> pa.Table:

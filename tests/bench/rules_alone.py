@@ -68,9 +68,7 @@ def _judged(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
 def _judge(partition: int) -> Judge:
     members = day.timeline(partition)
     spans = (Span(MINUTE, MINUTE), Span(6 * MINUTE, 6 * MINUTE))
-    return Judge(
-        members.policy, {members.scope: Dispatcher.of(members)}, receipts=True, spans=spans, findings_only=True
-    )
+    return Judge(members.policy, {members.scope: Dispatcher.of(members)}, spans=spans, findings_only=True)
 
 
 def _log(folder: Path, partition: int) -> list[list[pa.RecordBatch]]:

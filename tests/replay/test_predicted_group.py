@@ -62,7 +62,7 @@ def predict(policy, members=RESTARTS, batch=1000, options=None, **supposed):
 def judged(group, rows, found):
     """Judged rows of the predicted deliveries, as the dispatch stage has them made."""
     plan = retold(group, of_kind(found, CHANGE).to_pylist())
-    judge = Judge(plan.policy, {s: Dispatcher.of(t) for s, t in plan.timelines.items()}, receipts=True)
+    judge = Judge(plan.policy, {s: Dispatcher.of(t) for s, t in plan.timelines.items()})
     given = of_kind(found, DELIVERY)
     given = given.filter(pc.is_valid(given["delivered_at"]))
     log = pa.concat_tables([_log(rows, 0, "at"), _log(given, 1, "delivered_at")])

@@ -12,6 +12,7 @@ from subreplay.replay.assign import Plan
 from subreplay.reports import assemble
 from subreplay.reports.data import ReportData, ScenarioView
 from subreplay.reports.result_tables import _of_views, result_tables
+from subreplay.reports.verdict import Judgement
 from tests.support.joins import TOPIC, fold
 
 
@@ -29,7 +30,7 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
     run = assemble.run_info(RunConfig(), figures, "audit", "4.1")
     shown = assemble.report(run, figures, Verdict.VALID, ())
-    tables = result_tables(figures, run, Verdict.VALID, ())
+    tables = result_tables(figures, run, Judgement(Verdict.VALID), ())
     assert tables["moves"].num_rows == 99  # each newcomer splits the largest range
     assert len(shown.moves) + shown.moves_left_out == 99
     assert shown.moves_left_out > 0

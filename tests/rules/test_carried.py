@@ -31,9 +31,7 @@ def test_texts_come_back(text: str) -> None:
 
 def handed_on(tables: History, lookback: int) -> dict[str, Ints]:
     """The arrays that a night hands on, whose day ends with the step 150 of a story."""
-    judge = replace(
-        judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback, receipts=True
-    )
+    judge = replace(judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     found = Carried()
     found.take(rows.filter(column(rows, "carried").is_valid()))

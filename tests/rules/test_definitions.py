@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +14,7 @@ from subreplay.rules.histories import History as Log
 from subreplay.rules.judge import Judge
 from subreplay.rules.terms import Terms
 from tests.support.history import History, auto_split, history
-from tests.support.pure import audit_by, judge_of, log_of
+from tests.support.pure import audit_by, judge_of, log_of, with_receipts
 
 POLICIES = {
     "keyed": auto_split(),
@@ -86,7 +84,7 @@ def test_the_passes_find_what_the_definitions_say(
     if kind == "filtered":  # one reader of half of the slots
         told = told[0], told[1].replace("+C1:1", "+C1:1[0-32767]", 1)
     tables = history(*told)
-    judge = replace(judge_of(POLICIES[kind], tables, terms), receipts=receipts)
+    judge = with_receipts(judge_of(POLICIES[kind], tables, terms), receipts)
     assert found_by_passes(judge, tables, batch_rows) == found_by_definitions(judge, tables)
 
 

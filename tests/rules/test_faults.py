@@ -52,7 +52,7 @@ def found_in(judge: Judge, tables: Mapping[str, pa.Table], others: Iterable[Find
                 found[kind][code.name].append(f"{row['ledger']}:{row['entry']}")
     for finding in others:
         fine = finding.excuse or judge.standings[finding.code] is Standing.ALLOWED
-        if judge.standings[finding.code] is not Standing.NOT_APPLICABLE:
+        if judge.standings[finding.code].looks:
             words = f"{finding.position[0]}:{finding.position[1]}"
             found["allowed" if fine else "failing"][finding.code.name].append(words)
     return Findings(found["failing"], found["allowed"], judge.standings)

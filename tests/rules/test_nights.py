@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,7 @@ from tests.rules.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history
 from tests.support.nights import audit_nights
-from tests.support.pure import audit, audit_by, judge_of
+from tests.support.pure import audit, audit_by, judge_of, with_receipts
 
 # These tell how things stand when the data end: each night tells how they stand at its own end.
 AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK})
@@ -51,7 +50,7 @@ def test_nights_equal_the_whole(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(undelivered_rules, "MIDNIGHT", settles)
         nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
-    whole = audit_by(replace(judge_of(POLICIES[kind], tables, terms), receipts=receipts), tables)
+    whole = audit_by(with_receipts(judge_of(POLICIES[kind], tables, terms), receipts), tables)
     same(nights, whole, lasting=mask({Code.LOST}))
     assert lost_for_good(nights) == lost_for_good([whole])
 

@@ -275,7 +275,7 @@ def _versions(out: Path) -> Any:
 def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them(spark: SparkSession) -> None:
     sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
     dispatchers = {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535] -C1 +C2[0-9]")) for i in range(2)}
-    judge = Judge(sticky, dispatchers, receipts=True)
+    judge = Judge(sticky, dispatchers)
     gap = dispatchers[Scope("t", 0)].timeline.epochs[-1].start.at
 
     def told(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
@@ -299,7 +299,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
 
 def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: SparkSession) -> None:
     sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
-    judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)}, receipts=True)
+    judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)})
     lines = pa.Table.from_pylist(
         [
             {"topic": "t", "partition": i % 2, "ledger": 5, "entry": i, "batch_index": -1, "kind": 0, "at": i, "seq": 0,

@@ -16,7 +16,7 @@ from subreplay.rules.carried import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, O
 from subreplay.rules.judge import Judge
 from subreplay.rules.terms import Terms
 from subreplay.tables import LOG
-from tests.support.pure import NOTHING_TOLD, ORDER, judge_of, judged_log, log_of
+from tests.support.pure import NOTHING_TOLD, ORDER, judge_of, judged_log, log_of, with_receipts
 
 Tables = dict[str, pa.Table]
 Place = tuple[int, int, int]
@@ -29,7 +29,7 @@ def audit_nights(
     """Judged rows of every night; ``ends`` are the last instants (ns) of the nights; ``receipts`` as the judge's, None:
     as recorded. What is known of all consumers, every night knows."""
     of_all = judge_of(policy, tables, terms)
-    of_all = of_all if receipts is None else replace(of_all, receipts=receipts)
+    of_all = of_all if receipts is None else with_receipts(of_all, receipts)
     log = log_of(tables["messages"], tables["deliveries"])
     happened = np.where(log["at"].to_numpy() == UNKNOWN, pc.fill_null(log["acked_at"], 0).to_numpy(), log["at"])
     places = list(zip(*(log[c].to_pylist() for c in ("ledger", "entry", "batch_index")), strict=True))

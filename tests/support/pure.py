@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from subreplay.model import Scope
 from subreplay.policies.base import Policy
 from subreplay.rules.beginning import FirstServed, Position, beginnings
 from subreplay.rules.judge import Dispatcher, Judge
+from subreplay.rules.needs import Need
 from subreplay.rules.terms import Terms
 from subreplay.tables import FACTS, JUDGED, LOG
 from subreplay.timeline import Timeline
@@ -42,7 +44,9 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
         deliveries,
     )
     first = _in_nanos(first, {"at": None, "deliver_at": None}, messages)
-    at = pc.fill_null(second["at"], UNKNOWN)
+    at = pc.fill_null(pc.coalesce(second["at"], second["received_at"]), UNKNOWN)
+    by_receipt = pc.and_(second["at"].is_null(), second["received_at"].is_valid())
+    second = second.set_column(second.schema.get_field_index("by_receipt"), "by_receipt", by_receipt)
     second = second.set_column(second.schema.get_field_index("at"), "at", at)
     return pa.concat_tables([first.cast(LOG), second.cast(LOG)]).sort_by([(name, "ascending") for name in ORDER])
 
@@ -82,7 +86,8 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     begins = beginnings(
         _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
     )
-    return Judge(policy, dispatchers, receipts, terms, strangers=any_stranger(served, membership), begins=begins)
+    judge = Judge(policy, dispatchers, terms=terms, strangers=any_stranger(served, membership), begins=begins)
+    return with_receipts(judge, receipts)
 
 
 def _lowest(messages: pa.Table) -> dict[Scope, Position]:
@@ -104,6 +109,11 @@ def _by_scope(rows: pa.Table, *more: str) -> dict[Scope, list[Any]]:
     for topic, partition, *place in zip(*(rows[name].to_pylist() for name in (*PLACE, *more)), strict=True):
         found.setdefault(Scope(topic, partition), []).append(tuple(place))
     return found
+
+
+def with_receipts(judge: Judge, receipts: bool) -> Judge:
+    """The same judge, told whether applications recorded what they took."""
+    return replace(judge, lacking=frozenset() if receipts else frozenset({Need.RECEIPTS}))
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from subreplay import __version__
 from subreplay.config import RunConfig
 from subreplay.figures import Figures, Row
-from subreplay.model import Verdict
 from subreplay.policies.base import Policy
 from subreplay.reports.answer import answers
-from subreplay.reports.data import SCHEMA_VERSION, Fact, HotKey, InputCount, ReportData, RunInfo, ScenarioView
+from subreplay.reports.data import (
+    SCHEMA_VERSION,
+    Fact,
+    HotKey,
+    InputCount,
+    RejectReason,
+    ReportData,
+    RunInfo,
+    ScenarioView,
+)
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.epochs import range_maps
-from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.findings import code_summaries, over_time
 from subreplay.reports.loads import consumer_totals, load_points
 from subreplay.reports.moves import shown_moves
-from subreplay.rules.registry import RULES, Code, Excuse, standings
+from subreplay.reports.verdict import Judgement, headline
+from subreplay.rules.needs import Need
 from subreplay.words import instant, position
 
 ASSIGNED = (
@@ -46,7 +54,7 @@ CANNOT_TELL = (
 def report(
     run: RunInfo,
     figures: Figures,
-    verdict: Verdict,
+    judged: Judgement,
     scenarios: tuple[ScenarioView, ...],
     dispatch: tuple[DispatchView, ...] = (),
 ) -> ReportData:
@@ -58,9 +66,11 @@ def report(
     return ReportData(
         schema_version=SCHEMA_VERSION,
         run=run,
-        verdict=str(verdict),
-        headline=headline(run, verdict, codes) + _of_nights(run, figures),
-        inputs=input_counts(figures.inputs),
+        verdict=str(judged.verdict),
+        headline=headline(run, judged, figures),
+        doubts=judged.doubts,
+        quarantine=reject_reasons(figures),
+        inputs=input_counts(figures),
         facts=facts(policy, figures, scenarios),
         range_maps=maps,
         range_maps_left_out=maps_left_out,
@@ -78,37 +88,6 @@ def report(
     )
 
 
-def audit_verdict(policy: Policy, figures: Figures) -> Verdict:
-    """The worst verdict of all findings; rows in quarantine leave at best *unknown*."""
-    standing = standings(policy, figures.terms, figures.receipts)
-    worst = Verdict.UNKNOWN if any(i["quarantined"] for i in figures.inputs) else Verdict.VALID
-    for row in figures.findings:
-        if row["excuse"] == Excuse.NONE:
-            worst = max(worst, RULES[Code[row["code"]]].verdict(standing[Code[row["code"]]]))
-    return worst
-
-
-def headline(run: RunInfo, verdict: Verdict, codes: Sequence[CodeSummary]) -> str:
-    """The verdict in one sentence."""
-    if run.kind == "whatif":
-        return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
-    broken = [c.code for c in codes if c.status == "violated"]
-    doubts = [c.code for c in codes if c.status == "unknown"]
-    if verdict is Verdict.INVALID:
-        return f"Promises of {run.policy} were broken: {', '.join(broken)}."
-    if verdict is Verdict.UNKNOWN:
-        why = f"the data contradict themselves ({', '.join(doubts)})" if doubts else "some input rows are in quarantine"
-        return f"No broken promise was found, but {why}, so the audit cannot say that all were kept."
-    return f"Every promise that {run.policy} makes under {run.profile} was kept."
-
-
-def _of_nights(run: RunInfo, figures: Figures) -> str:
-    """What the verdict of one night does not rest on."""
-    if figures.night is None or not figures.missed:
-        return ""
-    return f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
-
-
 def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
     """Headline figures."""
     t = figures.totals
@@ -116,7 +95,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     if t:
         again = sum(r["redelivered"] for r in figures.consumers)
         found += [Fact("Deliveries", f"{t['deliveries']:,}", f"{t['messages']:,} messages, {again:,} delivered again")]
-        if policy.routing != "any":
+        if policy.routing != "any" and Need.DISPATCH_TIMES not in figures.lacking:
             found.append(
                 Fact(
                     "At the expected owner", f"{t['at_owner']:,} of {t['outside']:,}", "deliveries outside transitions"
@@ -125,7 +104,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         found.append(
             Fact(
                 "During a join or a close",
-                f"{t['in_transition']:,}",
+                f"{t['in_transition'] - t.get('by_receipt', 0):,}",
                 "deliveries while an ownership change was under way",
             )
         )
@@ -168,8 +147,30 @@ def hot_keys(figures: Figures) -> tuple[HotKey, ...]:
     )
 
 
-def input_counts(counts: Iterable[Row]) -> tuple[InputCount, ...]:
-    return tuple(InputCount(r["table"], r["valid"] + r["quarantined"], r["valid"], r["quarantined"]) for r in counts)
+def reject_reasons(figures: Figures) -> tuple[RejectReason, ...]:
+    """Why rows are in quarantine."""
+    return tuple(
+        RejectReason(r["table"], r["column"], r["rule"], r["remedy"], r["count"], r["example"] or "")
+        for r in figures.quarantine
+    )
+
+
+def input_counts(figures: Figures) -> tuple[InputCount, ...]:
+    """Rows of each table, and what is particular about them."""
+    return tuple(
+        InputCount(r["table"], r["valid"] + r["quarantined"], r["valid"], r["quarantined"], _note(figures, r["table"]))
+        for r in figures.inputs
+    )
+
+
+def _note(figures: Figures, table: str) -> str:
+    by_receipt = figures.totals.get("by_receipt", 0) if table == "deliveries" else 0
+    notes = {
+        "given twice, judged once": figures.repeated.get(table, 0),
+        "that contradict another one, not judged": figures.contradicted.get(table, 0),
+        "known by their receipt only, judged at its time": by_receipt,
+    }
+    return "; ".join(f"{rows:,} {'row' if rows == 1 else 'rows'} {what}" for what, rows in notes.items() if rows)
 
 
 def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], spark_version: str) -> RunInfo:

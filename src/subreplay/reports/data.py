@@ -48,6 +48,18 @@ class InputCount:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectReason:
+    """Why rows of a table are in quarantine; a row may have several reasons."""
+
+    table: str
+    column: str
+    rule: str
+    remedy: str
+    rows: int
+    example: str  # a value that breaks the rule; empty where it would be a key
+
+
+@dataclass(frozen=True, slots=True)
 class Fact:
     """A headline figure, e.g. ("At the expected owner", "4,001 of 4,001", "outside transitions")."""
 
@@ -228,3 +240,10 @@ class ReportData:
     cannot_tell: tuple[str, ...]
     dispatch: tuple[DispatchView, ...] = ()  # one a scenario; empty: nothing was replayed
     answers: tuple[Answer, ...] = ()  # of a what-if
+    quarantine: tuple[RejectReason, ...] = ()  # the most frequent first
+    doubts: tuple[str, ...] = ()  # what leaves the verdict at best unknown, one clause each
+
+    @property
+    def several_doubts(self) -> bool:
+        """Whether doubts are told one by one, since the headline has several, or none of them."""
+        return len(self.doubts) > (self.verdict != "invalid")

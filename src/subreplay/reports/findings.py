@@ -16,21 +16,25 @@ from subreplay.model import Standing, Verdict
 from subreplay.policies.base import Policy
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.sample import Place, in_turn
-from subreplay.rules.registry import RULES, Code, Excuse, standings
+from subreplay.rules.needs import Need
+from subreplay.rules.needs import told as needed
+from subreplay.rules.registry import RULES, Code, Excuse, missing, standings
 from subreplay.words import instant
 
 
 def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
     """One line a rule: what it found in those deliveries and what the policy says of it."""
-    standing = standings(policy, figures.terms, figures.receipts)
+    standing = standings(policy, figures.terms, figures.lacking)
+    lacking = missing(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
     worst = spread(figures.worst, figures.width)
     told = {code: tuple(_finding(row, figures.width) for row in rows) for code, rows in worst.items()}
-    summaries = [
-        _summary(code, standing[code], counts[code.name], told.get(code.name, ()), figures, source) for code in Code
-    ]
+    summaries = []
+    for code in Code:
+        reason, mine = why_not(code, policy, lacking), told.get(code.name, ())
+        summaries.append(_summary(code, standing[code], reason, counts[code.name], mine, figures, source))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
     return tuple(sorted(summaries, key=lambda s: order[s.status]))
 
@@ -80,33 +84,42 @@ def _window(row: Row, width: int) -> int | None:
 def _summary(
     code: Code,
     standing: Standing,
+    why_not: str,
     counts: Mapping[int, int],
     worst: tuple[FindingView, ...],
     figures: Figures,
     source: Source,
 ) -> CodeSummary:
     rule = RULES[code]
-    failing = counts.get(Excuse.NONE, 0) if standing is Standing.PROMISED else 0
     total = sum(counts.values())
+    verdict = max((rule.verdict(standing, Excuse(e)) for e in counts), default=Verdict.VALID)
     status: CodeStatus = "clean"
     if standing is Standing.NOT_APPLICABLE:
         status = "not applicable"
-    elif failing:
-        status = "unknown" if rule.uncertain else "violated"
+    elif standing is Standing.UNDECIDED or verdict is Verdict.UNKNOWN:
+        status = "unknown"
+    elif verdict is Verdict.INVALID:
+        status = "violated"
     elif total:
         status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
     excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
     note = "; ".join(excuses)
-    if standing is Standing.NOT_APPLICABLE:
-        note = f"{figures.plan.policy.name} makes no such promise"
+    if not standing.looks:
+        note = why_not
     elif status == "allowed" and not excuses:
         note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
     if code is Code.MIXED_BATCH and total and figures.scattered is not None:
         several, keys = figures.scattered
         batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
         note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
-    verdict = str(rule.verdict(standing)) if failing else str(Verdict.VALID)
-    return CodeSummary(code.name, rule.title, rule.meaning, status, verdict, total, worst, note, source)
+    return CodeSummary(code.name, rule.title, rule.meaning, status, str(verdict), total, worst, note, source)
+
+
+def why_not(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
+    """Why a rule did not look, where it did not."""
+    if code in lacking:
+        return needed(lacking[code])
+    return f"{policy.name} makes no such promise"
 
 
 def _finding(row: Row, width: int) -> FindingView:

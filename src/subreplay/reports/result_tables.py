@@ -10,10 +10,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.figures import Figures
-from subreplay.model import Verdict
 from subreplay.reports.assemble import input_counts
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
 from subreplay.reports.moves import every_move
+from subreplay.reports.verdict import Judgement, headline
 from subreplay.rules.happenings import event_words
 from subreplay.tables import TIME
 from subreplay.timeline import Timeline
@@ -43,7 +43,18 @@ RANGES: Final = pa.schema(
 RUNS: Final = pa.schema(
     [
         pa.field(name, pa.string())
-        for name in ("run_id", "kind", "config_digest", "policy", "profile", "verdict", "versions", "inputs")
+        for name in (
+            "run_id",
+            "kind",
+            "config_digest",
+            "policy",
+            "profile",
+            "verdict",
+            "headline",
+            "doubts",
+            "versions",
+            "inputs",
+        )
     ]
 )
 _KINDS: Final[dict[Any, pa.DataType]] = {
@@ -52,7 +63,7 @@ _KINDS: Final[dict[Any, pa.DataType]] = {
 
 
 def result_tables(
-    figures: Figures, run: RunInfo, verdict: Verdict, scenarios: tuple[ScenarioView, ...]
+    figures: Figures, run: RunInfo, judged: Judgement, scenarios: tuple[ScenarioView, ...]
 ) -> dict[str, pa.Table]:
     """Result tables by name: all there is, however much of it a report shows."""
     timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
@@ -61,7 +72,7 @@ def result_tables(
         "range_tables": pa.Table.from_pylist([r for s, t in timelines.items() for r in _ranges(s, t)], schema=RANGES),
         "moves": _of_views(MoveView, tuple(every_move(figures))),
         "scenarios": _of_views(ScenarioView, scenarios),
-        "runs": pa.Table.from_pylist([_run(figures, run, verdict)], schema=RUNS),
+        "runs": pa.Table.from_pylist([_run(figures, run, judged)], schema=RUNS),
     }
 
 
@@ -107,10 +118,17 @@ def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
     return pa.Table.from_pylist([{name: getattr(view, name) for name in flat} for view in views], schema=schema)
 
 
-def _run(figures: Figures, run: RunInfo, verdict: Verdict) -> dict[str, str]:
-    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures.inputs)}
+def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
+    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures)}
     return {
-        "run_id": run.run_id, "kind": run.kind, "config_digest": run.config_digest, "policy": run.policy, "profile":
-        run.profile,
-        "verdict": str(verdict), "versions": json.dumps(dict(run.versions)), "inputs": json.dumps(inputs),
-    }  # fmt: skip
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "config_digest": run.config_digest,
+        "policy": run.policy,
+        "profile": run.profile,
+        "verdict": str(judged.verdict),
+        "headline": headline(run, judged, figures),
+        "doubts": json.dumps(judged.doubts),
+        "versions": json.dumps(dict(run.versions)),
+        "inputs": json.dumps(inputs),
+    }

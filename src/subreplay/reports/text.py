@@ -46,10 +46,12 @@ def render(data: ReportData, console: Console) -> None:
 def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     """What is printed, from top to bottom."""
     yield _verdict(data)
+    yield from _section("What leaves doubt", _lines(data.doubts), data.several_doubts)
     yield from _section("Answer", _answers(data.answers), bool(data.answers))
     yield from _compared(data, first=True)
     yield _run(data.run)
     yield from _section("Input", _inputs(data), bool(data.inputs))
+    yield from _section("Rows in quarantine", _quarantine(data), bool(data.quarantine))
     yield from _section("Headline facts", _facts(data), bool(data.facts))
     yield from _section("Rules", _codes(data.codes), bool(data.codes))
     yield from _section("Load per consumer", _load(data), bool(data.totals), "share", "even share", "skew", "unacked")
@@ -59,7 +61,7 @@ def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     yield from _section("Dispatch replay (predicted)", compared(data.dispatch), bool(data.dispatch), *figures)
     for title, body in blockers(data.dispatch, words.one_day(data.run.window_start, data.run.window_end)):
         yield from _section(title, body, True)
-    yield from _section("What this data cannot tell", _cannot(data), bool(data.cannot_tell))
+    yield from _section("What this data cannot tell", _lines(data.cannot_tell), bool(data.cannot_tell))
 
 
 def _compared(data: ReportData, first: bool) -> Iterable[Text | Padding]:
@@ -124,6 +126,15 @@ def _inputs(data: ReportData) -> Table:
             for row in data.inputs
         ],
     )
+
+
+def _quarantine(data: ReportData) -> Table:
+    columns = (("table", False), ("column", False), ("rows", True), ("rule, and what to do", False), ("example", False))
+    rows: list[Sequence[Cell]] = [
+        (row.table, row.column, words.count(row.rows), f"{row.rule}: {row.remedy}", row.example)
+        for row in data.quarantine[:MOST_ROWS]
+    ]
+    return with_rest(table(columns, rows), len(data.quarantine))
 
 
 def _facts(data: ReportData) -> Table:
@@ -224,9 +235,9 @@ def _idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
     return [*idle[:MOST_IDLE], *rest]
 
 
-def _cannot(data: ReportData) -> Table:
+def _lines(lines: Sequence[str]) -> Table:
     table = Table.grid(padding=(0, 1))
-    for line in data.cannot_tell:
+    for line in lines:
         table.add_row(Text("-"), Text(line))
     return table
 

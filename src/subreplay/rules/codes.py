@@ -15,6 +15,7 @@ import numpy as np
 
 from subreplay.columns import Ints
 from subreplay.model import Standing, Verdict
+from subreplay.rules.needs import Need
 
 
 class Code(IntEnum):
@@ -59,7 +60,10 @@ class Code(IntEnum):
 
 
 class Excuse(IntEnum):
-    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``excuses``."""
+    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``excuses``.
+
+    Most say that the finding is legal. One that is ``doubtful`` says that the data cannot tell: *unknown*.
+    """
 
     NONE = 0
     CLOSING = 1
@@ -81,6 +85,13 @@ class Excuse(IntEnum):
     STORED_EARLIER = 17
     JOINED_EARLIER = 18
     SHARED_NAME = 19
+    NOBODY_JOINED = 20
+    MEMBERSHIP_REJECTED = 21
+    MEMBER_REJECTED = 22
+    DELIVERY_REJECTED = 23
+    DELIVERIES_REJECTED = 24
+    MESSAGES_REJECTED = 25
+    LETTERS_REJECTED = 26
 
     @property
     def bit(self) -> int:
@@ -90,6 +101,10 @@ class Excuse(IntEnum):
     @property
     def sentence(self) -> str:
         return _EXCUSES[self][0]
+
+    @property
+    def doubtful(self) -> bool:
+        return self in _DOUBTFUL
 
     @property
     def codes(self) -> frozenset[Code]:
@@ -174,7 +189,52 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "several consumers of that name were connected, and no instance tells whose queue it was",
         frozenset({Code.OVER_PERMITS}),
     ),
+    Excuse.NOBODY_JOINED: (
+        "the membership of this topic partition begins after its deliveries, or has nobody join",
+        frozenset({Code.NOT_CONNECTED}),
+    ),
+    # What a row in quarantine could explain: a join or a leave changes owners, ends sessions and what they held
+    Excuse.MEMBERSHIP_REJECTED: (
+        "a row of the membership before it is in quarantine",
+        _OWNERSHIP | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS},
+    ),
+    Excuse.MEMBER_REJECTED: (
+        "a row of the membership that may be of this consumer is in quarantine",
+        frozenset({Code.NOT_CONNECTED}),
+    ),
+    # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
+    Excuse.DELIVERY_REJECTED: (
+        "a row of the deliveries that may be of this message is in quarantine",
+        frozenset({Code.LOST, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}),
+    ),
+    # ... one of another message: what another consumer held had ended, what was jumped over had come
+    Excuse.DELIVERIES_REJECTED: (
+        "a row of the deliveries of this topic partition is in quarantine",
+        _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS},
+    ),
+    # ... a message: its producer had started anew, or had begun elsewhere
+    Excuse.MESSAGES_REJECTED: (
+        "a row of the messages of this topic partition is in quarantine",
+        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH}),
+    ),
+    Excuse.LETTERS_REJECTED: (
+        "a row of the dead letter topic is in quarantine",
+        frozenset({Code.DLQ_INCOMPLETE}),
+    ),
 }
+_DOUBTFUL: Final = frozenset(
+    {
+        Excuse.NOBODY_JOINED,
+        Excuse.MEMBERSHIP_REJECTED,
+        Excuse.MEMBER_REJECTED,
+        Excuse.DELIVERY_REJECTED,
+        Excuse.DELIVERIES_REJECTED,
+        Excuse.MESSAGES_REJECTED,
+        Excuse.LETTERS_REJECTED,
+    }
+)
+LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)
+"""The excuses whose findings do not fail."""
 
 
 def excuse_of(code: Code, excuses: int) -> Excuse:
@@ -188,9 +248,9 @@ def mask(codes: frozenset[Code]) -> int:
 
 
 def unexcused(codes: Ints, excuses: Ints) -> Ints:
-    """The findings of each row that no excuse of that row excuses."""
+    """The findings of each row that no excuse of that row makes legal."""
     left = codes.copy()
-    for excuse in Excuse:
+    for excuse in LEGAL:
         left &= ~np.where(excuses & excuse.bit != 0, mask(excuse.codes), 0)
     return left
 
@@ -213,8 +273,9 @@ class Rule:
     """One rule: what it means, where that is written, and who promises or allows what it looks for.
 
     ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
-    for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind. ``uncertain``
-    findings say that the data contradict themselves: *unknown*, not *invalid*.
+    for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
+    ``needs`` is what it looks at besides messages and deliveries. ``uncertain`` findings say that the data contradict
+    themselves: *unknown*, not *invalid*.
     """
 
     code: Code
@@ -225,9 +286,11 @@ class Rule:
     allowed: frozenset[Kind] = frozenset()
     only: frozenset[str] = frozenset()
     profiles: Mapping[str, Standing] = field(default_factory=dict)
+    needs: frozenset[Need] = frozenset()
     uncertain: bool = False
 
-    def verdict(self, standing: Standing) -> Verdict:
-        if standing is not Standing.PROMISED:
+    def verdict(self, standing: Standing, excuse: Excuse = Excuse.NONE) -> Verdict:
+        """What a finding with that excuse says of the run."""
+        if standing is not Standing.PROMISED or (excuse and not excuse.doubtful):
             return Verdict.VALID
-        return Verdict.UNKNOWN if self.uncertain else Verdict.INVALID
+        return Verdict.UNKNOWN if self.uncertain or excuse.doubtful else Verdict.INVALID

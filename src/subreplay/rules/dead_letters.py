@@ -17,6 +17,7 @@ from subreplay.model import Scope
 from subreplay.rules.codes import MANY, Code, Excuse, Rule
 from subreplay.rules.deliveries import Flags
 from subreplay.rules.findings import Finding
+from subreplay.rules.needs import Need
 from subreplay.words import clock, position
 
 RULES = (
@@ -26,6 +27,7 @@ RULES = (
         "Messages of one key stand on the dead letter topic in the order of their own log; nobody promises it.",
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         allowed=MANY,
+        needs=frozenset({Need.DEAD_LETTER_POLICY}),
     ),
     Rule(
         Code.DLQ_INCOMPLETE,
@@ -33,6 +35,7 @@ RULES = (
         "A message given back at its last attempt, or delivered beyond it, stands on the dead letter topic.",
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         promised=MANY,
+        needs=frozenset({Need.DEAD_LETTER_POLICY}),
     ),
 )
 
@@ -73,17 +76,18 @@ STREAM = ("topic", "partition", "key", "ledger", "entry", "batch_index")
 """The order in which ``LETTERS`` are read: key by key, each as the dead letter topic has it."""
 
 
-def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int) -> Iterator[Finding]:
+def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejected: bool = False) -> Iterator[Finding]:
     """DLQ_INCOMPLETE over ``EXHAUSTED``, where ``max_redeliveries`` is ``DeadLetterPolicy.maxRedeliverCount``.
 
     A message that was acknowledged at its last attempt may have been processed there: excused. One that is still
-    outstanding is not given up yet.
+    outstanding is not given up yet. ``rejected``: dead letters are in quarantine.
     """
+    missing = Excuse.LETTERS_REJECTED if rejected else Excuse.NONE
     for batch in batches:
         for row in batch.to_pylist():
             given_up = row["nacked"] or row["redelivery_count"] > max_redeliveries
             if given_up or row["acked"]:
-                yield _missing(row, Excuse.NONE if given_up else Excuse.LAST_ATTEMPT)
+                yield _missing(row, missing if given_up else Excuse.LAST_ATTEMPT)
 
 
 def disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.columns import DAY, Ints, column, flags, gathered, ints
-from subreplay.model import Standing
 from subreplay.rules import wording
 from subreplay.rules.causes import WITNESS_OF, Causes
-from subreplay.rules.codes import Code, Excuse
+from subreplay.rules.codes import LEGAL, Code, Excuse
 from subreplay.rules.judge import Judge
 from subreplay.rules.registry import RULES
 from subreplay.rules.sentences import SENTENCES, Words
@@ -48,24 +47,24 @@ class Explainer:
                 continue
             found = np.flatnonzero(codes & code.bit)
             excuse = _excuses(code, excuses[found])
-            fails = (excuse == Excuse.NONE) & bool(self.judge.promised & code.bit)
+            fails = ~np.isin(excuse, LEGAL) & bool(self.judge.promised & code.bit)
             kept = fails | (shown[found] & code.bit != 0)
             if kept.any():
-                yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], fails[kept], causes)
+                yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
 
-    def _told(self, rows: pa.Table, code: Code, excuses: Ints, fails: np.ndarray, causes: Causes) -> pa.Table:
+    def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
         words = Words(rows)
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
         excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
         other = words.of(WITNESS_OF[code]) if code in WITNESS_OF else pa.nulls(rows.num_rows, pa.string())
-        verdicts = [str(RULES[code].verdict(standing)) for standing in (Standing.ALLOWED, Standing.PROMISED)]
+        verdicts = [str(RULES[code].verdict(self.judge.standings[code], of)) for of in Excuse]
         sentence = wording.filled(SENTENCES[code], words.of)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),
             "code": pa.repeat(code.name, rows.num_rows),
-            "verdict": pa.array(verdicts).take(pa.array(fails.astype(np.int64))),
+            "verdict": pa.array(verdicts).take(pa.array(excuses)),
             "excuse": pc.if_else(pc.equal(excuse, ""), wording.NOTHING, excuse),
             "moment": _micros(pa.array(moment)),
             "at": pc.if_else(delivered, _micros(column(rows, "at")), pa.scalar(None, VIOLATIONS.field("at").type)),

@@ -6,7 +6,7 @@ CUM_ACK_MISUSE, and those of ``positions``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from subreplay.rules.positions import (
     read_positions,
 )  # fmt: skip
 from subreplay.rules.redelivery import Ending
+from subreplay.rules.repeats import Deliveries, deliveries_once
 from subreplay.rules.sessions import STRANGER
 from subreplay.tables import CARRIED, FACTS
 
@@ -51,19 +52,21 @@ _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "bat
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
                 "chunk_id", "chunk_count")  # fmt: skip
 _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
-                  "redelivery_count",
-"received_at", "acked_at", "nacked_at", "cumulative", "before")  # fmt: skip
+                  "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "by_receipt",
+                  "before")  # fmt: skip
 
 
 def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
     """``FACTS`` of whole entries of one dispatcher's log."""
     is_delivery = numbers(rows, "kind") == 1
     messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
-    attempts = rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks()
-    places = numbers(rows, "ledger"), numbers(rows, "entry"), numbers(rows, "batch_index")
-    numbered, first = _numbered(*places, is_delivery)
+    once = deliveries_once(rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks())
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[is_delivery] = once.kept
+    places = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
+    numbered, first = _numbered(*places, is_delivery[kept])
     ordinals = state.ordinals.of(*(place[first] for place in places))
-    return _Batch(judge, dispatcher, state, messages, attempts, ordinals, *numbered).facts()
+    return _Batch(judge, dispatcher, state, messages, once, ordinals, *numbered).facts()
 
 
 @compiled
@@ -108,13 +111,17 @@ class _Batch:
     dispatcher: Dispatcher
     state: PositionState
     messages: pa.Table
-    attempts: pa.Table
+    once: Deliveries
     ordinals: Ints
     of_message: Ints
     of_delivery: Ints
     head: Ints
     bounds: Ints
     entries: Ints
+
+    @property
+    def attempts(self) -> pa.Table:
+        return self.once.rows
 
     def facts(self) -> pa.Table:
         self.keys = message_keys(self.judge.policy, self.messages)
@@ -138,10 +145,24 @@ class _Batch:
             self.judge.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
             at, seq, column(self.attempts, "consumer"), column(self.attempts, "instance"),
         )  # fmt: skip
+        owners = self._told(owners)
         positions, attempts = self._read(message, at, owners)
         served = self._served(message, seq, owners, positions, attempts)
         waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
         return pa.concat_tables([served, self._unserved(waiting, positions)]) if len(waiting) else served
+
+    def _told(self, owners: Owners) -> Owners:
+        """As far as the rows tell: nobody knows who got what they contradict one another about; and who owned a
+        message when it was dispatched, or was connected then, a receipt does not tell."""
+        contradicted, by_receipt = self.once.contradicted > 0, flags(self.attempts, "by_receipt")
+        if not contradicted.any() and not by_receipt.any():
+            return owners
+        return replace(
+            owners,
+            session=np.where(contradicted, STRANGER, owners.session),
+            wrong=owners.wrong & ~contradicted & ~by_receipt,
+            in_transition=owners.in_transition | by_receipt,
+        )
 
     def _read(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
         """The compiled pass, and the findings that need no more than one row."""
@@ -158,11 +179,17 @@ class _Batch:
         attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
-        attempts[redelivery.EXCUSES] = np.where(owners.in_transition, Excuse.IN_TRANSITION.bit, 0)
+        changing = owners.in_transition & ~flags(rows, "by_receipt")
+        attempts[redelivery.EXCUSES] = np.where(changing, Excuse.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXCUSES, owners.several] |= Excuse.SHARED_NAME.bit
+        place = numbers(rows, "ledger"), numbers(rows, "entry")
+        attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
+        if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
+            attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
+            attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
@@ -176,11 +203,16 @@ class _Batch:
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
         return positions, attempts
 
+    def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
+        """What rows in quarantine could explain."""
+        return self.judge.rejects.excuses(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
+
     def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Findings about each delivery by itself."""
         codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
-        codes[owners.session == STRANGER] |= Code.NOT_CONNECTED.bit
+        untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
+        codes[(owners.session == STRANGER) & ~untold] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
@@ -228,10 +260,14 @@ class _Batch:
     def _message_codes(self) -> Ints:
         """Findings about each position's message itself."""
         codes = np.zeros(len(self.head), np.int64)
+        self.stored_again = np.zeros(len(self.head), np.int64)
         if len(self.of_message) > np.count_nonzero(self.head >= 0):
             content = numbers(self.messages, "content")
             differs = content != content[self.head[self.of_message]]
             codes[self.of_message[differs]] |= Code.DIVERGENT_ID.bit
+            same = ~differs
+            same[self.head[self.of_message]] = False
+            np.add.at(self.stored_again, self.of_message[same], 1)
         routing, partition = self.judge.terms.routing, self.dispatcher.timeline.scope.partition
         if routing is not None and partition >= 0:
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
@@ -263,9 +299,18 @@ class _Batch:
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
             previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False),
-            in_transition=owners.in_transition, codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES],
+            by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
+            codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], repeated=self.once.repeated,
+            contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
         )  # fmt: skip
         return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
+
+    def _stored_again(self, positions: Ints) -> Ints:
+        """``stored_again`` of each delivery: counted at the first one of its message."""
+        found = np.zeros(self.attempts.num_rows, np.int64)
+        served = np.flatnonzero(positions[FIRST] < positions[END])
+        found[positions[FIRST, served]] = self.stored_again[served]
+        return found
 
     def _unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
         """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them
@@ -274,11 +319,15 @@ class _Batch:
         acked = positions[FIRST_ACK, waiting]
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
         excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
+        place = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
+        nobody = pa.nulls(len(waiting), pa.string())
+        excuses |= self._rejects(*place, np.full(len(waiting), NEVER), nobody)
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
-            consumer=pa.nulls(len(waiting), pa.string()), session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
+            consumer=nobody, session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
-            in_transition=False, codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
+            by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
+            codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
             excuses=excuses,
         )  # fmt: skip
 

@@ -39,7 +39,6 @@ class Finding:
     def row(self, subscription: str, rule: Rule, standing: Standing) -> dict[str, Any]:
         """The row of table ``violations``."""
         ledger, entry, batch_index = self.position
-        excused = self.excuse is not Excuse.NONE
         return {
             "date": datetime.fromtimestamp(self.at // 1_000_000_000, timezone.utc).date(),
             "subscription": subscription,
@@ -49,7 +48,7 @@ class Finding:
             "entry": entry,
             "batch_index": batch_index,
             "code": self.code.name,
-            "verdict": str(rule.verdict(Standing.ALLOWED if excused else standing)),
+            "verdict": str(rule.verdict(standing, self.excuse)),
             "excuse": self.excuse.sentence or None,
             "consumer": self.consumer,
             "moment": self.at // 1_000,
@@ -59,14 +58,14 @@ class Finding:
             "epoch": self.epoch,
             "cause": self.cause,
             "witness": list(self.witness),
-            "explanation": self.explanation + (f"; {self.excuse.sentence}" if excused else ""),
+            "explanation": self.explanation + (f"; {self.excuse.sentence}" if self.excuse else ""),
         }
 
 
 def violations_of(
     findings: Iterable[Finding], subscription: str, rules: Mapping[Code, Rule], standings: Mapping[Code, Standing]
 ) -> pa.Table:
-    """Findings as table ``violations``; what is not applicable is left out."""
-    looked_for = [f for f in findings if standings[f.code] is not Standing.NOT_APPLICABLE]
+    """Findings as table ``violations``; what is not looked for is left out."""
+    looked_for = [f for f in findings if standings[f.code].looks]
     rows = [f.row(subscription, rules[f.code], standings[f.code]) for f in looked_for]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)

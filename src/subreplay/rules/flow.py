@@ -10,6 +10,7 @@ from subreplay.columns import UNKNOWN, Ints
 from subreplay.profiles import PULSAR_4_2
 from subreplay.rules.codes import EVERY, MANY, Code, Excuse, Rule
 from subreplay.rules.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL
+from subreplay.rules.needs import Need
 from subreplay.rules.steps import step
 
 RULES = (
@@ -31,6 +32,7 @@ RULES = (
         "Consumer.MESSAGE_PERMITS_UPDATER, ConsumerImpl.processMessageChunk, "
         "MultiTopicsConsumerImpl.messageReceived (3.2.3, 4.0.8); row D-FLOW-1",
         promised=EVERY,
+        needs=frozenset({Need.MEMBERSHIP, Need.RECEIPTS, Need.DISPATCH_TIMES}),
     ),
 )
 

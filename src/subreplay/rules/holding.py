@@ -22,6 +22,7 @@ from subreplay.rules.deliveries import (
     prove,
     remember,
 )  # fmt: skip
+from subreplay.rules.needs import Need
 from subreplay.rules.order import HIGHEST, ORDER_STATE
 from subreplay.rules.steps import step
 
@@ -33,6 +34,7 @@ RULES = (
         "PIP-379: DrainingHashesTracker (4.0.8), recentlyJoinedConsumers (3.2.3); row P-KS-ORD-1",
         promised=KEYED,
         allowed=ANY_ORDER,
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.BEFORE_PREDECESSOR_ACK,
@@ -42,6 +44,7 @@ RULES = (
         "PIP-379: DrainingHashesTracker.shouldBlockStickyKeyHash (4.0.8), recentlyJoinedConsumers (3.2.3)",
         promised=KEYED,
         allowed=ANY_ORDER,
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.STUCK,
@@ -50,6 +53,7 @@ RULES = (
         "same slot (3.x: all that was read before it joined itself); of several, for the one that finished last.",
         "rows P-KS-ORD-1, P-KS-ORD-2",
         allowed=KEYED,
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES, Need.STUCK_AFTER}),
     ),
 )
 

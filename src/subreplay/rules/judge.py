@@ -29,8 +29,10 @@ from subreplay.rules.flow import UNKNOWN_SIZE
 from subreplay.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.rules.instants import DispatcherState, begin_instants
 from subreplay.rules.loads import Given, Span
+from subreplay.rules.needs import Need
 from subreplay.rules.positions import PositionState
 from subreplay.rules.registry import kind_of, standings
+from subreplay.rules.rejects import Rejects
 from subreplay.rules.sessions import Sessions
 from subreplay.rules.terms import Terms
 from subreplay.rules.timed import judge_deliveries, judged, judged_carried, recall_deliveries
@@ -90,10 +92,11 @@ class Dispatcher:
 class Judge:
     """Everything the rules need besides the log itself.
 
-    ``receipts``: whether all applications that acknowledged messages recorded what they received, so that a message
-    nobody received can be told.
+    ``lacking``: what rules need and the data do not have.
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
+    ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
+    ``rejects``: rows in quarantine, which could explain findings.
     ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
     ``findings_only``: of judged rows those without a finding are left out.
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
@@ -105,11 +108,13 @@ class Judge:
 
     policy: Policy
     dispatchers: Mapping[Scope, Dispatcher]
-    receipts: bool
+    lacking: frozenset[Need] = frozenset()
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
     strangers: bool = False
     begins: Mapping[Scope, int] = field(default_factory=dict)
+    uncovered: frozenset[Scope] = frozenset()
+    rejects: Rejects = field(default_factory=Rejects)
     spans: tuple[Span, ...] | None = None
     findings_only: bool = False
     lookback: int = NEVER
@@ -118,17 +123,23 @@ class Judge:
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
         """Every rule's standing in this audit."""
-        return standings(self.policy, self.terms, self.receipts)
+        return standings(self.policy, self.terms, self.lacking)
 
     @cached_property
     def looked_for(self) -> int:
         """The bits of the rules that apply."""
-        return mask(frozenset(c for c, standing in self.standings.items() if standing is not Standing.NOT_APPLICABLE))
+        return mask(frozenset(c for c, standing in self.standings.items() if standing.looks))
 
     @cached_property
     def promised(self) -> int:
         """The bits of the rules whose findings fail unless they are excused."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+
+    @property
+    def receipts(self) -> bool:
+        """Whether all applications that acknowledged messages recorded what they received, so that a message nobody
+        received can be told."""
+        return Need.RECEIPTS not in self.lacking
 
     @cached_property
     def delays(self) -> bool:

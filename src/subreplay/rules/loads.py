@@ -37,6 +37,8 @@ ALL_TIME: Final = Span(NEVER, NEVER)
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
+REPEATED: Final = ("repeated", "contradicted", "stored_again")
+"""Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
 _UNACKED, _ELSEWHERE = Code.UNACKED.bit, Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 _GROUP: Final = ("consumer", "pane", "first")
@@ -55,7 +57,9 @@ class Given:
     def sums(self, facts: pa.Table, codes: Ints) -> pa.Table:
         """``FACTS`` in order of time, all delivered or none, and their findings -> ``JUDGED`` rows with their sums."""
         if not flags(facts, "delivered")[0]:
-            return self._rows([pa.table({"undelivered": [facts.num_rows]})], [ALL_TIME], facts)
+            again = int(ints(facts, "stored_again").sum())
+            rows = pa.table({"undelivered": [facts.num_rows], "stored_again": [again]})
+            return self._rows([rows], [ALL_TIME], facts)
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
@@ -105,6 +109,8 @@ def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
         "firsts": first,
         "batched": index >= 0,
         "entries": (index == 0) & first,
+        "by_receipt": flags(facts, "by_receipt"),
+        **{name: ints(facts, name) for name in REPEATED},
     }
 
 

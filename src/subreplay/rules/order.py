@@ -5,6 +5,7 @@ from __future__ import annotations
 from subreplay.columns import UNKNOWN, Ints
 from subreplay.rules.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Code, Rule
 from subreplay.rules.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
+from subreplay.rules.needs import Need
 from subreplay.rules.steps import step
 
 RULES = (
@@ -43,6 +44,7 @@ RULES = (
         "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
         "(3.2.3, 4.0.8); row P-FO-6",
         promised=ACTIVE,
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
 )
 

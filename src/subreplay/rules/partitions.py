@@ -13,6 +13,7 @@ from subreplay.columns import Ints, column, flags, ints
 from subreplay.model import Scope
 from subreplay.rules.codes import EVERY, Code, Rule
 from subreplay.rules.findings import Finding
+from subreplay.rules.needs import Need
 from subreplay.rules.routing import Misrouted, Routing, RoutingMode, misrouted
 from subreplay.words import clock, position
 
@@ -25,6 +26,7 @@ RULES = (
         "RoundRobinPartitionMessageRouterImpl, SinglePartitionMessageRouterImpl.choosePartition (3.2.3, 4.0.8); rows "
         "L-ROUTE-1, L-ROUTE-2",
         promised=EVERY,
+        needs=frozenset({Need.ROUTING}),
     ),
     Rule(
         Code.KEY_TWO_PARTITIONS,

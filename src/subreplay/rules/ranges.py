@@ -8,6 +8,7 @@ from subreplay.range_table import Range
 from subreplay.rules.codes import BY_SLOT, Code, Rule
 from subreplay.rules.findings import Finding
 from subreplay.rules.happenings import event_words
+from subreplay.rules.needs import Need
 from subreplay.timeline import Epoch, Timeline
 from subreplay.words import clock
 
@@ -21,6 +22,7 @@ RULES = (
         "HashRangeExclusiveStickyKeyConsumerSelector.select (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
         only=_STICKY,
+        needs=frozenset({Need.MEMBERSHIP}),
     ),
     Rule(
         Code.STICKY_OVERLAP,
@@ -29,6 +31,7 @@ RULES = (
         "HashRangeExclusiveStickyKeyConsumerSelector.validateKeySharedMeta (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
         only=_STICKY,
+        needs=frozenset({Need.MEMBERSHIP}),
     ),
 )
 

@@ -9,6 +9,7 @@ from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.model import Standing
 from subreplay.profiles import PULSAR_3_2
 from subreplay.rules.codes import ACTIVE, EVERY, FILTERED, MANY, Code, Excuse, Rule
+from subreplay.rules.needs import Need
 from subreplay.rules.steps import step
 
 RULES = (
@@ -18,6 +19,7 @@ RULES = (
         "A message that was acknowledged is never delivered again.",
         "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
         promised=EVERY,
+        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.DUP_OUTSTANDING,
@@ -29,6 +31,7 @@ RULES = (
         allowed=ACTIVE | FILTERED,
         # a replay read that races with its own pending acknowledgement
         profiles={PULSAR_3_2: Standing.ALLOWED},
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.ACK_EARLY,
@@ -36,6 +39,7 @@ RULES = (
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
         "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
         allowed=EVERY,
+        needs=frozenset({Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
     ),
     Rule(
         Code.CUM_ACK_MISUSE,
@@ -44,6 +48,7 @@ RULES = (
         "the message may come again.",
         "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
         promised=MANY,
+        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.UNACKED,
@@ -51,6 +56,7 @@ RULES = (
         "Messages that were delivered but not acknowledged when the data end.",
         "row L-SUB-1",
         allowed=EVERY,
+        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.REDELIVERED,

@@ -26,9 +26,10 @@ from subreplay.rules import (
     undelivered,
 )
 from subreplay.rules.codes import Code, Excuse, Kind, Rule
+from subreplay.rules.needs import Need
 from subreplay.rules.terms import Terms
 
-__all__ = ["RULES", "Code", "Excuse", "Rule", "kind_of", "standing", "standings"]
+__all__ = ["RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters
@@ -67,14 +68,25 @@ def standing(code: Code, policy: Policy) -> Standing:
 _NOTHING_TOLD: Final = Terms()
 
 
-def standings(policy: Policy, terms: Terms = _NOTHING_TOLD, receipts: bool = True) -> dict[Code, Standing]:
-    """Every rule's standing under ``policy``; what ``terms`` do not allow to look for is not applicable.
+def standings(
+    policy: Policy, terms: Terms = _NOTHING_TOLD, lacking: frozenset[Need] = frozenset()
+) -> dict[Code, Standing]:
+    """Every rule's standing under ``policy``; where ``terms`` or the data (``lacking``) do not have what it needs, the
+    rule could not look.
 
-    ``receipts``: whether applications recorded what they took. A topic that is declared not to deduplicate may hold a
-    message twice.
+    A topic that is declared not to deduplicate may hold a message twice.
     """
     found = {code: standing(code, policy) for code in Code}
-    found |= dict.fromkeys(terms.lacking(receipts), Standing.NOT_APPLICABLE)
     if terms.deduplication is False:
         found[Code.DUP_PUBLISH] = Standing.ALLOWED
+    for code, needs in missing(policy, terms, lacking).items():
+        hole = any(need.essential for need in needs)
+        found[code] = Standing.UNDECIDED if hole else Standing.NOT_APPLICABLE
     return found
+
+
+def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code, frozenset[Need]]:
+    """What the rules that ``policy`` would look at need and do not have, by rule."""
+    lacking |= terms.lacking
+    needs = {code: rule.needs & lacking for code, rule in RULES.items() if standing(code, policy).looks}
+    return {code: needed for code, needed in needs.items() if needed}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from subreplay.rules.codes import Code
+from subreplay.rules.needs import Need
 from subreplay.rules.routing import Routing
 
 SECOND = 1_000_000_000
@@ -28,15 +28,12 @@ class Terms:
     routing: Routing | None = None
     max_redeliveries: int | None = None
 
-    def lacking(self, receipts: bool) -> dict[Code, str]:
-        """The rules that cannot be looked at, and what they lack."""
-        reasons = {
-            Code.OVER_PERMITS: None if receipts else "not every application recorded what it received",
-            Code.ROUTING_MISMATCH: None if self.routing else "the run does not say how producers choose a partition",
-            Code.STUCK: None if self.stuck_after else "no threshold is set",
-            **dict.fromkeys(
-                (Code.DLQ_ORDER, Code.DLQ_INCOMPLETE),
-                None if self.max_redeliveries is not None else "the run names no dead letter policy",
-            ),
+    @property
+    def lacking(self) -> frozenset[Need]:
+        """What rules need and these do not tell."""
+        told = {
+            Need.ROUTING: self.routing is not None,
+            Need.STUCK_AFTER: bool(self.stuck_after),
+            Need.DEAD_LETTER_POLICY: self.max_redeliveries is not None,
         }
-        return {code: reason for code, reason in reasons.items() if reason is not None}
+        return frozenset(need for need, known in told.items() if not known)

@@ -22,6 +22,7 @@ from subreplay.rules.holding import (
     TAKEN_AT,
     longest_of,
 )
+from subreplay.rules.needs import Need
 from subreplay.rules.order import HIGHEST
 from subreplay.rules.ordinals import BATCH_BITS
 
@@ -37,6 +38,7 @@ RULES = (
         "waits for a stuck consumer, is late and not lost.",
         "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
         promised=EVERY,
+        needs=frozenset({Need.MEMBERSHIP}),
     ),
     Rule(
         Code.UNROUTABLE,
@@ -45,6 +47,7 @@ RULES = (
         "others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
+        needs=frozenset({Need.MEMBERSHIP}),
     ),
     Rule(
         Code.UNSEEN,
@@ -92,6 +95,8 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     seen = ~(before & (ordinal < state.lowest))
     past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
     if policy.routing == "any":
+        # what another consumer was given, and did not take yet, has no receipt
+        past_slot &= Need.DISPATCH_TIMES not in judge.lacking
         past_slot &= _settled(state, ordinal, slot[:, REACHED], slot[:, REACHED_AT])
     past_owner = (
         seen
@@ -108,6 +113,9 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     proven = np.minimum(unseen_ack, overtaken)
 
     found.codes[proven < NEVER] |= _LOST
+    if judge.rejects.of("deliveries", timeline.scope.partition):
+        # its slot may have been held by what is in quarantine
+        found.excuses[past_owner & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
     homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
     if judge.filters:
         found.excuses[homeless] |= Excuse.FILTERED.bit

@@ -13,10 +13,10 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from subreplay.columns import DAY
 from subreplay.config import Keys
 from subreplay.replay.balance import Connected
-from subreplay.rules.codes import Code, Excuse, mask
+from subreplay.rules.codes import LEGAL, Code, Excuse, mask
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Judge
-from subreplay.rules.loads import ADDED, ALL_TIME
+from subreplay.rules.loads import ADDED, ALL_TIME, REPEATED
 from subreplay.rules.travelling import (
     BLOCKS,
     BY_POSITION,
@@ -100,10 +100,10 @@ def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
 
 
 def _failing(judge: Judge) -> Column:
-    """The bits of findings that fail: promised by the policy and not excused."""
+    """The bits of findings that fail: promised by the policy, and not legal by an excuse."""
     excused = [
         F.when(F.col("excuses").bitwiseAND(excuse.bit) != 0, mask(excuse.codes)).otherwise(0)
-        for excuse in Excuse
+        for excuse in LEGAL
         if mask(excuse.codes) & judge.promised
     ]
     failing = F.col("codes").bitwiseAND(judge.promised)
@@ -212,6 +212,7 @@ def totals(sums: DataFrame) -> dict[str, int]:
     """The headline figures of an audit; ``sums`` are ``LOAD`` rows."""
     added = {"deliveries": "messages", "messages": "firsts"}
     added |= {name: name for name in ("undelivered", "outside", "at_owner", "in_transition", "batched", "entries")}
+    added |= {name: name for name in ("by_receipt", *REPEATED)}
     mine = sums.where(F.col("width") == ALL_TIME.width)
     row = mine.agg(
         *[F.sum(column).alias(name) for name, column in added.items()],

@@ -6,16 +6,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from functools import reduce
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
+from subreplay.columns import NEVER
 from subreplay.membership import any_stranger, dispatcher_events
 from subreplay.model import MembershipEvent, Scope
 from subreplay.rules.beginning import FirstServed, Position
+from subreplay.rules.needs import Need
+from subreplay.rules.repeats import members_once
 from subreplay.spark.collect import Rows, rows, together
-from subreplay.spark.log import Inputs, nanos
+from subreplay.spark.log import Inputs, happened, nanos
 
 INGEST: Final = "ingest"
 _PLACE: Final = ("ledger", "entry", "batch_index")
@@ -27,8 +31,9 @@ class Census(NamedTuple):
     ``extent``: first and last publish time (ns; of a day when nothing was published: delivery time), and how many
     messages and deliveries there are; 0 for none.
     ``events``: membership of every dispatcher that has messages, deliveries, members, or a state of the night before.
-    ``receipts``: applications recorded what they received: some did, and nobody acknowledged deliveries without ever
-    recording one.
+    ``lacking``: what rules need and the tables do not have.
+    ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
+    ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
     ``strangers``: somebody was served whose joining no membership event tells.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     """
@@ -36,38 +41,70 @@ class Census(NamedTuple):
     counts: Rows
     extent: Mapping[str, int]
     events: Mapping[Scope, tuple[MembershipEvent, ...]]
-    receipts: bool
+    lacking: frozenset[Need]
+    uncovered: frozenset[Scope]
+    repeated: int
+    contradicted: int
     strangers: bool
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
+
+    @property
+    def with_rejected(self) -> list[str]:
+        """The tables of which rows are in quarantine."""
+        return [row["table"] for row in self.counts if row["quarantined"]]
 
 
 def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
     """Look at each table once; ``carried`` is what the night before handed on."""
     small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
-    members = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
+    membership = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
     with together() as start:
         messages = start(rows, _stored(inputs.checked["messages"]))
         deliveries = start(rows, _served(inputs.checked["deliveries"]))
         others = start(rows, _counted(small, inputs.ingest))
-        happened = start(rows, members.orderBy("at", "seq", "consumer", "event"))
+        changes = start(rows, membership.orderBy("at", "seq", "consumer", "event"))
         open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
-    stored, served, events = messages.result(), deliveries.result(), happened.result()
+    stored, served, members = messages.result(), deliveries.result(), changes.result()
+    events, repeated, contradicted = members_once(members)
     places = {row["partition"] for row in (*stored, *served) if row["valid"]}
     places |= {row["partition"] for row in open_.result()} if open_ is not None else set()
     delivered = [row for row in served if row["valid"] and row["last"] is not None]
-    recorded = {row["consumer"] for row in delivered if row["recorded"]}
-    silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
+    joined = any(row["event"] == "join" for row in events)
+    seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
+    last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
+    uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
     return Census(
         counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
         extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
-        events=dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold),
-        receipts=bool(recorded) and not silent,
+        events=seen,
+        lacking=_lacking(delivered) | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
+        uncovered=uncovered,
+        repeated=repeated,
+        contradicted=contradicted,
         strangers=any_stranger(delivered, events),
         lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"]) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
     )
+
+
+def _first_join(events: tuple[MembershipEvent, ...]) -> int:
+    """When the first join of a dispatcher was asked for, ns."""
+    return min((event.since.at for event in events if event.event == "join"), default=NEVER)
+
+
+def _lacking(delivered: Rows) -> frozenset[Need]:
+    """What rules need and deliveries (as ``_served`` counts them) do not tell. Receipts are recorded if some are, and
+    nobody acknowledged deliveries without ever recording one."""
+    recorded = {row["consumer"] for row in delivered if row["recorded"]}
+    silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
+    told = {
+        Need.RECEIPTS: bool(recorded) and not silent,
+        Need.ACKNOWLEDGEMENTS: any(row["ended"] for row in delivered),
+        Need.DISPATCH_TIMES: any(row["dispatched"] for row in delivered),
+    }
+    return frozenset(need for need, known in told.items() if not known)
 
 
 def _stored(checked: DataFrame) -> DataFrame:
@@ -82,9 +119,9 @@ def _stored(checked: DataFrame) -> DataFrame:
 
 def _served(checked: DataFrame) -> DataFrame:
     """By consumer; what is asked of deliveries leaves out acknowledgements without one."""
-    at = nanos("delivered_at", "delivered_nanos")
-    recorded, acknowledged = (
-        F.bool_or(F.col("delivered_at").isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at")
+    at = happened()
+    recorded, acknowledged, given_back = (
+        F.bool_or(at.isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at", "nacked_at")
     )
     return checked.groupBy("valid", *map(_if_valid, ("partition", "consumer", "instance"))).agg(
         F.count("*").alias("count"),
@@ -93,6 +130,8 @@ def _served(checked: DataFrame) -> DataFrame:
         recorded.alias("recorded"),
         acknowledged.alias("acknowledged"),
         F.min(F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at")))).alias("lowest"),
+        (acknowledged | given_back).alias("ended"),
+        F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
     )
 
 

@@ -88,8 +88,8 @@ _CONTRACTS: Final = {
         ),
         Contract(
             "delivered_at",
-            "delivered_at IS NOT NULL OR acked_at IS NOT NULL",
-            "a delivery happened, or at least its ack did",
+            "delivered_at IS NOT NULL OR received_at IS NOT NULL OR acked_at IS NOT NULL",
+            "a delivery happened, or at least its receipt or its ack did",
             "leave the row out",
         ),
         Contract(
@@ -100,8 +100,8 @@ _CONTRACTS: Final = {
         ),
         Contract(
             "date",
-            f"date = {utc_day('coalesce(delivered_at, acked_at)')}",
-            "date is the UTC day of the delivery",
+            f"date = {utc_day('coalesce(delivered_at, received_at, acked_at)')}",
+            "date is the UTC day of the delivery, else of its receipt, else of its ack",
             "derive it from delivered_at",
         ),
     ),
@@ -137,6 +137,15 @@ def split(table: str, frame: DataFrame) -> Split:
         reasons.alias("reasons"),
     )
     return Split(frame.where(good), rejected, frame.withColumn("valid", good))
+
+
+def readable(table: str, column: str) -> Column:
+    """A column where it keeps its contracts, null where it does not: what stands there then may be anything."""
+    good = F.lit(True)
+    for contract in _CONTRACTS[table]:
+        if contract.column == column:
+            good = good & F.coalesce(F.expr(contract.holds), F.lit(False))
+    return F.when(good, F.col(column))
 
 
 def _reason(contract: Contract) -> Column:

@@ -12,7 +12,7 @@ from subreplay.config import Keys
 from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
 from subreplay.rules.judge import Judge
 from subreplay.spark.audit import key_words
-from subreplay.spark.log import Inputs, Log, nanos
+from subreplay.spark.log import Inputs, Log, happened, nanos
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.topic_findings import Told
 from subreplay.tables import VIOLATIONS
@@ -20,11 +20,14 @@ from subreplay.tables import VIOLATIONS
 _PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
-def found(inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date | None, keys: Keys) -> DataFrame | None:
+def found(
+    inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date | None, keys: Keys, rejected: bool = False
+) -> DataFrame | None:
     """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
 
     ``log`` names their keys. A message may be given up before midnight and arrive after it, so letters of later days
     count too; their order is looked at on their own day, behind those of the days read before.
+    ``rejected``: some are in quarantine.
     """
     limit = judge.terms.max_redeliveries
     arrived = inputs.dead_letters
@@ -33,7 +36,7 @@ def found(inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date |
     told = Told(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
     missing = exhausted(inputs, log, arrived, limit, keys).mapInArrow(
-        told.by(partial(incomplete, max_redeliveries=limit)), shape
+        told.by(partial(incomplete, max_redeliveries=limit, rejected=rejected)), shape
     )
     ordered = letters(arrived, day, keys).repartition("topic", "partition", "key")
     return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))
@@ -41,7 +44,7 @@ def found(inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date |
 
 def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters that ``arrived``."""
-    at = nanos("delivered_at", "delivered_nanos")
+    at = happened()
     last = F.struct("redelivery_count", at.alias("at"), "seq")
     nacked = F.col("nacked_at").isNotNull() | F.col("refused_at").isNotNull()
     of_last = F.struct(
@@ -50,7 +53,7 @@ def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Ke
         F.col("redelivery_count").cast("long").alias("redelivery_count"),
         nacked.alias("nacked"),
     )
-    attempts = inputs.deliveries.where((F.col("redelivery_count") >= limit) & F.col("delivered_at").isNotNull())
+    attempts = inputs.deliveries.where((F.col("redelivery_count") >= limit) & at.isNotNull())
     by_message = attempts.groupBy(*_PLACE).agg(
         F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
     )

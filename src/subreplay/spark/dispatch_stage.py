@@ -172,7 +172,7 @@ def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None) -> Judge:
             {} if supposed is None else {c.label: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
         dispatchers[scope] = Dispatcher.of(timeline, queues)
-    return Judge(folded.policy, dispatchers, receipts=True, terms=terms)
+    return Judge(folded.policy, dispatchers, terms=terms)
 
 
 def _recorded_times(source: Source) -> Empirical:

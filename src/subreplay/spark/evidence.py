@@ -27,6 +27,7 @@ from subreplay.rules.life import Life, finding_lines
 from subreplay.spark import audit, collect, lake, nights, stages, topic_findings
 from subreplay.spark.census import census
 from subreplay.spark.log import as_log, read_inputs
+from subreplay.spark.rejects import rejects
 from subreplay.tables import JUDGED, LOG
 
 Row = Mapping[str, Any]
@@ -123,7 +124,7 @@ class _Evidence:
         inputs = read_inputs(spark, run)
         before = nights.handed_on(spark, run, inputs.topic)
         found = census(inputs, None if before is None else before.carried)
-        source = stages.Source(spark, run, inputs, as_log(inputs), before, found)
+        source = stages.Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
         return cls(source, stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:

@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from datetime import date as Date
 from datetime import timedelta
 from functools import reduce
+from typing import Final
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.columns import UNKNOWN
 from subreplay.config import RunConfig
-from subreplay.errors import InputError
+from subreplay.errors import InputError, NothingThere
+from subreplay.held import instead, told
 from subreplay.spark import lake
 from subreplay.spark.contracts import split
 from subreplay.spark.schemas import require, spark_schema
 from subreplay.tables import INPUTS, LOG
+
+MOST_NAMES: Final = 1_000  # that are looked at
 
 
 @dataclass(frozen=True)
@@ -38,15 +42,11 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
     """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
     missing."""
     frames = {name: input_table(spark, config, name) for name in INPUTS}
-    mine = F.col("subscription") == config.subscription.name
-    membership = frames["membership"].where(mine)
-    topic = config.subscription.topic or _only_topic(membership, config)
-    of_topic = F.col("topic") == topic
+    topic = config.subscription.topic or _topic_of(frames, config)
+    mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
     selected = {
         "messages": frames["messages"].where(of_topic & _day(config.date)),
-        "membership": membership.where(
-            of_topic & (F.col("date") <= F.lit(config.date) if config.date else F.lit(True))
-        ),
+        "membership": frames["membership"].where(mine & of_topic & _until(config.date)),
         "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
     }
     parts = {name: split(name, frame) for name, frame in selected.items()}
@@ -83,19 +83,45 @@ def input_table(spark: SparkSession, config: RunConfig, name: str) -> DataFrame:
     return require(lake.read(spark, traffic.path, name, traffic.format), INPUTS[name], f"{traffic.path}/{name}")
 
 
-def _only_topic(membership: DataFrame, config: RunConfig) -> str:
-    topics = [row.topic for row in membership.select("topic").distinct().orderBy("topic").limit(11).collect()]
-    if len(topics) != 1:
-        found = "no topic" if not topics else f"{', '.join(topics[:10])}"
-        raise InputError(
-            f"{config.traffic.path}: subscription {config.subscription.name!r} has {found}; "
-            "set subscription.topic to one of its topics"
-        )
-    return str(topics[0])
+def _topic_of(frames: Mapping[str, DataFrame], config: RunConfig) -> str:
+    """The topic of a run that names none: of the subscription's members, or of what it was given; else the only one
+    there is."""
+    name = config.subscription.name
+    mine = F.col("subscription") == name
+    for rows in (frames["membership"].where(mine), frames["deliveries"].where(mine)):
+        topics = _some(rows, "topic")
+        if len(topics) > 1:
+            raise InputError(
+                f"{config.traffic.path}: subscription {name!r} has {told('topic', topics)}; set subscription.topic to "
+                "one of them"
+            )
+        if topics:
+            return topics.pop()
+    topics = _some(frames["messages"], "topic")
+    if len(topics) == 1:
+        return topics.pop()
+    known = _some(frames["membership"], "subscription") | _some(frames["deliveries"], "subscription")
+    has = instead("subscription", name, known) if known else "; they are empty"
+    raise NothingThere(f"{config.traffic.path}: tables membership and deliveries have no subscription {name!r}{has}")
+
+
+def _some(rows: DataFrame, column: str) -> set[str]:
+    """Distinct values of a column, of very many the first."""
+    found = rows.select(column).where(F.col(column).isNotNull()).distinct().orderBy(column).limit(MOST_NAMES)
+    return {row[column] for row in found.collect()}
+
+
+def _of(column: str, value: str) -> Column:
+    """Rows of that value; one without a value may be of any, and is rejected, not left out unseen."""
+    return F.col(column).isNull() | (F.col(column) == value)
 
 
 def _day(day: Date | None) -> Column:
-    return F.lit(True) if day is None else F.col("date") == F.lit(day)
+    return F.lit(True) if day is None else F.col("date").isNull() | (F.col("date") == F.lit(day))
+
+
+def _until(day: Date | None) -> Column:
+    return F.lit(True) if day is None else F.col("date").isNull() | (F.col("date") <= F.lit(day))
 
 
 def _since(day: Date | None, lookback: int) -> Column:
@@ -162,7 +188,8 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
         deliveries,
         {
             "kind": F.lit(1),
-            "at": F.coalesce(nanos("delivered_at", "delivered_nanos"), F.lit(UNKNOWN)),
+            "at": F.coalesce(happened(), F.lit(UNKNOWN)),
+            "by_receipt": F.col("delivered_at").isNull() & F.col("received_at").isNotNull(),
             "seq": F.col("seq"),
             "before": F.lit(before),
             "consumer": F.col("consumer"),
@@ -187,6 +214,11 @@ def _whole(rows: DataFrame) -> DataFrame:
     return rows.select(
         *[F.col(f.name) if f.name in have else F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)]
     )
+
+
+def happened() -> Column:
+    """When a delivery happened, in ns: dispatched, or else received; null for an acknowledgement without one."""
+    return F.coalesce(nanos("delivered_at", "delivered_nanos"), nanos("received_at"))
 
 
 def nanos(time: str, beyond: str | None = None) -> Column:

@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession, Window
 
 from subreplay.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.config import RECORDED, AnyScenario, Member, RunConfig, Spark
-from subreplay.errors import InputError
+from subreplay.errors import NothingThere
 from subreplay.figures import Figures
+from subreplay.held import Stored, nothing_of
 from subreplay.model import MembershipEvent, Scope
 from subreplay.policies.base import Policy
 from subreplay.policies.pulsar.key_failover import KeyFailover
@@ -26,23 +27,29 @@ from subreplay.rules.beginning import beginnings
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.loads import Span
+from subreplay.rules.needs import Need
 from subreplay.rules.registry import Code
+from subreplay.rules.rejects import Rejects
 from subreplay.rules.routing import HASHED, Hashing, warnings
 from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif, withdrawals
 from subreplay.spark.census import Census, census
+from subreplay.spark.held import held
 from subreplay.spark.log import Inputs, Log, as_log, read_inputs
+from subreplay.spark.rejects import reasons, rejects
 from subreplay.spark.windows import bounds, loads, violations
 from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
 
 NAMED = 8  # withdrawn findings of a code and night whose places stand in a report, beside how many there are
+_TRAFFIC = ("messages", "deliveries")
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A run's checked input: tables, membership by dispatcher, and what was counted at the door."""
+    """A run's checked input: tables, membership by dispatcher, and what was counted at the door; ``held`` is all that
+    the tables hold, where they have no delivery or no join of this run."""
 
     spark: SparkSession
     config: RunConfig
@@ -50,6 +57,8 @@ class Source:
     log: Log
     before: nights.HandedOn | None
     census: Census
+    rejects: Rejects
+    held: tuple[Stored, ...] = ()
     prefix: str = ""  # of the names of its output tables
 
     @property
@@ -63,6 +72,13 @@ class Source:
     @property
     def extent(self) -> Mapping[str, int]:
         return self.census.extent
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is a day without a row, of a topic with messages on others."""
+        counted = sum(row["valid"] + row["quarantined"] for row in self.census.counts if row["table"] in _TRAFFIC)
+        known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
+        return self.config.date is not None and not counted and known
 
     @property
     def night(self) -> Log:
@@ -116,22 +132,29 @@ class Source:
 def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
     """Read and check the input tables; the names of output tables begin with ``prefix``.
 
-    Raises ``InputError`` where nothing is left to look at: a day on which nothing happened is audited all the same if
-    it goes on from an earlier one, whose open messages are judged again.
+    A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
     inputs = read_inputs(spark, config)
     before = nights.handed_on(spark, config, inputs.topic)
     found = census(inputs, None if before is None else before.carried)
-    quiet = not (found.extent["messages"] or found.extent["deliveries"])
-    if quiet and before is None:
-        on = f" on {config.date}" if config.date else ""
-        raise InputError(
-            f"{config.traffic.path}/messages: no valid message of {inputs.topic}{on}; "
-            "is the topic (and the date) right?"
-        )
-    source = Source(spark, config, inputs, as_log(inputs), before, found, prefix)
+    rejected = rejects(inputs, found.with_rejected)
+    empty = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    there = held(spark, config) if empty else ()
+    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, there, prefix)
+    if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
+        return source
     day = {"first": source.begin, "last": source.horizon}
-    return replace(source, census=found._replace(extent={**found.extent, **day})) if quiet else source
+    return replace(source, census=found._replace(extent={**found.extent, **day}))
+
+
+def read_traffic(spark: SparkSession, config: RunConfig) -> Source:
+    """The same for a what-if. Raises ``NothingThere`` where there is no message to replay."""
+    source = read(spark, config, prefix="whatif_")
+    if not source.extent["messages"]:
+        subscription, topic = config.subscription.name, source.inputs.topic
+        why = nothing_of(source.held or held(spark, config), "messages", subscription, topic, config.date)
+        raise NothingThere(f"{config.traffic.path}: there is nothing to replay: {why}")
+    return source
 
 
 def fold(source: Source) -> Judge:
@@ -149,11 +172,13 @@ def fold(source: Source) -> Judge:
     return Judge(
         folded.policy,
         dispatchers,
-        found.receipts,
+        found.lacking,
         config.topic.terms,
         source.horizon,
         found.strangers,
         begins,
+        found.uncovered,
+        source.rejects,
         lookback=config.traffic.lookback_days * DAY,
         basis=nights.basis(config),
     )
@@ -186,7 +211,8 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     since = UNKNOWN if source.before is None else source.before.end
     others = topic_findings.found(log.messages, judge, subscription, config.keys, told, since)
     found = words.unionByName(others)
-    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys)
+    letters = "dead_letters" in source.census.with_rejected
+    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys, letters)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 
@@ -230,8 +256,17 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         withdrawn=corrected.result(),
         missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
-        receipts=judge.receipts,
         begin=min(judge.begins.values(), default=None),
+        lacking=judge.lacking,
+        held=source.held,
+        quiet=source.quiet,
+        repeated={
+            "messages": totals["stored_again"],
+            "membership": source.census.repeated,
+            "deliveries": totals["repeated"],
+        },
+        contradicted={"membership": source.census.contradicted, "deliveries": totals["contradicted"]},
+        quarantine=reasons(source.inputs, source.census.with_rejected),
         scattered=audit.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
     )
 
@@ -362,7 +397,7 @@ def keys_of(config: RunConfig) -> KeyWords:
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
     frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
-    with_some = {row["table"] for row in source.census.counts if row["quarantined"]}
+    with_some = source.census.with_rejected
     # of tables without any there is nothing to look for
     rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
     frames["quarantine"] = reduce(DataFrame.unionAll, rejected)

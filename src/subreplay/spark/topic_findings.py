@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from subreplay.columns import UNKNOWN
 from subreplay.config import Keys
 from subreplay.model import Standing
-from subreplay.rules.codes import Code
+from subreplay.rules.codes import Code, Excuse
 from subreplay.rules.findings import Finding, violations_of
 from subreplay.rules.judge import Judge
 from subreplay.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
@@ -53,7 +53,14 @@ def found(
     routing = judge.terms.routing
     if routing is not None and routing.mode == "SinglePartition":
         strays = firsts(messages.where("key IS NULL"), F.lit(None))
-        rows = rows.unionAll(_each(strays, tell.by(_of(lambda mine: keyless_strays(routing, mine)))))
+        # where a rejected message is, its producer may have begun
+        rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
+        excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
+
+        def astray(mine: pa.Table) -> Iterator[Finding]:
+            return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine))
+
+        rows = rows.unionAll(_each(strays, tell.by(_of(astray))))
     return rows
 
 

@@ -1,0 +1,155 @@
+"""What a run may say of itself, by the command, its exit code and its pages: green only over what was judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from subreplay.cli import main
+from tests.support.audits import audited, changed, written
+from tests.support.history import TOPIC, history
+
+pytestmark = pytest.mark.spark
+
+KEPT = history("a1 n1 a2 n2", "+C1 a1>C1 a1! n1>C1 n1! a2>C1 a2! n2>C1 n2!")
+MOVED = history("a1 a2 a3", "+C1 a1>C1 +C2 a2>C2 a1! a2! a3>C2 a3!")
+DAY = "2023-11-14"  # of histories, UTC
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        ({"name": "SUB"}, "table deliveries has none of subscription 'SUB'; did you mean 'sub'? it has"),
+        (
+            {"topic": TOPIC + "s"},
+            f"table deliveries has none of topic '{TOPIC}s'; did you mean '{TOPIC}'? it has topic",
+        ),
+        ({"name": "nobody", "topic": None}, "none of subscription 'nobody'; it has subscription 'sub'"),
+    ],
+)
+def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_have(
+    spark: SparkSession, tmp_path: Path, asked: dict[str, str | None], why: str
+) -> None:
+    found = audited(tmp_path, KEPT, subscription=asked)
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    assert found.report["headline"].startswith("Nothing was judged, so nothing is known: ")
+    assert why in found.report["headline"]
+    assert why in found.text
+    assert "Nothing was judged" in found.page
+    runs = spark.read.format("delta").load(str(tmp_path / "tables/runs")).first()
+    assert (runs.verdict, why in runs.headline) == ("unknown", True)
+
+
+def test_where_nobody_joined_rules_that_need_members_are_unknown_and_not_clean(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    found = audited(tmp_path, MOVED | {"membership": MOVED["membership"].slice(0, 0)})
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    assert "table membership is empty" in found.report["headline"]
+    unknown = {"KEY_TWO_OWNERS", "NOT_CONNECTED", "WRONG_OWNER", "LOST", "DUP_OUTSTANDING"}
+    assert {found.status[code] for code in unknown} == {"unknown"}
+    assert "no join of this subscription is known" in found.notes["KEY_TWO_OWNERS"]
+    assert found.status["KEY_ORDER"] == "clean"
+    assert "KEY_TWO_OWNERS unknown – no join" in found.text
+
+
+def test_a_partition_that_nobody_joined_is_unknown_beside_one_that_is_covered(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    one, other = history("a1 a2", "+C1 a1>C1 a1! a2>C1 a2!", 0), history("n1", "+C1 n1>C1 n1!", 1)
+    tables = {name: pa.concat_tables([one[name], other[name]]) for name in one} | {"membership": one["membership"]}
+    found = audited(tmp_path, tables)
+    assert (found.code, found.status["NOT_CONNECTED"]) == (3, "unknown")
+    assert "NOT_CONNECTED may be none" in found.report["headline"]
+
+
+@pytest.mark.parametrize(("quiet", "code"), [("valid", 0), ("unknown", 3)])
+def test_a_quiet_day_is_what_the_run_says(spark: SparkSession, tmp_path: Path, quiet: str, code: int) -> None:
+    found = audited(tmp_path, KEPT, "--date", "2023-11-16", require={"quiet_days": quiet})
+    assert (found.code, found.report["verdict"]) == (code, quiet)
+    assert "othing was published or delivered on 2023-11-16" in found.text
+    runs = spark.read.format("delta").load(str(tmp_path / "tables/runs")).where("date = '2023-11-16'").first()
+    assert (runs.verdict, "quiet day" in runs.headline) == (quiet, True)
+
+
+def test_a_what_if_without_messages_has_nothing_to_replay(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scenarios = [{"name": "shared", "policy": "pulsar.shared"}]
+    run = written(tmp_path, KEPT, subscription={"topic": "other"}, scenarios=scenarios)
+    assert main(["whatif", "--config", str(run), "--out", str(tmp_path)]) == 3
+    said = " ".join(capsys.readouterr().err.split())
+    assert f"there is nothing to replay: table messages has none of topic 'other'; it has topic '{TOPIC}'" in said
+
+
+# quarantine
+
+
+def test_rejected_members_leave_their_deliveries_unknown_and_say_why(spark: SparkSession, tmp_path: Path) -> None:
+    found = audited(tmp_path, changed(MOVED, "membership", 1, event="joined"))
+    assert (found.code, found.status["NOT_CONNECTED"]) == (3, "unknown")
+    (reason,) = found.report["quarantine"]
+    assert (reason["table"], reason["column"], reason["rows"], reason["example"]) == (
+        "membership",
+        "event",
+        1,
+        "joined",
+    )
+    for shown in (found.text, found.page):
+        assert "an event is join, leave, crash or rejected" in shown
+    assert "1 of 2 rows of membership are in quarantine, and NOT_CONNECTED may be none" in found.text
+    strays = spark.read.format("delta").load(str(tmp_path / "tables/violations")).where("code = 'NOT_CONNECTED'")
+    assert {(row.verdict, row.consumer) for row in strays.collect()} == {("unknown", "C2")}
+
+
+def test_a_rejected_delivery_is_not_a_lost_message(spark: SparkSession, tmp_path: Path) -> None:
+    tables = history("a1 a2 a3 n1", "+C1 a1>C1 a1! a2>C1 a2! a3>C1 a3! n1>C1 n1!")
+    found = audited(tmp_path, changed(tables, "deliveries", 1, redelivery_count=-1), tolerate={"deliveries": 0.5})
+    assert (found.code, found.status["LOST"]) == (3, "unknown")
+    assert found.report["doubts"] == [
+        "LOST may be none: a row of the deliveries that may be of this message is in quarantine"
+    ]
+
+
+def test_a_row_without_its_subscription_or_date_is_rejected_and_not_overlooked(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    nullable = pa.schema([field.with_nullable(True) for field in KEPT["deliveries"].schema])
+    rows = KEPT["deliveries"].to_pylist()
+    rows[2] |= {"subscription": None}
+    rows[3] |= {"date": None}
+    found = audited(tmp_path, KEPT | {"deliveries": pa.Table.from_pylist(rows, nullable)}, "--date", DAY)
+    assert [(r["column"], r["rows"]) for r in found.report["quarantine"]] == [("date", 1), ("subscription", 1)]
+    assert found.code == 3
+
+
+# rows given twice, and what receipts tell
+
+
+def test_rows_given_twice_are_told_and_judged_once(spark: SparkSession, tmp_path: Path) -> None:
+    twice = {name: pa.concat_tables([table, table]) for name, table in KEPT.items()}
+    found = audited(tmp_path, twice)
+    assert (found.code, found.report["verdict"]) == (0, "valid")
+    notes = {row["table"]: (row["rows_in"], row["valid"], row["note"]) for row in found.report["inputs"]}
+    assert notes == {
+        "messages": (8, 8, "4 rows given twice, judged once"),
+        "membership": (2, 2, "1 row given twice, judged once"),
+        "deliveries": (8, 8, "4 rows given twice, judged once"),
+    }
+    assert found.text.count("given twice, judged once") == 3
+    assert found.page.count("given twice, judged once") == 3
+
+
+def test_a_log_of_receipts_is_judged_by_them(spark: SparkSession, tmp_path: Path) -> None:
+    received = MOVED["deliveries"].to_pylist()
+    for row in received:
+        row |= {"received_at": row["delivered_at"], "delivered_at": None}
+    found = audited(tmp_path, MOVED | {"deliveries": pa.Table.from_pylist(received, MOVED["deliveries"].schema)})
+    assert found.code == 1
+    assert (found.status["LOST"], found.status["KEY_TWO_OWNERS"]) == ("clean", "violated")
+    assert found.status["WRONG_OWNER"] == "not applicable"
+    assert "not when they were dispatched" in found.notes["WRONG_OWNER"]
+    assert "3 rows known by their receipt only, judged at its time" in found.text
