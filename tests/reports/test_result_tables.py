@@ -29,7 +29,7 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     extent = {"first": 0, "last": 1_000_000, "messages": 0}
     figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
     run = assemble.run_info(RunConfig(), figures, "audit", "4.1")
-    shown = assemble.report(run, figures, Verdict.VALID, ())
+    shown = assemble.report(run, figures, Judgement(Verdict.VALID), ())
     tables = result_tables(figures, run, Judgement(Verdict.VALID), ())
     assert tables["moves"].num_rows == 99  # each newcomer splits the largest range
     assert len(shown.moves) + shown.moves_left_out == 99

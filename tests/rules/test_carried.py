@@ -31,7 +31,9 @@ def test_texts_come_back(text: str) -> None:
 
 def handed_on(tables: History, lookback: int) -> dict[str, Ints]:
     """The arrays that a night hands on, whose day ends with the step 150 of a story."""
-    judge = replace(judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback)
+    judge = replace(
+        judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback, lacking=frozenset()
+    )
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     found = Carried()
     found.take(rows.filter(column(rows, "carried").is_valid()))
