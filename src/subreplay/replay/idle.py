@@ -11,6 +11,7 @@ import numpy as np
 
 from subreplay.columns import NEVER, Ints
 from subreplay.model import Scope
+from subreplay.policies.kafka.assignor import GroupPolicy
 from subreplay.replay.assign import Plan
 from subreplay.timeline import Timeline
 
@@ -40,7 +41,7 @@ def idle(plan: Plan, busy: Collection[str], first: int, last: int) -> dict[str, 
     lives: dict[str, _Life] = defaultdict(_Life)
     for timeline in plan.timelines.values():
         _add(lives, timeline, busy, first, last)
-    alone = len(plan.timelines) == 1 and all(scope.partition < 0 for scope in plan.timelines)
+    alone = not isinstance(plan.policy, GroupPolicy) and all(scope.partition < 0 for scope in plan.timelines)
     return {name: _why(lives[name], plan.policy.routing, alone) for name in sorted(lives)}
 
 

@@ -20,7 +20,6 @@ from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_res
 
 WIDTH = 100
 BAR = 10
-MOST_IDLE = 3  # consumers of a scenario told by name
 STYLES = {
     "valid": "bold green", "unknown": "bold yellow", "invalid": "bold red",
     "clean": "green", "violated": "bold red", "allowed": "cyan", "counted": "cyan",
@@ -230,9 +229,11 @@ def _reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
 
 def _idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
     """Who was given nothing, and why."""
-    idle = [f"{one.consumer} is idle: {one.note}" for one in consumers if one.note]
-    rest = [f"and {words.count(len(idle) - MOST_IDLE)} more are idle"] if len(idle) > MOST_IDLE else []
-    return [*idle[:MOST_IDLE], *rest]
+    names: dict[str, list[str]] = {}
+    for one in consumers:
+        if one.note:
+            names.setdefault(one.note, []).append(one.consumer)
+    return [f"idle: {words.best(mine, 0)}, {why}" for why, mine in names.items()]
 
 
 def _lines(lines: Sequence[str]) -> Table:
