@@ -294,7 +294,7 @@ def fidelity(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Re-enact recordings and compare; exit 1 if entries go to other consumers. Permits are modelled, not recorded."""
+    """Re-enact recordings and compare; exit 1 if entries go to other consumers. Permits: of its log, or modelled."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     codes, told = {0}, list[dict[str, object]]()
     for folder in recorded.recordings(paths):

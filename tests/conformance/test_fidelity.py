@@ -73,10 +73,12 @@ def test_a_stuck_consumer_keeps_the_newcomer_waiting_for_what_the_broker_kept_ba
     notes = {(row["event"], row["consumer"]): row for row in rows(folder, "membership") if row["event"] != "poll"}
     joined, released = notes["join", "c3"]["stats_t_ns"], notes["release", "c2"]["t_ns"]
     newcomer = next(c.index for c in recorded.timeline.consumers if c.name == "c3")
+    produced = {(e["ledger"], e["entry"]): e["t_ns"] for e in rows(folder, "broker_events") if e["ev"] == "produced"}
+    times = np.array([produced[place] for place in given.ordinals])
 
     def split(side):
         mine = side[side.consumer == newcomer]
-        published = given.entries.at[mine.ordinal]
+        published = times[mine.ordinal]
         meanwhile = mine[mine.at < released]
         waiting = mine[(mine.at >= released) & (published > joined) & (published <= released - 200 * MS)]
         return len(meanwhile), set(waiting.ordinal.tolist())
@@ -122,11 +124,13 @@ def test_every_rejection_counts_and_comes_again(folder):
 def test_a_close_does_not_count_as_a_redelivery(folder):
     ((recorded, _, replayed),) = sides(folder)
     gone = next(e for e in recorded.timeline.epochs if e.left)
-    held_back = replayed[(replayed.consumer == gone.left[0].index)].ordinal
-    again = replayed[(replayed.at >= gone.start.at) & np.isin(replayed.ordinal, held_back)]
+    before, after = replayed[replayed.at < gone.start.at], replayed[replayed.at >= gone.start.at]
+    last = {int(row.ordinal): row for row in before}
+    first = {int(row.ordinal): row for row in after[::-1]}
+    again = [o for o in first if o in last and last[o].consumer == gone.left[0].index]
 
     assert len(again) > 0
-    assert (again.redeliveries == 0).mean() > 0.9
+    assert np.mean([first[o].redeliveries == last[o].redeliveries for o in again]) > 0.9
 
 
 @pytest.mark.parametrize("folder", [f for f in ALL if "failover" in f.name], ids=lambda f: f"{f.parent.name}-{f.name}")
@@ -135,8 +139,8 @@ def test_a_failover_switch_takes_a_second(folder):
 
     assert len(switches) >= 1
     for switch in switches:
-        assert switch.replayed == 1_000 * MS
-        assert switch.recorded == pytest.approx(switch.replayed, abs=40 * MS)
+        assert switch.replayed == pytest.approx(1_000 * MS, abs=40 * MS)
+        assert switch.replayed == pytest.approx(switch.recorded, abs=15 * MS)  # the timer's own time is told
 
 
 @named("s8")
@@ -191,7 +195,8 @@ def test_the_command_prints_a_line_for_a_recording_and_one_for_each_of_several_d
         "s1f_key_shared_default_batching (pulsar-3.2, Key_Shared): 118 dispatches compared, same"
     )
     assert "same consumer 100.00 %, same order 100.00 %, same redelivery count 100.00 %" in shown[0]
-    assert "failover switches 20: 1.00" in shown[1]
+    assert shown[1] == "  promised: the same consumer for 99.9 % of 118 dispatches; missed: 0"
+    assert "failover switches 20: 1.00" in shown[2]
     assert sum("-partition-" in line for line in shown) == 4
 
 

@@ -1,7 +1,8 @@
 """How faithfully the dispatch replay re-enacts what a real broker did: recordings in, figures out.
 
-Given are the log, the consumers, their acknowledgements and redelivery requests, all as the broker saw them; permits
-are modelled, as recordings lack them (``fidelity_inputs.inputs``). All else is the re-enactment's own decision.
+Given are the log and when it was read, the consumers, their acknowledgements, redelivery requests and permits, all as
+the broker saw them, as far as its events and its log tell it (``fidelity_inputs.inputs``); and how a failover found the
+dispatcher (``fidelity_changes``). All else is the re-enactment's own decision.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from subreplay.conformance.fidelity_figures import Comparison, DeadLetters, Switch, compare
+from subreplay.conformance.fidelity_figures import Comparison, DeadLetters, Missed, Switch, compare
 from subreplay.conformance.fidelity_held import Held
 from subreplay.conformance.fidelity_inputs import inputs
 from subreplay.conformance.fidelity_recording import recorded_dispatchers, recorded_profile
@@ -21,7 +22,7 @@ from subreplay.errors import InputError
 
 PROMISED = ("Key_Shared", "Failover", "Exclusive")
 """The subscription types for which the same consumer is promised. Who is next on a Shared subscription depends on how
-many entries a read brought, which a recording does not tell."""
+many entries each read brought and on permits that came while they were handed out: no recording tells both exactly."""
 ENOUGH = 99.9
 """Percent of dispatches to the same consumer."""
 _EVENTS = ("broker_events.jsonl.gz", "broker_events.jsonl")
@@ -47,6 +48,16 @@ class Fidelity:
     def same_consumer(self) -> float:
         """Percent of the dispatches compared."""
         return percent(sum(d.same_consumer for d in self.dispatchers), self.compared)
+
+    @property
+    def missed(self) -> tuple[Missed, ...]:
+        """The entries that went to other consumers although they are the same on both sides by the rules."""
+        return tuple(missed for d in self.dispatchers for missed in d.missed)
+
+    @property
+    def excused(self) -> int:
+        """Dispatches of the same consumer only in so far as a change was under way."""
+        return sum(d.excused for d in self.dispatchers)
 
     @property
     def same_order(self) -> float:

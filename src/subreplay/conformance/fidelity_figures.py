@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.conformance.fidelity_changes import WRITE_LAG
 from subreplay.conformance.fidelity_held import Held, held
-from subreplay.conformance.fidelity_inputs import Inputs, Ints
+from subreplay.conformance.fidelity_inputs import Inputs
+from subreplay.conformance.fidelity_reads import Ints
 from subreplay.conformance.fidelity_recording import RecordedDispatcher
 from subreplay.model import Scope
 from subreplay.range_table import NOBODY
@@ -35,6 +37,15 @@ class Switch(NamedTuple):
     replayed: int
 
 
+class Missed(NamedTuple):
+    """An entry that one side handed to a consumer to whom the other did not: its position, who got it on each side."""
+
+    ledger: int
+    entry: int
+    recorded: tuple[str, ...]
+    replayed: tuple[str, ...]
+
+
 class DeadLetters(NamedTuple):
     """Messages that arrived on the dead letter topic, in ``rows``, and that went all the way to it in the replay."""
 
@@ -50,7 +61,8 @@ class Comparison:
 
     ``compared`` counts what was ``recorded``, and what was replayed to a consumer who never got the entry in the
     recording. Of these, ``same_consumer`` are alike: the other side hands that entry to that consumer too. Where the
-    entry was read or dispatched while a join or close was under way, the owners before and after it are both right.
+    entry was read or dispatched while a join or close was under way, or so shortly before one that it may have been
+    written in vain, the owners before and after it are both right: ``excused`` counts these. ``missed`` are the others.
 
     ``ordered`` are the dispatches that both sides made to a consumer, ``same_order`` those in the longest sequence that
     both made in the same order. ``same_count`` are the recorded ones that carry the same redelivery count. ``errors``
@@ -64,6 +76,8 @@ class Comparison:
     replayed: int
     compared: int
     same_consumer: int
+    excused: int
+    missed: tuple[Missed, ...]
     ordered: int
     same_order: int
     same_count: int
@@ -82,6 +96,7 @@ def compare(recorded: RecordedDispatcher, given: Inputs, again: Records) -> Comp
     excused = np.zeros(len(given.entries), np.bool_)
     excused[unlike] = [_is_excused(recorded, given, dispatched, replayed, ordinal) for ordinal in unlike]
     compared = len(dispatched) + int(foreign.sum())
+    unlike_count = int(strange.sum() + foreign.sum())
     wrong = int((~excused[dispatched.ordinal[strange]]).sum() + (~excused[replayed.ordinal[foreign]]).sum())
     orders = [_order(dispatched, replayed, consumer) for consumer in np.unique(names)]
     mine, other = _paired(dispatched, replayed)
@@ -93,6 +108,8 @@ def compare(recorded: RecordedDispatcher, given: Inputs, again: Records) -> Comp
         len(replayed),
         compared,
         compared - wrong,
+        unlike_count - wrong,
+        tuple(_missed(recorded, given, dispatched, replayed, ordinal) for ordinal in unlike[~excused[unlike]]),
         sum(common for common, _ in orders),
         sum(alike for _, alike in orders),
         int((mine.redeliveries == other.redeliveries).sum()),
@@ -104,9 +121,9 @@ def compare(recorded: RecordedDispatcher, given: Inputs, again: Records) -> Comp
 
 
 def _names(recorded: RecordedDispatcher) -> Ints:
-    """A number for each consumer's name: the first consumer that bore it."""
+    """A number for what each consumer is called: the first consumer that was."""
     first: dict[str, int] = {}
-    return np.array([first.setdefault(c.name, c.index) for c in recorded.timeline.consumers], np.int64)
+    return np.array([first.setdefault(c.label, c.index) for c in recorded.timeline.consumers], np.int64)
 
 
 def _by_name(dispatched: Records, names: Ints) -> Records:
@@ -124,6 +141,16 @@ def _key(ordinals: Ints, numbers: Ints) -> Ints:
     return ordinals.astype(np.int64) * _SHARES + numbers
 
 
+def _missed(
+    recorded: RecordedDispatcher, given: Inputs, dispatched: Records, replayed: Records, ordinal: int
+) -> Missed:
+    def called(side: Records) -> tuple[str, ...]:
+        return tuple(recorded.timeline.consumers[one].label for one in side.consumer[side.ordinal == ordinal])
+
+    place = next(place for place, number in given.ordinals.items() if number == ordinal)
+    return Missed(*place, called(dispatched), called(replayed))
+
+
 def _is_excused(
     recorded: RecordedDispatcher, given: Inputs, dispatched: Records, replayed: Records, ordinal: int
 ) -> bool:
@@ -137,9 +164,11 @@ def _is_excused(
 
 
 def _owners(recorded: RecordedDispatcher, entry: Records, at: int) -> set[int]:
-    """The possible owners of an entry's slot at a time, by name: several while a change is under way."""
-    when, index = (np.array([at]), np.zeros(1, np.int64)), recorded.timeline.index
-    epochs = np.arange(index.epoch_at(*when)[0], index.last_candidate(*when)[0] + 1, dtype=np.int32)
+    """The possible owners of an entry's slot at a time, by name: several while a change is under way, or begins before
+    what was handed out then is written."""
+    index, none = recorded.timeline.index, np.zeros(1, np.int64)
+    first, last = index.epoch_at(np.array([at]), none)[0], index.last_candidate(np.array([at + WRITE_LAG]), none)[0]
+    epochs = np.arange(first, last + 1, dtype=np.int32)
     slots, hashes = np.full(len(epochs), entry.slot, np.int64), np.full(len(epochs), entry.hash, np.uint32)
     owners = index.owner_at(slots, hashes, epochs)
     return {*_names(recorded)[owners[owners != NOBODY]].tolist()}

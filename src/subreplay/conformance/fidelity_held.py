@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.conformance.fidelity_inputs import READ_LAG, Ints
+from subreplay.conformance.fidelity_reads import READ_LAG, Ints
 from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.records import NEVER, Records
 from subreplay.replay.dispatch.rules import MILLISECOND

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from subreplay.adapters.recorded_rows import Ack, Dispatch, Produced, Redeliver
 from subreplay.columns import ints
-from subreplay.conformance.fidelity_recording import QUEUE_SIZE, RecordedDispatcher
+from subreplay.conformance.fidelity_changes import recorded_changes
+from subreplay.conformance.fidelity_flows import flows
+from subreplay.conformance.fidelity_reads import Ints, read_at, read_by
+from subreplay.conformance.fidelity_recording import RecordedDispatcher
+from subreplay.conformance.fidelity_sessions import Sessions
 from subreplay.entry_keys import outer_sticky_keys
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.range_table import NOBODY
 from subreplay.replay.dispatch.records import DISPATCHED, NEVER, NO_CHUNK, Records
-from subreplay.replay.dispatch.reenact import DEEDS, ENTRIES, Deed
-from subreplay.replay.dispatch.rules import MILLISECOND, Dispatcher
+from subreplay.replay.dispatch.reenact import DEEDS, ENTRIES, Change, Deed
+from subreplay.replay.dispatch.rules import Dispatcher
 
-READ_LAG = 10 * MILLISECOND
-"""A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""
-
-Ints = NDArray[np.int64]
 _Row = tuple[int, int, Deed, int, int, int]  # as in DEEDS
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """One dispatcher's streams: ``entries`` (``ENTRIES``), ``deeds`` (``DEEDS``), and what it ``dispatched``
-    (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as in the timeline, entries as in the log.
+    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``deeds`` (``DEEDS``), and
+    what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as in the timeline, entries as
+    in the log.
     """
 
+    changes: tuple[Change, ...]
     entries: Records
     deeds: Records
     dispatched: Records
@@ -45,21 +44,27 @@ class Inputs:
 def inputs(recorded: RecordedDispatcher) -> Inputs:
     """The streams of a dispatcher; what a recording does not tell is modelled.
 
-    * Entries are there when the broker says they are produced. It may have read one later than a change of consumers
-      that came less than ``READ_LAG`` after: then the entry, and all after it, are not dispatched until the change is
-      complete, and it is taken to be there only then.
-    * Permits: a client asks for a queue full of messages when its consumer is created, and for half of the queue
-      whenever the application took as many (row D-FLOW-1).
+    * Entries are there when the broker read them, as far as its reader was free to (``read_at``).
+    * Permits are as the broker's log tells them, else as clients ask for them (``flows``).
     """
     log = _Log(recorded)
     dispatched = _dispatched(recorded, log)
     entries = _entries(recorded, log)
-    read_by = _read_by(len(entries), dispatched)
-    entries.at = _there(recorded, log.produced, read_by)
-    rows = [*_flows(recorded, log), *_requests(recorded, log)]
-    deeds = np.array(sorted(rows, key=lambda row: row[0]), DEEDS).view(np.recarray)
+    latest = read_by(len(entries), dispatched)
+    entries.at = read_at(log.produced, latest, entries.deliver_at > 0)
+    requests = _deeds(_requests(recorded, log))
+    story = recorded_changes(recorded, entries, requests, dispatched)
+    joined = {change.consumer.index: change.at for change in story if change.joined}
+    asked = flows(recorded, joined, dispatched, log.ordinals, log.sizes)
+    deeds = _deeds((at, 0, Deed.FLOW, one, permits, 0) for at, one, permits in asked)
+    deeds = np.concatenate([deeds, requests])
+    deeds = deeds[np.argsort(deeds["at"], kind="stable")].view(np.recarray)
     until = recorded.events[-1].t_ns + 1
-    return Inputs(entries, deeds, dispatched, read_by, until, log.ordinals)
+    return Inputs(story, entries, deeds, dispatched, latest, until, log.ordinals)
+
+
+def _deeds(rows: Iterable[_Row]) -> Records:
+    return np.array(sorted(rows, key=lambda row: row[0]), DEEDS).view(np.recarray)
 
 
 class _Log:
@@ -106,90 +111,31 @@ def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
     return entries
 
 
-def _read_by(count: int, dispatched: Records) -> Ints:
-    first = np.full(count, NEVER)
-    np.minimum.at(first, dispatched.ordinal, dispatched.at)
-    return np.minimum.accumulate(first[::-1])[::-1]
-
-
-def _there(recorded: RecordedDispatcher, produced: Ints, read_by: Ints) -> Ints:
-    there = produced.copy()
-    for epoch in recorded.timeline.epochs[1:]:
-        change = epoch.start.at
-        there[(there > epoch.since.at - READ_LAG) & (there < change) & (read_by >= change)] = change
-    return np.maximum.accumulate(there)
-
-
 def _dispatched(recorded: RecordedDispatcher, log: _Log) -> Records:
-    sessions = _Sessions(recorded)
+    sessions = Sessions(recorded.timeline)
     rows = [
-        (log.ordinals[event.ledger, event.entry], event.t_ns, sessions.at(event), event.redelivery_count, 0)
+        (log.ordinals[event.ledger, event.entry], event.t_ns, sessions.of_event(event), event.redelivery_count, 0)
         for event in recorded.events
         if isinstance(event, Dispatch) and (event.ledger, event.entry) in log.ordinals
     ]
-    if unknown := {e.consumer for e in recorded.events if isinstance(e, Dispatch) and sessions.at(e) == NOBODY}:
+    if unknown := {e.consumer for e in recorded.events if isinstance(e, Dispatch) and sessions.of_event(e) == NOBODY}:
         where = f"{recorded.subscription} on {recorded.scope.full_name}"
         raise InputError(f"{where}: entries go to {min(unknown)}, which never joined; record from the first join on")
     return np.array(rows, DISPATCHED).view(np.recarray)
 
 
-class _Sessions:
-    """Which consumer of the timeline bore a name at a time."""
-
-    def __init__(self, recorded: RecordedDispatcher) -> None:
-        self.joins: dict[str, list[tuple[int, int, int]]] = defaultdict(list)  # asked, joined, index
-        self.left: dict[int, int] = {}
-        for epoch in recorded.timeline.epochs[1:]:
-            if epoch.joined:
-                self.joins[epoch.joined.name].append((epoch.since.at, epoch.start.at, epoch.joined.index))
-            self.left |= {consumer.index: epoch.start.at for consumer in epoch.left}
-
-    def at(self, event: Any) -> int:
-        return self.of(event.consumer, event.t_ns)
-
-    def of(self, name: str, at: int) -> int:
-        """The last one that asked to join by then, or the first; ``NOBODY`` if there is none."""
-        known = self.joins.get(name, [])
-        earliest = known[0][2] if known else NOBODY
-        return next((index for since, _, index in reversed(known) if since <= at), earliest)
-
-
-def _flows(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
-    sessions = _Sessions(recorded)
-    queues: dict[int, int] = {}
-    for name, joins in sessions.joins.items():
-        for _, joined, index in joins:
-            queues[index] = max(recorded.queue_sizes.get(name, QUEUE_SIZE), 1)
-            yield joined, 0, Deed.FLOW, index, queues[index], 0
-    taken: dict[int, int] = defaultdict(int)
-    for at, consumer in _taken(recorded, log, sessions):
-        half = max(queues.get(consumer, QUEUE_SIZE) // 2, 1)
-        taken[consumer] += 1
-        if taken[consumer] % half == 0 and consumer in queues and at < sessions.left.get(consumer, NEVER):
-            yield at, 0, Deed.FLOW, consumer, half, 0
-
-
-def _taken(recorded: RecordedDispatcher, log: _Log, sessions: _Sessions) -> list[tuple[int, int]]:
-    """When the applications took messages, and whose; at once where the recording has no receipts."""
-    if recorded.receipts:
-        return sorted((r.recv_ns, sessions.of(r.consumer, r.recv_ns)) for r in recorded.receipts)
-    dispatched = _dispatched(recorded, log)
-    sizes = log.sizes[dispatched.ordinal]
-    return list(
-        zip(np.repeat(dispatched.at, sizes).tolist(), np.repeat(dispatched.consumer, sizes).tolist(), strict=True)
-    )
-
-
 def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
     """Acknowledgements and redelivery requests, as the broker got them."""
-    sessions = _Sessions(recorded)
+    sessions = Sessions(recorded.timeline)
     pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
     for event in recorded.events:
         if isinstance(event, Ack):
             acks = _acks_up_to(event, log) if event.ack_type == "Cumulative" else _acks(event, log, pending)
-            yield from ((event.t_ns, ordinal, deed, sessions.at(event), n, event.seq + 1) for ordinal, deed, n in acks)
+            yield from (
+                (event.t_ns, ordinal, deed, sessions.of_event(event), n, event.seq + 1) for ordinal, deed, n in acks
+            )
         elif isinstance(event, Redeliver):
-            consumer = sessions.at(event)
+            consumer = sessions.of_event(event)
             if consumer == NOBODY:
                 continue
             named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]

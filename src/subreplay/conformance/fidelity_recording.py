@@ -26,6 +26,8 @@ from subreplay.adapters.recorded_rows import (
     BrokerEvent,
     Count,
     Created,
+    Disconnected,
+    Dispatch,
     Message,
     Receipt,
     Subscribe,
@@ -33,6 +35,7 @@ from subreplay.adapters.recorded_rows import (
     message_rows,
     to_table,
 )
+from subreplay.conformance.fidelity_log import LoggedFlow, logged_flows
 from subreplay.errors import InputError
 from subreplay.membership import dispatcher_events
 from subreplay.model import Scope
@@ -63,7 +66,8 @@ class RecordedDispatcher:
     """One subscription on one topic or partition, as it was recorded.
 
     ``rows`` are canonical messages in log order, ``events`` the broker's own in its order, ``receipts`` what the
-    applications took; ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic, once each time.
+    applications took; ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic, once each time;
+    ``flows`` are the requests for permits that the broker's log tells, in its order.
     """
 
     subscription: str
@@ -76,6 +80,7 @@ class RecordedDispatcher:
     receipts: tuple[Receipt, ...]
     queue_sizes: dict[str, int]
     dead: tuple[tuple[int, int], ...]
+    flows: tuple[LoggedFlow, ...]
 
     @property
     def policy(self) -> Policy:
@@ -102,6 +107,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
     reject_divergent(messages)
     reject_backward_times(lines)
     events, scenario = in_broker_order(lines), _scenario(folder)
+    logged = logged_flows(folder)
     queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers if c.receiver_queue_size is not None}
     table = to_table("messages", message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
@@ -125,6 +131,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
             queue_sizes,
             tuple(_origins(dead, topic)),
+            tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
         )
 
 
@@ -140,7 +147,8 @@ def _scenario(folder: Path) -> _Scenario:
 
 def _events_of(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:
     """The events that concern a dispatcher; those that name their connection only by the consumers created on it."""
-    here = [e for e in events if getattr(e, "topic", None) == topic]
+    used = {e.cnx for e in events if isinstance(e, Created) and (e.topic, e.subscription) == (topic, subscription)}
+    here = [e for e in events if getattr(e, "topic", None) == topic or (isinstance(e, Disconnected) and e.cnx in used)]
     others = {(e.cnx, e.consumer_id) for e in here if isinstance(e, Created) and e.subscription != subscription}
     return tuple(
         event
@@ -177,7 +185,8 @@ def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline
     for row in membership_rows(events, {}):
         exact = {name: row[name] * 1_000 + row[f"{name}_nanos"] for name in ("at", "since")}
         rows.append({"ranges": None} | row | exact)
-    return Timeline.fold(policy, scope, dispatcher_events(rows, [(scope.topic, scope.partition)])[scope])
+    untold = {event.consumer for event in events if isinstance(event, Dispatch) and event.instance is None}
+    return Timeline.fold(policy, scope, dispatcher_events(rows, [(scope.topic, scope.partition)], untold)[scope])
 
 
 def _origins(dead: Any, topic: str) -> Iterator[tuple[int, int]]:

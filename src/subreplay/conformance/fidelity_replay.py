@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.conformance.fidelity_inputs import Inputs, Ints
+from subreplay.conformance.fidelity_inputs import Inputs
+from subreplay.conformance.fidelity_reads import Ints
 from subreplay.conformance.fidelity_recording import RecordedDispatcher
 from subreplay.replay.dispatch.broker import new_broker
 from subreplay.replay.dispatch.records import DISPATCHED, Records, empty_records
-from subreplay.replay.dispatch.reenact import Deed, changes, reenact
+from subreplay.replay.dispatch.reenact import Deed, reenact
 
 _NOT_YET = 2**62
 _ON_ENTRIES = (Deed.ACK, Deed.ACK_SOME, Deed.ACK_UP_TO, Deed.NACK)
@@ -35,8 +36,7 @@ def reenacted(recorded: RecordedDispatcher, given: Inputs) -> Records:
 
 def _once(recorded: RecordedDispatcher, given: Inputs, deeds: Records) -> Records:
     in_time = deeds[np.argsort(deeds.at, kind="stable")]
-    members = changes(recorded.timeline)
-    parts = [*reenact(new_broker(recorded.broker), members, [given.entries], [in_time], given.until)]
+    parts = [*reenact(new_broker(recorded.broker), given.changes, [given.entries], [in_time], given.until)]
     return np.concatenate([empty_records(0, DISPATCHED), *parts]).view(np.recarray)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from subreplay.conformance.fidelity import ENOUGH, Fidelity, percent
-from subreplay.conformance.fidelity_figures import Comparison, DeadLetters, Switch
+from subreplay.conformance.fidelity_figures import Comparison, DeadLetters, Missed, Switch
 from subreplay.conformance.fidelity_held import Held
 
 
@@ -14,6 +14,33 @@ def lines(result: Fidelity) -> Iterator[str]:
     yield f"{result.name} ({result.profile}, {', '.join(result.types)}): " + ", ".join(_figures(result))
     if len(result.dispatchers) > 1:
         yield from map(_dispatcher, result.dispatchers)
+    yield f"  {_promise(result)}"
+    if result.promised:
+        yield from map(_missed, result.missed[:SHOWN])
+        if len(result.missed) > SHOWN:
+            yield f"  missed: {len(result.missed) - SHOWN:,} more entries"
+
+
+SHOWN = 5
+"""Entries that went elsewhere are told one by one up to this many."""
+
+
+def _promise(result: Fidelity) -> str:
+    if not result.promised:
+        return (
+            "promised: nothing. Who is next on a Shared subscription depends on how many entries each read brought and "
+            "on permits that came meanwhile, which nothing records to the microsecond"
+        )
+    missed = result.compared - sum(d.same_consumer for d in result.dispatchers)
+    either = f"; {result.excused:,} have either owner, as a change was under way" if result.excused else ""
+    return f"promised: the same consumer for {ENOUGH} % of {result.compared:,} dispatches; missed: {missed:,}{either}"
+
+
+def _missed(missed: Missed) -> str:
+    sides = (", ".join(side) or "nobody" for side in (missed.recorded, missed.replayed))
+    return "  missed: entry {}:{} went to {} in the recording, to {} in the re-enactment".format(
+        missed.ledger, missed.entry, *sides
+    )
 
 
 def _figures(result: Fidelity) -> Iterator[str]:

@@ -16,12 +16,13 @@ from subreplay.replay.dispatch.reading import read_more
 from subreplay.replay.dispatch.replay_set import forget_all, place, put_back, recount
 from subreplay.replay.dispatch.rules import Dispatcher
 from subreplay.replay.dispatch.selector import owner_of, with_table
-from subreplay.replay.dispatch.single_active import activate
+from subreplay.replay.dispatch.single_active import BY_RULE, activate
 from subreplay.replay.dispatch.tasks import ask_read
 
 
-def join(broker: Broker, consumer: Consumer, state: State) -> Broker:
-    """``broker`` with one more consumer, who has no permits yet; ``state`` is the policy's after the join."""
+def join(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE, writing: bool = False) -> Broker:
+    """``broker`` with one more consumer, who has no permits yet; ``state`` is the policy's after the join. For
+    ``delay`` and ``writing`` see ``single_active.activate``."""
     before = with_consumers(broker, consumer.index + 1)
     after = with_table(before, state.table)
     if after.state[0].members == 0 and after.rule[0].individual:
@@ -29,16 +30,17 @@ def join(broker: Broker, consumer: Consumer, state: State) -> Broker:
     after.consumers[consumer.index].priority = consumer.priority
     after.consumers[consumer.index].connected = True
     _list(after, state)
-    _joined(before, after, consumer.index)
+    _joined(before, after, consumer.index, delay, writing)
     return after
 
 
-def leave(broker: Broker, consumer: Consumer, state: State) -> Broker:
-    """``broker`` without a consumer that closed or crashed; ``state`` is the policy's after it."""
+def leave(broker: Broker, consumer: Consumer, state: State, delay: int = BY_RULE, writing: bool = False) -> Broker:
+    """``broker`` without a consumer that closed or crashed; ``state`` is the policy's after it, ``delay`` and
+    ``writing`` are as in ``join``."""
     after = with_table(broker, state.table)
     after.consumers[consumer.index].connected = False
     _list(after, state)
-    _left(broker, after, consumer.index)
+    _left(broker, after, consumer.index, delay, writing)
     return after
 
 
@@ -56,10 +58,10 @@ def _begin(b: Broker) -> None:
 
 
 @operation
-def _joined(before: Broker, after: Broker, consumer: int) -> None:
+def _joined(before: Broker, after: Broker, consumer: int, delay: int, writing: bool) -> None:
     dispatcher = after.rule[0].dispatcher
     if dispatcher == Dispatcher.SINGLE_ACTIVE:
-        activate(after, _active(after))
+        activate(after, _active(after), delay, writing)
     elif dispatcher == Dispatcher.KEY_SHARED_JOINED:
         join_at_position(after, consumer)
     elif after.rule[0].drains:
@@ -68,10 +70,10 @@ def _joined(before: Broker, after: Broker, consumer: int) -> None:
 
 
 @operation
-def _left(before: Broker, after: Broker, consumer: int) -> None:
+def _left(before: Broker, after: Broker, consumer: int, delay: int, writing: bool) -> None:
     dispatcher = after.rule[0].dispatcher
     if dispatcher == Dispatcher.SINGLE_ACTIVE:
-        activate(after, _active(after))
+        activate(after, _active(after), delay, writing)
         return
     _give_up(after, consumer)
     if dispatcher == Dispatcher.KEY_SHARED_JOINED and after.rule[0].ordered:

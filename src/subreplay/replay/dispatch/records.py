@@ -94,6 +94,7 @@ STATE = np.dtype(
         ("joined", "i8"),
         ("active", "i8"),  # of a single active consumer
         ("reader", "i8"),  # the consumer it is read for
+        ("writing", "?"),  # the end of a write will read for the new active consumer
         # the replay set
         ("waiting", "i8"),
         ("first_waiting", "i8"),  # nothing waits before it

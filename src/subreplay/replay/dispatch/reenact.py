@@ -35,6 +35,7 @@ from subreplay.replay.dispatch.operations import (
     room,
 )
 from subreplay.replay.dispatch.records import NEVER, Records, copied, empty_records
+from subreplay.replay.dispatch.single_active import BY_RULE
 from subreplay.timeline import Timeline
 
 ENTRIES = np.dtype(
@@ -77,12 +78,15 @@ class Deed(IntEnum):
 
 @dataclass(frozen=True)
 class Change:
-    """A consumer came or went at a time (ns), and the policy's state after it."""
+    """A consumer came or went at a time (ns), and the policy's state after it; how a switch of the active consumer
+    found the dispatcher (see ``single_active.activate``)."""
 
     at: int
     consumer: Consumer
     joined: bool
     state: State
+    delay: int = BY_RULE
+    writing: bool = False
 
 
 def changes(timeline: Timeline) -> Iterator[Change]:
@@ -108,7 +112,8 @@ def reenact(
     stage = _Stage(broker, iter(entries), iter(deeds))
     for change in takewhile(lambda change: change.at < until, members):
         yield from stage.play(change.at)
-        stage.broker = (join if change.joined else leave)(stage.broker, change.consumer, change.state)
+        follow = join if change.joined else leave
+        stage.broker = follow(stage.broker, change.consumer, change.state, change.delay, change.writing)
     yield from stage.play(until)
 
 

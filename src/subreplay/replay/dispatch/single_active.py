@@ -14,11 +14,21 @@ from subreplay.replay.dispatch.records import NEVER
 from subreplay.replay.dispatch.sending import finish, hand
 from subreplay.replay.dispatch.tasks import Task, push
 
+BY_RULE = -1
+"""The delay of a switch is the broker's setting."""
+
 
 @inlined
-def activate(b: Broker, consumer: int) -> None:
+def activate(b: Broker, consumer: int, delay: int, writing: bool) -> None:
     """Make ``consumer`` the active one (-1: nobody is left). A Failover consumer begins after a delay, even the first;
-    changes in the meantime do not prolong it."""
+    changes in the meantime do not prolong it.
+
+    Whom the switch finds at work, it does not wait for (``scheduleReadOnActiveConsumer``). A read whose entries are on
+    their way ends, sees the change and starts over: ``delay`` 0. The end of a write, if ``writing``, reads on for the
+    new consumer at once, or with its first permits; the subscription is read anew after the delay all the same. Here
+    neither takes time, so they have to be told; a delay (ns) that is not ``BY_RULE`` is how long the broker's timer
+    took.
+    """
     state, rule = b.state[0], b.rule[0]
     if consumer == state.active:
         return
@@ -26,10 +36,14 @@ def activate(b: Broker, consumer: int) -> None:
     cancel_waiting_read(b)
     if consumer == NOBODY or state.reading:  # the end of the read sees the change
         return
-    if not rule.failover or rule.failover_delay <= 0:
+    if not rule.failover or rule.failover_delay <= 0 or delay == 0:
         start_over(b)
-    elif state.switch_at == NEVER:
-        state.switch_at = state.now + rule.failover_delay
+        return
+    if state.switch_at == NEVER:
+        state.switch_at = state.now + (rule.failover_delay if delay == BY_RULE else delay)
+    state.writing = writing
+    if writing:
+        read_for_active(b)
 
 
 @inlined
@@ -52,8 +66,10 @@ def read_for_active(b: Broker) -> None:
 
 @inlined
 def flow_of_single(b: Broker, consumer: int) -> None:
-    """Permits came; while a switch is pending they are only kept."""
-    if consumer == b.state[0].active and b.state[0].switch_at == NEVER:
+    """Permits came; while a switch is pending they are only kept, unless a write is about to end."""
+    state = b.state[0]
+    if consumer == state.active and (state.switch_at == NEVER or state.writing):
+        state.writing = False
         read_for_active(b)
 
 
