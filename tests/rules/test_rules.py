@@ -249,10 +249,10 @@ class TestUndelivered:
 
     def test_what_may_still_come_when_the_data_end_is_not_lost(self) -> None:
         assert findings(KEY_SHARED, "n1 b1 a2", "+C1 n1>C1 n1! a2>C1") == ["unacked a2", "unseen b1"]
-        assert findings(KEY_SHARED, "n1 b1 a2", "+C1 n1>C1 n1! a2>C1 +C2") == ["LOST b1", "unacked a2"]
+        assert findings(KEY_SHARED, "n1 b1 a2", "+C1 n1>C1 n1! a2>C1 ~10 +C2") == ["LOST b1", "unacked a2"]
         assert findings(KEY_SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["LOST a1", "unacked a2"]  # of its own key
         assert findings(SHARED, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["unacked a2", "unseen a1"]
-        assert findings(SHARED, "n1 a1 a2", "+C1 n1>C1 n1^ n1! a2>C1 a2^") == ["LOST a1", "unacked a2"]
+        assert findings(SHARED, "n1 a1 a2", "+C1 n1>C1 n1^ n1! a2>C1 ~10 a2^") == ["LOST a1", "unacked a2"]
         assert findings(FAILOVER, "n1 a1 a2", "+C1 n1>C1 n1! a2>C1") == ["LOST a1", "SKIP a2", "unacked a2"]
 
     def test_but_what_was_read_long_before_it_is(self) -> None:
@@ -287,7 +287,7 @@ class TestUndelivered:
         story = "+C1 a1>C1 a1^ a1! a2>C1 a3>C1 a2! a3!"
         assert findings(SHARED, "a1 a2#1%0/2 a3#1%1/2", story) == ["lost a2", "lost a3"]
         assert findings(SHARED, "a1 a2#1%0/1", "+C1 a1>C1 a1^ a1! a2>C1 a2!") == ["LOST a2"]  # one chunk is no chunk
-        skipped = "+C1 a1>C1 a1! a2>C1 a2! a4>C1 a4!"
+        skipped = "+C1 a1>C1 a1! a2>C1 a2! a4>C1 ~10 a4!"
         assert findings(SHARED, "a1 a2#1%0/2 a3#1%1/2 a4", skipped) == ["LOST a3"]
 
 
