@@ -168,3 +168,20 @@ def test_a_join_moves_no_more_than_the_newcomer_gets(name, joins, partitions):
     for before, after in zip(list(last.values())[:-1], list(last.values())[1:], strict=True):
         moved = (before != after).sum()
         assert moved <= -(-partitions // len(set(after.tolist()) - {NOBODY})) or NOBODY in after
+
+
+def test_a_group_that_nobody_joined_leaves_every_partition_without_an_owner():
+    (timeline,) = fold("").timelines([TOPIC]).values()
+
+    assert len(timeline.epochs) == 1
+    assert timeline.consumers == ()
+    assert timeline.owner_at(np.array([7]), np.array([7], np.uint32), np.array([0], np.int32)).tolist() == [NOBODY]
+
+
+def test_partitions_share_what_happened_and_differ_in_what_they_passed_on():
+    group = fold("0+a 1+b 2-a", partitions=partitions_of(t0=2))
+    one, other = group.timelines([Scope("t0", 0), Scope("t0", 1)]).values()
+
+    assert [e.cause.consumer for e in one.epochs[1:]] == ["a", "b", "a"]
+    assert one.epochs[2] is other.epochs[2] or one.epochs[2].moves != other.epochs[2].moves
+    assert [(m.before, m.after) for e in one.epochs for m in e.moves] == [(NOBODY, 0), (0, 1)]

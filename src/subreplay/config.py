@@ -24,6 +24,7 @@ from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.rules.routing import Routing, RoutingMode
 from subreplay.rules.terms import Terms
+from subreplay.words import KeyWords
 
 MOST_SLIDES = 1_440  # a day by the minute
 
@@ -121,11 +122,24 @@ class Windows(Model):
         return self.slide or self.width
 
 
+DEFAULT_SECRET: Final = "subreplay"
+
+
 class Keys(Model):
     """How keys appear in outputs."""
 
     show: bool = False
-    secret: str = "subreplay"
+    secret: Annotated[str, Field(min_length=1)] = DEFAULT_SECRET
+
+    @property
+    def words(self) -> KeyWords:
+        """How keys are written in this run."""
+        return KeyWords.of(self.show, self.secret)
+
+    @property
+    def guessable(self) -> bool:
+        """Whether anybody who guesses a key can check the guess."""
+        return not self.show and self.secret == DEFAULT_SECRET
 
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]

@@ -43,6 +43,7 @@ class Figures:
     contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
     quiet: bool = False  # a day on which nothing was published or delivered
     warnings: tuple[str, ...] = ()  # of how producers route
+    guessable: bool = False  # digests of keys are keyed with the default secret
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, places (some)

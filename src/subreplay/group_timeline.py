@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.model import Consumer, Instant, MembershipEvent, Scope
+from subreplay.namesakes import whose_leave
 from subreplay.policies.kafka.assignor import Member, Partitions
 from subreplay.policies.kafka.group import Group
-from subreplay.range_table import NOBODY, RangeTable
-from subreplay.timeline import Timeline
+from subreplay.range_table import NOBODY, Move
+from subreplay.timeline import BEGINNING, Epoch, Instants, Ints, OwnerIndex, Timeline, boundaries, joining
 
 MAX_INITIAL_DELAY_NS = 300_000_000_000
 """No empty group waits longer than this for its members (``max.poll.interval.ms``, the rebalance timeout)."""
@@ -104,29 +105,78 @@ class GroupTimeline:
 
     def timelines(self, scopes: Iterable[Scope]) -> dict[Scope, Timeline]:
         """The timeline of each topic partition; one of a topic that the group does not know has no owner ever."""
-        places = list(scopes)
+        places, story = list(scopes), _Story.of(self.steps)
         first = dict(zip(self.partitions.topics, self.partitions.bounds.tolist(), strict=False))
         known = [scope for scope in places if scope.topic in first]
         columns = self.owners([first[scope.topic] + max(scope.partition, 0) for scope in known])
         owned = dict(zip(known, columns.T, strict=True))
         nobody = np.full(len(self.steps), NOBODY, np.int32)
-        return {scope: self._timeline(scope, owned.get(scope, nobody)) for scope in places}
+        return {scope: story.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in places}
 
-    def _timeline(self, scope: Scope, owners: NDArray[np.int32]) -> Timeline:
-        events: list[MembershipEvent] = []
-        tables: list[int] = []
-        before = NOBODY
-        for step, later, owner in zip(self.steps, (*self.steps[1:], None), owners.tolist(), strict=True):
-            if owner == NOBODY and later and later.at.at == step.at.at:
-                owner = before  # given up and handed on in the same instant: nobody saw it free
-            # whoever joins is there before, and whoever leaves until, the partition changes hands
+
+@dataclass(frozen=True, eq=False)
+class _Story:
+    """What all partitions of a group have in common: everything but who owns them.
+
+    ``epochs`` tell no moves; of those after the first, ``step`` is the step of each, and ``closes`` whether
+    it is the last of it. ``passing``: another step follows in the same instant.
+    """
+
+    epochs: tuple[Epoch, ...]
+    consumers: tuple[Consumer, ...]
+    starts: Instants
+    candidates: Instants
+    step: Ints
+    closes: NDArray[np.bool_]
+    passing: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> _Story:
+        here: dict[str, list[Consumer]] = {}
+        consumers: list[Consumer] = []
+        epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
+        places: list[tuple[int, bool]] = []
+        for number, step in enumerate(steps):
             for seq, event in enumerate(step.events):
                 at = Instant(step.at.at, step.at.seq + seq)
-                events.append(replace(event, scope=scope, at=at, since=min(event.since, at)))
-                tables.append(before if seq < len(step.events) - 1 else owner)
-            before = owner
-        owned: Any = _PartitionOwners(self.policy.space, tuple(tables))
-        return replace(Timeline.fold(owned, scope, events), policy=self.policy)
+                event = replace(event, at=at, since=min(event.since, at))
+                joined: Consumer | None = None
+                left: tuple[Consumer, ...] = ()
+                if event.event == "join":
+                    joined = joining(len(consumers), event)
+                    consumers.append(joined)
+                    here.setdefault(event.consumer, []).append(joined)
+                elif gone := whose_leave(event.instance, here.get(event.consumer, ())):
+                    here[event.consumer].remove(gone)
+                    left = (gone,)
+                epochs[-1] = replace(epochs[-1], end=at)
+                epochs.append(Epoch(len(epochs), at, event.since, None, event, joined, left))
+                places.append((number, seq == len(step.events) - 1))
+        step_of, closes = np.array(places, np.int64).reshape(-1, 2).T
+        when = np.array([step.at.at for step in steps], np.int64)
+        passing = np.zeros(len(steps), np.bool_)
+        passing[:-1] = when[1:] == when[:-1]
+        return cls(
+            tuple(epochs), tuple(consumers), *boundaries(epochs), step_of, closes == 1,
+            passing,
+        )  # fmt: skip
+
+    def timeline(self, policy: Any, scope: Scope, owners: NDArray[np.int32]) -> Timeline:
+        """The timeline of a partition with these owners after each step."""
+        # given up and handed on in the same instant: nobody saw it free
+        held = np.where((owners == NOBODY) & self.passing, 0, np.arange(1, len(owners) + 1))
+        after = np.append(NOBODY, owners)[np.maximum.accumulate(held)].astype(np.int64)
+        # whoever joins is there before, and whoever leaves until, the partition changes hands
+        before = np.append(NOBODY, after)[: len(after)]
+        owner = np.append(NOBODY, np.where(self.closes, after[self.step], before[self.step]))
+        changed = np.flatnonzero(owner[1:] != owner[:-1]) + 1
+        epochs, (low, high) = list(self.epochs), policy.space
+        for epoch in changed.tolist():
+            move = Move(low, high, int(owner[epoch - 1]), int(owner[epoch]))
+            epochs[epoch] = replace(epochs[epoch], moves=(move,))
+        everywhere = np.full(len(changed), low), np.full(len(changed), high)
+        index = OwnerIndex.of(self.starts, self.candidates, (changed, *everywhere, owner[changed]))
+        return Timeline(policy, scope, tuple(epochs), self.consumers, (), index)
 
 
 class Noticed(NamedTuple):
@@ -250,36 +300,3 @@ class GroupFold:
         change = Change(np.packbits(changed), owners[changed].astype(smallest))
         self.steps.append(Step(at, self.group.generation, tuple(events), change))
         self.owners = owners
-
-
-class _PartitionState(NamedTuple):
-    """How many events happened, who is in the group, who owns the partition."""
-
-    events: int
-    members: tuple[Consumer, ...]
-    table: RangeTable
-
-
-@dataclass(frozen=True)
-class _PartitionOwners:
-    """The known owners of one partition after each event of its group, for a ``Timeline`` to fold."""
-
-    space: tuple[int, int]
-    owners: tuple[int, ...]
-
-    def start(self, scope: Scope) -> _PartitionState:
-        return _PartitionState(0, (), RangeTable.empty())
-
-    def join(self, state: _PartitionState, consumer: Consumer) -> _PartitionState:
-        return self._next(state, (*state.members, consumer))
-
-    def leave(self, state: _PartitionState, consumer: Consumer) -> _PartitionState:
-        return self._next(state, tuple(m for m in state.members if m.index != consumer.index))
-
-    def rebalance(self, state: _PartitionState) -> _PartitionState:
-        return self._next(state, state.members)
-
-    def _next(self, state: _PartitionState, members: tuple[Consumer, ...]) -> _PartitionState:
-        owner = self.owners[state.events]
-        table = RangeTable.empty() if owner == NOBODY else RangeTable.single(owner, *self.space)
-        return _PartitionState(state.events + 1, members, table)

@@ -133,7 +133,7 @@ CARRIED: Final = pa.struct(
         _required("width", pa.int32()),  # of its rows
         _required("rows", pa.int32()),
         _required("part", pa.int32()),  # from 0: an array may be cut
-        _required("data", pa.binary()),  # packed: `rules.carried.packed`
+        _required("data", pa.binary()),  # packed (`rules.carried.packed`); of identities sealed, too
     ]
 )
 """A part of what one night's audit hands to the next (``rules.carried``)."""
@@ -190,9 +190,9 @@ FACTS: Final = pa.schema(
         _required("delivered", pa.bool_()),
         _required("before", pa.bool_()),  # a delivery of an earlier day, which only says who still holds what
         _required("ordinal", pa.int64()),  # rises with the position in its topic partition's log
-        pa.field("key", pa.binary()),
+        pa.field("key", pa.string()),  # as it may leave (``words.KeyWords``)
         _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
-        _required("slot", pa.int64()),
+        _required("slot", pa.int64()),  # a hash of the key; in result tables -1 where it is not told (``words``)
         _required("hash", pa.int64()),
         _required("published", pa.int64()),
         _required("due", pa.int64()),  # published, or the time it was delayed to

@@ -6,7 +6,7 @@ story; the ``OwnerIndex`` answers for millions of messages at once and is all th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -104,6 +104,20 @@ class OwnerIndex:
     owners: NDArray[np.int32]
     groups: Groups
 
+    @classmethod
+    def of(cls, starts: Instants, candidates: Instants, changes: Iterable[Ints], groups: Groups = ()) -> OwnerIndex:
+        """The index of changes as columns: epoch, first and last slot, the owner that they got in it."""
+        epoch, start, end, owner = changes
+        cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
+        first = np.searchsorted(cuts, start)
+        covered = np.searchsorted(cuts, end + 1) - first  # segments under each move
+        within = np.arange(covered.sum()) - np.repeat(np.cumsum(covered) - covered, covered)
+        segments = np.repeat(first, covered) + within
+        keys = np.concatenate([np.arange(len(cuts)) << 32, segments << 32 | np.repeat(epoch, covered)])
+        owners = np.concatenate([np.full(len(cuts), NOBODY), np.repeat(owner, covered)]).astype(np.int32)
+        order = np.argsort(keys)
+        return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], groups)
+
     def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
         """The epoch of each instant: the last one with ``start <= (at, seq)``."""
         return (self.starts.count_until(at, seq) - 1).astype(np.int32)
@@ -165,6 +179,18 @@ def _until(values: Ints, value: int, low: int, high: int) -> int:  # pragma: no 
         else:
             high = middle
     return low
+
+
+def joining(index: int, event: MembershipEvent) -> Consumer:
+    """The consumer that a join brings, as the ``index``-th."""
+    return Consumer(index, event.consumer, event.priority, event.ranges, True, event.instance, event.alias)
+
+
+def boundaries(epochs: Sequence[Epoch]) -> tuple[Instants, Instants]:
+    """When epochs begin, and from when on each may have begun."""
+    # a change can only be over once those before it are: never earlier than their since
+    reached = accumulate((epoch.since for epoch in epochs), max)
+    return Instants.of(epoch.start for epoch in epochs), Instants.of(reached)
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,8 +282,7 @@ class _Fold:
             self.orphans.append(event)
 
     def _join(self, event: MembershipEvent) -> None:
-        consumer = Consumer(len(self.consumers), event.consumer, event.priority, event.ranges, True, event.instance,
-                            event.alias)  # fmt: skip
+        consumer = joining(len(self.consumers), event)
         self.consumers.append(consumer)
         for state in self._possible(event.at):
             try:
@@ -299,9 +324,7 @@ class _Fold:
 
     def timeline(self) -> Timeline:
         epochs = tuple(self.epochs)
-        # a change can only be over once those before it are: never earlier than their since
-        reached = accumulate((epoch.since for epoch in epochs), max)
-        index = self.changes.index(Instants.of(epoch.start for epoch in epochs), Instants.of(reached))
+        index = self.changes.index(*boundaries(epochs))
         return Timeline(self.policy, self.scope, epochs, tuple(self.consumers), tuple(self.orphans), index)
 
 
@@ -321,13 +344,5 @@ class _Changes:
         return tuple(moves)
 
     def index(self, starts: Instants, candidates: Instants) -> OwnerIndex:
-        epoch, start, end, owner = (np.concatenate(column) for column in zip(*self.columns, strict=True))
-        cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
-        first = np.searchsorted(cuts, start)
-        covered = np.searchsorted(cuts, end + 1) - first  # segments under each move
-        within = np.arange(covered.sum()) - np.repeat(np.cumsum(covered) - covered, covered)
-        segments = np.repeat(first, covered) + within
-        keys = np.concatenate([np.arange(len(cuts)) << 32, segments << 32 | np.repeat(epoch, covered)])
-        owners = np.concatenate([np.full(len(cuts), NOBODY), np.repeat(owner, covered)]).astype(np.int32)
-        order = np.argsort(keys)
-        return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], self.groups)
+        changes = (np.concatenate(column) for column in zip(*self.columns, strict=True))
+        return OwnerIndex.of(starts, candidates, changes, self.groups)

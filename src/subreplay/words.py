@@ -5,8 +5,18 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from functools import cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 DIGEST = 12  # hexadecimal digits of a key's digest
+MOST_SLOTS_TOLD: Final = 65_536
+"""Where there are more, as with the 31-bit hashes of 3.2, a slot all but names its key."""
+_TAG = 16  # bytes
+_ROUNDS = 100_000  # what one guess of a secret costs whoever has a digest of a known key
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -35,19 +45,77 @@ def position(ledger: int, entry: int, batch_index: int) -> str:
 
 @dataclass(frozen=True)
 class KeyWords:
-    """Keys as they may leave the system: a digest keyed with ``secret``, or in the clear where ``show``.
+    """Keys as they may leave the system: in the clear where ``show``, else a digest, the first 48 bits of BLAKE2b keyed
+    with ``key``.
 
-    The digest is the first 48 bits of SHA-256 over secret, a zero byte and key: Spark computes the same one without
-    Python.
+    ``key`` is made of the run's secret, which itself stays where the run file is read. Workers get ``key`` inside the
+    functions they run, as part of a ``Judge``: Spark moves these as bytes and writes them neither into plans nor into
+    its event log, where a literal of an expression would stand for anybody to read.
     """
 
     show: bool
-    secret: str
+    key: bytes
+
+    @classmethod
+    def of(cls, show: bool, secret: str) -> KeyWords:
+        """The words of a run with that secret."""
+        return cls(show, _key_of(secret))
 
     def word(self, key: bytes | None) -> str | None:
         """A key in words; None for a message without a key."""
         if key is None:
             return None
-        if self.show:
-            return key.decode("utf-8", "replace")
-        return hashlib.sha256(self.secret.encode() + b"\0" + key).hexdigest()[:DIGEST]
+        return key.decode("utf-8", "replace") if self.show else self._digest(key)
+
+    def words(self, keys: pa.Array) -> pa.Array:
+        """A column of keys in words; each distinct one is looked at once."""
+        coded = keys.dictionary_encode()
+        return pa.array([self.word(key) for key in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
+
+    def shows_slots(self, space: tuple[int, int]) -> bool:
+        """Whether slots of that space are told: where many keys share each, or keys are shown."""
+        return self.show or space[1] - space[0] < MOST_SLOTS_TOLD
+
+    def slots(self, slots: NDArray[np.int64], space: tuple[int, int]) -> NDArray[np.int64]:
+        """Slots as they may leave: where they are not told, negative keyed numbers, which only tell them apart."""
+        if self.shows_slots(space):
+            return slots
+        distinct, places = np.unique(slots, return_inverse=True)
+        keyed = [-1 - int(self._digest(slot.tobytes(), b"slot"), 16) for slot in distinct]
+        return np.array(keyed, np.int64)[places]
+
+    @property
+    def check(self) -> str:
+        """The digest of no key at all: two runs have the same if their secrets are the same."""
+        return self._digest(b"", b"check")
+
+    def _digest(self, data: bytes, purpose: bytes = b"key") -> str:
+        return hashlib.blake2b(data, key=self.key, person=purpose, digest_size=DIGEST // 2).hexdigest()
+
+    def sealed(self, data: bytes) -> bytes:
+        """Data that only who knows the secret can open; the same data are sealed alike.
+
+        What encrypts them is drawn from a keyed digest of the data, which stands in front and is checked on opening.
+        """
+        tag = hashlib.blake2b(data, key=self.key, person=b"seal", digest_size=_TAG).digest()
+        return tag + self._crossed(data, tag)
+
+    def opened(self, sealed: bytes) -> bytes:
+        """What was sealed. Raises ValueError if it was under another secret."""
+        data = self._crossed(sealed[_TAG:], sealed[:_TAG])
+        if self.sealed(data) != sealed:
+            raise ValueError("sealed under another keys.secret")
+        return data
+
+    def _crossed(self, data: bytes, tag: bytes) -> bytes:
+        stream = hashlib.shake_256(b"stream" + self.key + tag).digest(len(data))
+        return (np.frombuffer(data, np.uint8) ^ np.frombuffer(stream, np.uint8)).tobytes()
+
+
+IN_THE_CLEAR: Final = KeyWords(True, b"")
+"""Keys as they are, where nothing leaves."""
+
+
+@cache
+def _key_of(secret: str) -> bytes:
+    return hashlib.pbkdf2_hmac("sha256", secret.encode(), b"subreplay", _ROUNDS)

@@ -55,20 +55,46 @@ def test_one_row_without_the_column_goes_to_quarantine_with_the_reason(tmp_path)
     ("change", "reason"),
     [
         ({"entry": "one"}, "entry = 'one': Input should be a valid integer"),
-        ({"entry": -1}, "entry = -1: Input should be greater than or equal to 0"),
-        ({"ledger": 2**63}, "ledger = 9223372036854775808: Input should be less than or equal to 9223372036854775807"),
-        ({"batch_index": 2**31}, "batch_index = 2147483648: Input should be less than or equal to 2147483647"),
-        ({"publish_time_ms": 10**15}, "publish_time_ms = 1000000000000000: Input should be less than or equal to"),
+        ({"entry": -1}, "entry = -1: a ledger has entries 0 to 2,147,483,647 (map the entry column"),
+        (
+            {"ledger": 2**63},
+            "ledger = 9223372036854775808: a ledger id is not negative, and of 64 bits (map",
+        ),
+        ({"batch_index": 2**31}, "batch_index = 2147483648: a batch index is -1 (no batch), or from 0 to 1,048,574"),
+        (
+            {"publish_time_ms": 10**15},
+            "publish_time_ms = 1000000000000000: a time is from 1971 to 2169 (check",
+        ),
+        ({"deliver_at_ms": 253402214400000}, "(write null where it never happened; else check its unit"),
+        ({"payload_size": 2**31}, "payload_size = 2147483648: a size is from 0 to 2,147,483,647 bytes (map the size"),
+        ({"topic": "t-partition-99999999999999999999"}, "a partition is -1 (none), or from 0 to 999,999"),
         ({"sequence_id": 0.5}, "sequence_id = 0.5: Input should be a valid integer"),
         ({"topic": ""}, "topic = '': String should have at least 1 character"),
-        ({"key": 7}, "key = 7: Input should be a valid string"),
+        ({"key": 7}, "key = (int): Input should be a valid string"),
     ],
 )
 def test_a_wrong_value_goes_to_quarantine_naming_column_value_and_rule(tmp_path, change, reason):
     made = story().publish(2, "c", **change).read(tmp_path)
     assert counts(made)["messages"] == (3, 2, 1)
     assert reason in reasons(made)[0]
+
+
+def test_a_wrong_value_that_no_contract_has_words_for_is_to_be_corrected_at_its_source(tmp_path):
+    made = story().publish(2, "c", entry="two").read(tmp_path)
     assert reasons(made)[0].endswith("(correct the value at its source and ingest again)")
+
+
+def test_a_rejected_row_tells_of_its_key_the_length_only_and_is_cut_with_its_length(tmp_path):
+    long = "persistent://public/default/" + "x" * 5_000
+    made = story().publish(2, "secret", entry=-1, ordering_key="hidden").publish(3, "c", entry=-1, topic=long)
+    made = made.line("messages", '{"key": "secret", ').line("messages", '"secret"').read(tmp_path)
+    first, second, third, fourth = (rejected.raw for rejected in made.rejected)
+    assert json.loads(first)["key"] == "(6 bytes)"
+    assert json.loads(first)["ordering_key"] == "(6 bytes)"
+    assert second.endswith(" characters)")
+    assert 2_000 < len(second) < 2_100
+    assert (third, fourth) == ("(17 characters that are no JSON)", "(8 characters that are no object)")
+    assert not [rejected for rejected in made.rejected if "secret" in repr(rejected) or "hidden" in repr(rejected)]
 
 
 def test_every_wrong_column_of_a_row_is_a_reason(tmp_path):

@@ -2,11 +2,12 @@
 
 import sys
 
-from tests.bench import audit, dispatch, kafka, membership, nights, report
+from tests.bench import audit, dispatch, kafka, keys, membership, nights, report
 
 membership.main(1_000)
 report.main(2_000)
 dispatch.main(quick="--quick" in sys.argv)
 kafka.main()
 nights.main()
+keys.main()
 audit.main(10_000_000)

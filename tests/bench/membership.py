@@ -1,6 +1,7 @@
 """What a thousand consumers cost: ``python -m tests.bench.membership [number of consumers]`` prints a table.
 
-They join one by one and then leave one by one; members of a Kafka group share 100,000 partitions. Each row runs in a
+They join one by one and then leave one by one; members of a Kafka group share 100,000 partitions. In rows of churn, 200
+members of a group join ten times each, and all timelines of its 100 partitions are made. Each row runs in a
 process of its own, so that its peak memory is its own (interpreter and libraries included, about 120 MiB). To add one,
 put a function of the number of consumers into ``ROWS``.
 """
@@ -55,6 +56,22 @@ def kafka(name: str, topics: int, members: int) -> Kept:
     return Kept(len(group.steps), sum(len(step.change.owners) for step in group.steps))
 
 
+def churn(name: str, consumers: int) -> Kept:
+    """The timelines of 100 partitions of a group of which a fifth of ``consumers`` are members at a time; they join ten
+    times each."""
+    members, seq = max(consumers // 5, 1), 0
+    events: list[MembershipEvent] = []
+    for join in range(10 * members):
+        for kind in ("leave", "join") if join >= members else ("join",):
+            at = Instant(seq * SECOND, seq)
+            events.append(MembershipEvent(Scope(""), kind, f"m{join % members:04d}", at, at))  # type: ignore[arg-type]
+            seq += 1
+    partitions = Partitions.of({"t": 100}, topic_ids=invented_ids(["t"]))
+    group = GroupTimeline.fold(make(name, "kafka-4.0", initial_rebalance_delay_us=0), partitions, events)
+    timelines = group.timelines(Scope("t", number) for number in range(100))
+    return Kept(len(group.steps), sum(len(timeline.index.owners) for timeline in timelines.values()))
+
+
 ROWS: dict[str, Callable[[int], Kept]] = {
     f"{name} {profile}": partial(pulsar, name, profile)
     for name in REGISTRY
@@ -65,6 +82,7 @@ ROWS: dict[str, Callable[[int], Kept]] = {
     for assignor in ASSIGNORS
     for topics in (1, 1_000)
 }
+ROWS |= {f"{assignor.name} churn": partial(churn, assignor.name) for assignor in ASSIGNORS}
 
 
 def measure(row: str, consumers: int) -> dict[str, float]:

@@ -1,9 +1,22 @@
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from numba.core.caching import CacheImpl
 
 from subreplay.hashing import compiled as module
-from subreplay.hashing.compiled import compiled
+from subreplay.hashing.compiled import compiled, digest_of_what_is_seen
+
+PACKAGE = Path(module.__file__).parents[1]
+NEW_STATE = """
+import numpy as np
+from subreplay.rules.states import States
+states = States(1)
+states.places(np.array([5]))
+print(states.rows[0, 0])
+"""
 
 
 def test_a_kernel_works_where_no_cache_can_be_written(monkeypatch):
@@ -15,15 +28,36 @@ def twice(x):
     return 2 * x
 
 
-def test_what_was_kept_is_good_only_while_no_file_with_kernels_changes(monkeypatch):
+def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(monkeypatch):
     before = compiled(twice)._cache._cache_file._source_stamp
-    monkeypatch.setattr(module, "_digest_of_kernels", lambda: "of other files")
+    monkeypatch.setattr(module, "digest_of_what_is_seen", lambda _: "of other files")
 
     assert compiled(twice)._cache._cache_file._source_stamp != before
 
 
-def test_a_change_in_any_file_with_kernels_or_their_steps_counts():
-    sources = {path: path.read_bytes() for path in Path(module.__file__).parents[1].rglob("*.py")}
-    compiled_in = {path for path, source in sources.items() if b"pragma: no cover - compiled" in source}
-    assert compiled_in
-    assert compiled_in <= {path for path, source in sources.items() if any(w in source for w in module._OF_KERNELS)}
+def test_a_constant_of_another_file_reaches_the_kernels_that_name_it(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "subreplay", ignore=shutil.ignore_patterns("__pycache__", "recording"))
+    columns = tmp_path / "subreplay/columns.py"
+    assert _printed(tmp_path) == str(-(2**63))
+
+    source = columns.read_text().replace("UNKNOWN: Final = int(np.iinfo(np.int64).min)", "UNKNOWN: Final = -7")
+    columns.write_text(source)
+
+    assert _printed(tmp_path) == "-7"
+
+
+def _printed(root: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    command = [sys.executable, "-c", NEW_STATE]
+    ran = subprocess.run(
+        command, env=environment | {"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=root
+    )
+    return ran.stdout.strip()
+
+
+def test_kernels_see_constants_codes_and_option_records_but_no_report():
+    seen_by_rules = module._imported("subreplay.rules.positions")
+    assert {"subreplay.columns", "subreplay.rules.codes"} <= set(seen_by_rules)
+    assert "subreplay.replay.dispatch.rules" in module._imported("subreplay.replay.dispatch.broker")
+    assert digest_of_what_is_seen("subreplay.rules.positions") != digest_of_what_is_seen("subreplay.columns")
+    assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.spark"))]

@@ -57,8 +57,6 @@ def told(case: Story, code: Code) -> list[dict[str, Any]]:
     tables = case.change(history(case.log, case.story, case.partition))
     judge = judge_of(case.policy, tables, case.terms)
     rows = audit_by(judge, tables)
-    words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()], pa.string())
-    rows = rows.set_column(rows.schema.get_field_index("key"), "key", words)
     found = [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
     return [row for row in found if row["code"] == code.name]
 

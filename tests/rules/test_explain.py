@@ -30,8 +30,6 @@ def rows_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_
     """The rows of table ``violations``."""
     judge = judge_of(policy, tables, terms)
     rows = audit_by(judge, tables)
-    words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()])
-    rows = rows.set_column(rows.schema.get_field_index("key"), "key", words)
     return [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
 
 

@@ -19,8 +19,6 @@ def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -
     tables = history(log, story, partition)
     judge = judge_of(policy, tables)
     rows = audit_by(judge, tables)
-    words = pa.array([None if key is None else key.decode() for key in rows["key"].to_pylist()])
-    rows = rows.set_column(rows.schema.get_field_index("key"), "key", words)
     whole = log_of(tables["messages"], tables["deliveries"])
     mine = [table.filter(pa.compute.equal(table["entry"], entry)) for table in (whole, rows)]
     return Life(judge, *mine)

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from subreplay import config, pipeline
 from subreplay.adapters import ADAPTERS
 from subreplay.columns import UNKNOWN
-from subreplay.config import Keys, Output
+from subreplay.config import Output
 from subreplay.model import Scope, Verdict
 from subreplay.policies import make
 from subreplay.rules.judge import Dispatcher, Judge
@@ -287,7 +287,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
         ]  # fmt: skip
         log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
         earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None
-        found = topic_findings.found(log, judge, "sub", Keys(show=True), earlier, since).collect()
+        found = topic_findings.found(log, judge, "sub", earlier, since).collect()
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions

@@ -7,12 +7,16 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.cli import main
-from subreplay.config import Keys
+from subreplay.hashing.identity import key_identity
+from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.reports.assemble import GUESSABLE
 from subreplay.spark import audit, lake
 from subreplay.spark.contracts import split
 from subreplay.spark.schemas import require, spark_schema
@@ -126,7 +130,56 @@ def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(spark: SparkSess
 def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     for path in (steady / "report").iterdir():
         assert "Order-" not in path.read_text(encoding="utf-8")
-    assert table(spark, steady, "audited").where("key like 'Order%'").count() == 0
+    audited = table(spark, steady, "audited")
+    assert audited.where("key like 'Order%'").count() == 0
+    keys = {bytes(row.key) for row in lake.read(spark, str(steady / "in"), "messages", "delta").select("key").collect()}
+    state = b"".join(bytes(row.data) for row in audited.where("carried IS NOT NULL").select("carried.data").collect())
+    numbers = set(np.frombuffer(state, "<i8").tolist())
+    for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
+        assert not numbers & set(known.tolist())
+
+
+def test_the_secret_stands_in_no_plan(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+    words = KeyWords.of(False, "not to be told")
+    messages = spark.createDataFrame([(b"k",)], "key binary").select(audit.key_words(F.col("key"), words))
+    messages.explain(True)
+    plan = capsys.readouterr().out
+    assert "in_words" in plan
+    assert "not to be told" not in plan
+    assert words.key.hex() not in plan.lower().replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("keys", "complaint"),
+    [
+        ("{secret: another}", "keys.secret or keys.show is not that of the audit that wrote"),
+        ("{show: true}", "keys.secret or keys.show is not that of the audit that wrote"),
+    ],
+)
+def test_explain_with_another_secret_says_so(
+    steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], keys: str, complaint: str
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text((steady / "in/audit.yaml").read_text() + f"\nkeys: {keys}\n")
+    where = ["--config", str(other), "--date", DAY, "--out", str(steady)]
+    assert main(["explain", *where, "--key", "Order-8505596"]) == 2
+    assert complaint in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_night_goes_on_from_the_one_before_under_the_same_secret_only(
+    steady: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text((steady / "in/audit.yaml").read_text() + "\nkeys: {secret: another}\n")
+    assert main(["audit", "--config", str(other), "--date", "2026-11-22", "--out", str(steady)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"keys.secret is not that of the audit of {DAY}, from which this one goes on" in told
+
+
+def test_the_default_secret_is_warned_about(steady: Path) -> None:
+    warned = [fact["note"] for fact in report_of(steady)["facts"] if fact["label"] == "Keys"]
+    assert warned == [GUESSABLE]
+    assert GUESSABLE in " ".join((steady / "report/report.txt").read_text(encoding="utf-8").split())
 
 
 def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others(
@@ -237,6 +290,7 @@ def test_rows_that_break_the_contract_are_counted_in_quarantine_with_every_reaso
     reasons = [r.asDict() for r in rejected.first().reasons]
     assert [(r["column"], r["value"]) for r in reasons] == [("batch_index", "-7"), ("size", "-1")]
     assert all(r["rule"] and r["remedy"] for r in reasons)
+    assert json.loads(rejected.first().raw)["key"] == "(13 bytes)"
 
 
 def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, steady: Path, tmp_path: Path) -> None:
@@ -282,9 +336,9 @@ def test_key_digests_are_the_same_in_spark_and_in_python(spark: SparkSession) ->
     keys = [b"Order-1", b"", "日本".encode(), None, b"\xff\xfe"]
     for show in (False, True):
         frame = spark.createDataFrame([(k,) for k in keys], "key binary").select(
-            audit.key_words(F.col("key"), Keys(show=show, secret="s"))
+            audit.key_words(F.col("key"), KeyWords.of(show, "s"))
         )
-        assert [row[0] for row in frame.collect()] == [KeyWords(show, "s").word(k) for k in keys]
+        assert [row[0] for row in frame.collect()] == [KeyWords.of(show, "s").word(k) for k in keys]
 
 
 def test_the_schemas_of_all_tables_fit_spark() -> None:

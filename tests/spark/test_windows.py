@@ -33,7 +33,7 @@ def facts(rows: list[Any]) -> pa.Table:
     """What is added up of rows (delivered, at, consumer, key, size, nth, codes)."""
     delivered, at, consumer, key, size, nth, _ = map(list, zip(*rows, strict=True))
     columns = {"delivered": delivered, "at": at, "published": at, "consumer": consumer, "size": size, "nth": nth}
-    columns |= {"key": pa.array([k and k.encode() for k in key], pa.binary())}
+    columns |= {"key": pa.array(key, pa.string())}
     return pa.table(columns | {"in_transition": [False] * len(rows), "batch_index": [-1] * len(rows)})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,10 +14,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from subreplay import failures
 from subreplay.adapters.base import FileCount, Reason, Rejected
+from subreplay.contracts import KEYS, shortened
 from subreplay.errors import InputError
 
 Row = TypeVar("Row")
-RAW_LIMIT = 2_000
+_CORRECT = "correct the value at its source and ingest again"
+_MOST_OF_A_VALUE = 200
 
 
 @dataclass
@@ -32,7 +35,7 @@ class Lines(Generic[Row]):
         """Move a row to quarantine, or add reasons to one already there."""
         self.rows.pop(line, None)
         before = self.rejected[line].reasons if line in self.rejected else ()
-        self.rejected[line] = Rejected(self.table, self.file, line, raw[:RAW_LIMIT], (*before, *reasons))
+        self.rejected[line] = Rejected(self.table, self.file, line, without_keys(raw), (*before, *reasons))
 
     @property
     def count(self) -> FileCount:
@@ -71,6 +74,22 @@ def _text(path: Path) -> Iterator[tuple[int, str]]:
         raise failures.of_lines(error, path) from error
 
 
+def without_keys(raw: str) -> str:
+    """A row as it may leave: of keys their length only, of what is no row nothing else."""
+    try:
+        row = json.loads(raw)
+    except (ValueError, RecursionError):
+        return f"({len(raw.strip()):,} characters that are no JSON)"
+    if not isinstance(row, dict):
+        return f"({len(raw.strip()):,} characters that are no object)"
+    masked = {name: _length(value) if name in KEYS and value is not None else value for name, value in row.items()}
+    return shortened(json.dumps(masked, ensure_ascii=False))
+
+
+def _length(key: Any) -> str:
+    return f"({len(key.encode(errors='replace')):,} bytes)" if isinstance(key, str) else f"({type(key).__name__})"
+
+
 def _reason(error: Any) -> Reason:
     """One pydantic error as a reason; the column is the last field of its location (what has brackets is a type)."""
     names = [part for part in error["loc"] if isinstance(part, str) and "[" not in part]
@@ -78,4 +97,14 @@ def _reason(error: Any) -> Reason:
     if error["type"] == "missing":
         remedy = "add the column, or record with a version that writes it"
         return Reason(column, "(absent)", "the column is required", remedy)
-    return Reason(column, repr(error["input"])[:200], error["msg"], "correct the value at its source and ingest again")
+    remedy = error.get("ctx", {}).get("remedy", _CORRECT)
+    return Reason(column, _value(column, error["input"]), error["msg"], remedy)
+
+
+def _value(column: str, value: Any) -> str:
+    """A wrong value as it may leave."""
+    if column in KEYS:
+        return _length(value)
+    if column == "(row)":
+        return f"({len(value):,} characters)" if isinstance(value, str) else f"({type(value).__name__})"
+    return shortened(repr(value), _MOST_OF_A_VALUE)

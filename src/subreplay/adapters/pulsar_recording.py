@@ -25,11 +25,11 @@ from subreplay.adapters.recorded_membership import membership_rows
 from subreplay.adapters.recorded_receipts import add_receipts
 from subreplay.adapters.recorded_rows import (
     BrokerEvent,
-    Count,
     Created,
     Disconnected,
     Dispatch,
     Message,
+    QueueSize,
     Receipt,
     Redeliver,
     Subscribe,
@@ -59,7 +59,7 @@ class _Note(BaseModel):
 
 class _Consumer(BaseModel):
     name: str
-    receiver_queue_size: Count | None = None
+    receiver_queue_size: QueueSize | None = None
 
 
 class _Scenario(BaseModel):

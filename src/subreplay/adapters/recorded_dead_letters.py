@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 
 from subreplay.adapters.recorded_rows import (
-    Index,
+    BatchIndex,
+    Entry,
+    Ledger,
     Millis,
     Name,
-    Natural,
+    Partition,
     Position,
+    Size,
+    TopicName,
     base_topic,
     day,
     encoded,
@@ -25,20 +30,38 @@ from subreplay.adapters.recorded_rows import (
 _MESSAGE_ID = re.compile(r"\(?(\d+)[:,](\d+)[:,]-?\d+(?:[:,](-?\d+))?\)?$")
 
 
+class _Origin(BaseModel):
+    """The message that a dead letter was."""
+
+    topic: TopicName
+    ledger: Ledger
+    entry: Entry
+    batch_index: BatchIndex
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> _Origin | None:
+        """None for a message that a consumer did not put there."""
+        place = _MESSAGE_ID.search(properties.get("ORIGIN_MESSAGE_ID", ""))
+        if place is None or "REAL_TOPIC" not in properties:
+            return None
+        ledger, entry, batch_index = (int(number or -1) for number in place.groups())
+        return cls(topic=properties["REAL_TOPIC"], ledger=ledger, entry=entry, batch_index=batch_index)
+
+
 class DeadLetter(BaseModel):
     """A message as it arrived on the dead letter topic (``ConsumerImpl.processPossibleToDLQ``; row D-DLQ-1)."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
-    topic: Name
-    ledger: Natural
-    entry: Natural
-    batch_index: Index = -1
-    partition: Index = -1
+    topic: TopicName
+    ledger: Ledger
+    entry: Entry
+    batch_index: BatchIndex = -1
+    partition: Partition = -1
     key: str | None = None
     ordering_key: str | None = None
     producer: Name
     publish_time_ms: Millis
-    size: Natural
+    size: Size
     properties: dict[str, str] = Field(default_factory=dict)
 
     @property
@@ -48,10 +71,19 @@ class DeadLetter(BaseModel):
     @property
     def origin(self) -> tuple[Position, int] | None:
         """The entry and batch index of the message it was; None for a message that a consumer did not put there."""
-        place = _MESSAGE_ID.search(self.properties.get("ORIGIN_MESSAGE_ID", ""))
-        if place is None or "REAL_TOPIC" not in self.properties:
-            return None
-        return Position(self.properties["REAL_TOPIC"], int(place[1]), int(place[2])), int(place[3] or -1)
+        of = _Origin.of(self.properties)
+        return None if of is None else (Position(of.topic, of.ledger, of.entry), of.batch_index)
+
+    @field_validator("properties")
+    @classmethod
+    def _name_a_position(cls, properties: dict[str, str]) -> dict[str, str]:
+        try:
+            _Origin.of(properties)
+        except ValidationError as error:
+            wrong = error.errors(include_url=False)[0]
+            told = {"rule": f"ORIGIN_MESSAGE_ID or REAL_TOPIC: {wrong['msg']}", "remedy": "correct the property"}
+            raise PydanticCustomError("contract", "{rule}", told) from error
+        return properties
 
 
 def dead_letter_rows(letters: Iterable[DeadLetter]) -> Iterator[dict[str, Any]]:

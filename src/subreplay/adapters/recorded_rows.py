@@ -2,25 +2,76 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta, timezone
+from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
+from subreplay.contracts import (
+    BATCH_INDEX,
+    HAPPENED,
+    LARGEST,
+    LEDGER,
+    MAY_HAPPEN,
+    OF_A_LEDGER,
+    PARTITION,
+    PRIORITY,
+    QUEUE_SIZE,
+    REDELIVERY_COUNT,
+    SEQ,
+    SEQUENCE_ID,
+    SIZE,
+    SLOT,
+    Numbers,
+    Times,
+)
 from subreplay.tables import INPUTS
 
-# Bounds are those of the canonical columns: what does not fit one is a wrong row, not a crash.
-_INT32, _INT64 = 2**31 - 1, 2**63 - 1
-Natural = Annotated[int, Field(ge=0, le=_INT64, strict=True)]
-Count = Annotated[int, Field(ge=0, le=_INT32, strict=True)]
-Index = Annotated[int, Field(ge=-1, le=_INT32, strict=True)]
-Long = Annotated[int, Field(ge=-_INT64, le=_INT64, strict=True)]
+
+def _legal(of: Numbers | Times, scale: Fraction = Fraction(1)) -> AfterValidator:
+    """That a number is in the range of its canonical column, of whose unit it counts ``scale``."""
+    least, most = math.ceil(of.least / scale), math.ceil((of.most + 1) / scale) - 1
+
+    def check(value: int) -> int:
+        if not least <= value <= most:
+            raise PydanticCustomError("contract", "{rule}", {"rule": of.rule, "remedy": of.remedy})
+        return value
+
+    return AfterValidator(check)
+
+
+def _partition_is_legal(topic: str) -> str:
+    if base_topic(topic)[1] > PARTITION.most:
+        remedy = "correct the topic's name"
+        raise PydanticCustomError("contract", "{rule}", {"rule": PARTITION.rule, "remedy": remedy})
+    return topic
+
+
+_Strict = Field(strict=True)
+Natural = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 Name = Annotated[str, Field(min_length=1)]
-Nanos = Annotated[int, Field(gt=0, le=_INT64, strict=True)]
-Millis = Annotated[int, Field(ge=0, le=253_402_300_799_999, strict=True)]  # the end of the year 9999
+TopicName = Annotated[Name, AfterValidator(_partition_is_legal)]
+Ledger = Annotated[int, _Strict, _legal(LEDGER)]
+Entry = Annotated[int, _Strict, _legal(OF_A_LEDGER)]
+BatchIndex = Annotated[int, _Strict, _legal(BATCH_INDEX)]
+Partition = Annotated[int, _Strict, _legal(PARTITION)]
+SequenceId = Annotated[int, _Strict, _legal(SEQUENCE_ID)]
+Size = Annotated[int, _Strict, _legal(SIZE)]
+Seq = Annotated[int, _Strict, _legal(SEQ)]
+RedeliveryCount = Annotated[int, _Strict, _legal(REDELIVERY_COUNT)]
+Priority = Annotated[int, _Strict, _legal(PRIORITY)]
+QueueSize = Annotated[int, _Strict, _legal(QUEUE_SIZE)]
+Slot = Annotated[int, _Strict, _legal(SLOT)]
+Nanos = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1, 1_000))]
+NanosOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1, 1_000))]
+Millis = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1_000))]
+MillisOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1_000))]
 _PARTITION = re.compile(r"-partition-(\d+)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -38,18 +89,18 @@ class _Row(BaseModel):
 
 
 class Message(_Row):
-    topic: Name
-    ledger: Natural
-    entry: Natural
-    batch_index: Index
-    partition: Index
+    topic: TopicName
+    ledger: Ledger
+    entry: Entry
+    batch_index: BatchIndex
+    partition: Partition
     key: str | None
     ordering_key: str | None = None
     producer: Name
-    sequence_id: Long
+    sequence_id: SequenceId
     publish_time_ms: Millis
-    payload_size: Natural
-    deliver_at_ms: Millis | None = None
+    payload_size: Size
+    deliver_at_ms: MillisOrNever | None = None
 
     @property
     def position(self) -> Position:
@@ -59,17 +110,17 @@ class Message(_Row):
 class Receipt(_Row):
     """A message as an application received it."""
 
-    topic: Name
-    ledger: Natural
-    entry: Natural
-    batch_index: Index
+    topic: TopicName
+    ledger: Ledger
+    entry: Entry
+    batch_index: BatchIndex
     subscription: Name
     consumer: Name
     instance: str | None = None  # what the recorder calls the consumer where others bear its name
     recv_ns: Nanos
-    redelivery_count: Count
-    ack_ns: Nanos | None = None
-    nack_ns: Nanos | None = None
+    redelivery_count: RedeliveryCount
+    ack_ns: NanosOrNever | None = None
+    nack_ns: NanosOrNever | None = None
 
     @property
     def position(self) -> Position:
@@ -82,14 +133,14 @@ class Receipt(_Row):
 
 
 class _Event(_Row):
-    seq: Natural
+    seq: Seq
     t_ns: Nanos
 
 
 class _ConsumerEvent(_Event):
     """An event of one consumer; ``cnx`` is the address of its connection, empty where the recorder left it out."""
 
-    topic: Name
+    topic: TopicName
     consumer: Name
     consumer_id: Natural
     cnx: str = ""
@@ -105,18 +156,18 @@ class Subscribe(_ConsumerEvent):
     ev: Literal["subscribe"]
     subscription: Name
     type: Literal["Exclusive", "Failover", "Shared", "Key_Shared"]
-    priority: Count = 0
+    priority: Priority = 0
     cnx: str
     key_shared_mode: str | None = None
     allow_out_of_order: bool | None = None
-    hash_ranges: list[tuple[Long, Long]] = Field(default_factory=list)
+    hash_ranges: list[tuple[Slot, Slot]] = Field(default_factory=list)
 
 
 class Created(_ConsumerEvent):
     ev: Literal["consumer_created"]
     subscription: Name
     type: Name
-    priority: Count = 0
+    priority: Priority = 0
     cnx: str
 
 
@@ -134,9 +185,9 @@ class Closed(_ConsumerEvent):
 class Dispatch(_ConsumerEvent):
     ev: Literal["dispatch"]
     subscription: Name
-    ledger: Natural
-    entry: Natural
-    redelivery_count: Count
+    ledger: Ledger
+    entry: Entry
+    redelivery_count: RedeliveryCount
 
 
 class Ack(_ConsumerEvent):
@@ -145,21 +196,21 @@ class Ack(_ConsumerEvent):
     ev: Literal["ack"]
     subscription: Name
     ack_type: Literal["Individual", "Cumulative"]
-    ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, list[int]]]
+    ids: list[tuple[Ledger, Entry] | tuple[Ledger, Entry, list[int]]]
 
 
 class Redeliver(_ConsumerEvent):
     """A request to deliver again; without ids: everything the consumer holds."""
 
     ev: Literal["redeliver_unacked"]
-    ids: list[tuple[Natural, Natural] | tuple[Natural, Natural, Any]]
+    ids: list[tuple[Ledger, Entry] | tuple[Ledger, Entry, Any]]
 
 
 class Produced(_Event):
     ev: Literal["produced"]
-    topic: Name
-    ledger: Natural
-    entry: Natural
+    topic: TopicName
+    ledger: Ledger
+    entry: Entry
 
 
 class Flow(_Event):
@@ -217,7 +268,7 @@ def message_rows(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     rows = sorted(messages, key=lambda m: (m.position, m.batch_index))
     sizes: dict[Position, int] = {}
     for m in rows:
-        sizes[m.position] = sizes.get(m.position, 0) + 1
+        sizes[m.position] = m.batch_index + 1  # the last one: a message of the batch may be missing
     head = rows[0] if rows else None
     for m in rows:
         head = m if head is None or m.position != head.position else head

@@ -24,11 +24,11 @@ from subreplay.adapters.recorded_dead_letters import DeadLetter
 from subreplay.adapters.recorded_membership import membership_rows
 from subreplay.adapters.recorded_rows import (
     BrokerEvent,
-    Count,
     Created,
     Disconnected,
     Dispatch,
     Message,
+    QueueSize,
     Receipt,
     Subscribe,
     base_topic,
@@ -51,7 +51,7 @@ QUEUE_SIZE = 1000
 
 class _Consumer(BaseModel):
     name: str
-    receiver_queue_size: Count | None = None
+    receiver_queue_size: QueueSize | None = None
 
 
 class _Scenario(BaseModel):

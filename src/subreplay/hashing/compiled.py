@@ -1,9 +1,11 @@
-"""Compiled kernels: kept on disk, made anew when any kernel changes, and working where nothing may be written."""
+"""Compiled kernels: kept on disk, made anew when anything changes that a kernel can see, and working where nothing may
+be written."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -11,14 +13,16 @@ from typing import Any, Final, TypeVar, cast
 import numba
 
 F = TypeVar("F", bound=Callable[..., object])
-_OF_KERNELS: Final = (b"import compiled", b"kernel import", b"steps import")  # in files that define kernels, or parts
+_PACKAGE: Final = Path(__file__).parents[1]
+_IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def compiled(function: F, **options: Any) -> F:
     """``numba.njit`` with ``options``, kept on disk between processes where a cache directory is writable.
 
-    A kernel is compiled together with the kernels it calls, but numba looks only at the file of the kernel itself to
-    tell whether what it kept is still good. So the stamp of what is kept covers every file with kernels.
+    A kernel is compiled together with the kernels it calls and the constants it names, but numba looks only at the file
+    of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept covers every file that
+    its module imports, and what these import.
     """
     options = {"nogil": True} | options
     try:
@@ -26,13 +30,37 @@ def compiled(function: F, **options: Any) -> F:
     except RuntimeError:  # numba found no place for its cache: compile once per process
         return cast(F, numba.njit(**options)(function))
     kept = cast(Any, kernel)._cache._cache_file
-    kept._source_stamp = (kept._source_stamp, _digest_of_kernels())
+    kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
     return cast(F, kernel)
 
 
 @cache
-def _digest_of_kernels() -> str:
-    """A digest of the package's files that define kernels."""
-    sources = (path.read_bytes() for path in sorted(Path(__file__).parents[1].rglob("*.py")))
-    kernels = (source for source in sources if any(word in source for word in _OF_KERNELS))
-    return hashlib.sha256(b"".join(kernels)).hexdigest()
+def digest_of_what_is_seen(module: str) -> str:
+    """A digest of the package's files that a module can see by its imports, its own included."""
+    seen: set[str] = set()
+    ahead = [module]
+    while ahead:
+        if (name := ahead.pop()) not in seen:
+            seen.add(name)
+            ahead += _imported(name)
+    return hashlib.sha256("".join(_source(name) for name in sorted(seen)).encode()).hexdigest()
+
+
+@cache
+def _imported(module: str) -> tuple[str, ...]:
+    return tuple(_names(module))
+
+
+def _names(module: str) -> Iterator[str]:
+    """The modules that a module may import: what stands behind ``import`` may be a module or a part of one."""
+    for parent, parts in _IMPORT.findall(_source(module)):
+        yield parent
+        yield from (f"{parent}.{part}" for part in re.findall(r"\w+", parts))
+
+
+@cache
+def _source(module: str) -> str:
+    """The source of a module of the package; nothing of any other, and of what is no module."""
+    path = _PACKAGE.parent.joinpath(*module.split("."))
+    found = next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+    return "" if found is None or module.split(".")[0] != _PACKAGE.name else found.read_text(encoding="utf-8")

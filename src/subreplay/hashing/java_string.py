@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,7 @@ def java_decoded(data: bytes) -> str:
     return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
 
 
+@lru_cache(maxsize=1 << 16)  # the members of a group are put in order in every rebalance
 def utf16_order(name: str) -> bytes:
     """A sort key that orders strings as ``String.compareTo`` does.
 

@@ -19,6 +19,7 @@ from subreplay.replay.dispatch.prediction import Prediction
 from subreplay.replay.dispatch.records import Records
 from subreplay.replay.dispatch.rules import Settings
 from subreplay.replay.entries import Entries
+from subreplay.words import IN_THE_CLEAR, KeyWords
 
 DELIVERY, WAITED, INTERVAL, CHANGE = 0, 1, 2, 3
 
@@ -35,7 +36,7 @@ PREDICTED: Final = pa.schema(
         pa.field("ledger", pa.int64()),
         pa.field("entry", pa.int64()),
         pa.field("batch_index", pa.int32()),
-        pa.field("slot", pa.int64()),
+        pa.field("slot", pa.int64()),  # a hash of the key; negative: keyed, to be told apart only (``words``)
         pa.field("consumer", pa.string()),  # of a wait: who waited
         pa.field("delivered_at", pa.int64()),
         pa.field("received_at", pa.int64()),
@@ -48,7 +49,7 @@ PREDICTED: Final = pa.schema(
         pa.field("settled", pa.bool_()),  # with this row the message left the backlog
         # of a wait (and of a change: when it took effect):
         pa.field("until", pa.int64()),
-        pa.field("hash", pa.int64()),  # null: everything that the consumer waits for
+        pa.field("hash", pa.int64()),  # the slot that drains; null: everything that the consumer waits for
         pa.field("holder", pa.string()),
         pa.field("entries", pa.int64()),  # that waited
         # of an interval:
@@ -77,6 +78,7 @@ class Predictor:
     """Replays the dispatch of every scenario; picklable."""
 
     scenarios: Mapping[str, Supposition]
+    words: KeyWords = IN_THE_CLEAR
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages -> ``PREDICTED`` rows.
@@ -85,17 +87,18 @@ class Predictor:
         entry and batch index. Memory holds what is in flight of one dispatcher.
         """
         for (scenario, topic, partition), tables in _grouped(batches):
-            yield from _Dispatcher(self.scenarios[scenario], Scope(topic, partition), tables).rows()
+            yield from _Dispatcher(self.scenarios[scenario], Scope(topic, partition), tables, self.words).rows()
 
 
 class _Dispatcher:
     """The replay of one dispatcher, in words and places."""
 
-    def __init__(self, supposed: Supposition, scope: Scope, tables: Iterator[pa.Table]) -> None:
+    def __init__(self, supposed: Supposition, scope: Scope, tables: Iterator[pa.Table], words: KeyWords) -> None:
         self.plan, self.scope = supposed.plan, scope
         self.timeline = supposed.plan.timelines[scope]
         self.entries = Entries(supposed.plan.policy, tables)
         self.replay = Replay(self.timeline, iter(self.entries), supposed.prediction, supposed.settings)
+        self.words = words
         self.names = pa.array([consumer.label for consumer in self.timeline.consumers], pa.string())
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -132,7 +135,7 @@ class _Dispatcher:
             "ledger": pa.array(ledger),
             "entry": pa.array(entry),
             "batch_index": pa.array(batch_index),
-            "slot": pa.array(slot),
+            "slot": pa.array(self.words.slots(slot, self.plan.policy.space)),
             "consumer": self._named(rows.consumer),
             "redelivery_count": pa.array(np.array(rows.redeliveries)),
             "retries": pa.array(np.array(rows.retries)),

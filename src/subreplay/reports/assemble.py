@@ -88,6 +88,9 @@ def report(
     )
 
 
+GUESSABLE = "keys are told as digests under the default secret: who guesses a key can check it; set keys.secret"
+
+
 def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
     """Headline figures."""
     t = figures.totals
@@ -118,6 +121,8 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         for row in figures.withdrawn
     ]
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
+    if figures.guessable:
+        found.append(Fact("Keys", "warning", GUESSABLE))
     if figures.scattered is not None:
         several, keys = figures.scattered
         found.append(

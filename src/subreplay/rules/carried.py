@@ -15,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.columns import DAY, UNKNOWN, Ints, column
+from subreplay.errors import InputError
 from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.tables import CARRIED, FACTS, OPEN_POSITIONS
+from subreplay.words import KeyWords
 
 NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
 CARRY: Final = -1  # the kind of a ``LOG`` row that is carried
@@ -35,9 +37,10 @@ _UNACKED, _LOST = Code.UNACKED.bit, Code.LOST.bit
 
 @dataclass
 class Carried:
-    """Collects the carried rows that a dispatcher's stream begins with."""
+    """Collects the carried rows that a dispatcher's stream begins with; what is sealed is read with ``words`` only."""
 
     parts: list[pa.StructArray] = field(default_factory=list)
+    words: KeyWords | None = None
 
     def take(self, rows: pa.Table) -> pa.Table:
         """Keep the carried rows; returns the others."""
@@ -48,24 +51,41 @@ class Carried:
         return rows.filter(pa.array(~there))
 
     def arrays(self) -> dict[str, Ints]:
-        """The arrays by name, each with two dimensions."""
+        """The arrays by name, each with two dimensions. Raises ``InputError`` where another secret sealed them."""
         found: dict[str, list[tuple[int, Ints]]] = {}
         for part in self.parts:
             for row in part.to_pylist():
-                numbers = unpacked(row["data"], row["rows"], row["width"])
+                if _is_sealed(row["name"]) and self.words is None:
+                    continue
+                data = self._opened(row["data"]) if _is_sealed(row["name"]) else row["data"]
+                numbers = unpacked(data, row["rows"], row["width"])
                 found.setdefault(row["name"], []).append((row["part"], numbers))
         return {n: np.concatenate([a for _, a in sorted(mine, key=lambda p: p[0])]) for n, mine in found.items()}
 
+    def _opened(self, data: bytes) -> bytes:
+        assert self.words is not None
+        try:
+            return self.words.opened(data)
+        except ValueError as error:
+            raise InputError(f"what the night before handed on is {error}; use the secret of that night") from error
 
-def carried_rows(arrays: Arrays, scope: Scope) -> pa.Table:
-    """Arrays of two dimensions as ``FACTS`` rows; in order of time they come before all deliveries."""
+
+def _is_sealed(name: str) -> bool:
+    """Whether an array holds identities of keys, or slots that are hashes of them: who guesses a key could check it."""
+    return name.endswith("_ids")
+
+
+def carried_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
+    """Arrays of two dimensions as ``FACTS`` rows, identities sealed; in order of time they come before all
+    deliveries."""
     cut: list[dict[str, Any]] = []
     for name, array in arrays.items():
         size = max(1, NUMBERS // array.shape[1])
         for part, begin in enumerate(range(0, max(1, len(array)), size)):
             some = array[begin : begin + size]
             shape = {"width": array.shape[1], "rows": len(some)}
-            cut.append({"name": name, **shape, "part": part, "data": packed(some)})
+            data = words.sealed(packed(some)) if _is_sealed(name) else packed(some)
+            cut.append({"name": name, **shape, "part": part, "data": data})
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
     columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
     return pa.table([*columns, pa.array(cut, CARRIED)], schema=FACTS)

@@ -338,7 +338,7 @@ class _Batch:
             "topic": pa.array([scope.topic]).take(pa.array(np.zeros(n, np.int64))),
             "partition": scope.partition,
             "ordinal": self.ordinals[position],
-            "key": self.keys.shown.take(pa.array(message, mask=message < 0)),
+            "key": self.judge.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
             "key_id": _of(self.keys.key_id, message, -1),
             "slot": _of(self.keys.slots, message, -1),
             "hash": _of(self.keys.hashes, message, 0).astype(np.int64),

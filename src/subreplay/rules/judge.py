@@ -38,6 +38,7 @@ from subreplay.rules.terms import Terms
 from subreplay.rules.timed import judge_deliveries, judged, judged_carried, recall_deliveries
 from subreplay.rules.undelivered import judge_undelivered
 from subreplay.timeline import Timeline
+from subreplay.words import IN_THE_CLEAR, KeyWords
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
@@ -101,6 +102,7 @@ class Judge:
     ``findings_only``: of judged rows those without a finding are left out.
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
     ``basis``: what the judging rests on, in words; the next night's must be the same.
+    ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
     ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
     of partitions, too, which never served it.
     ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
@@ -119,6 +121,7 @@ class Judge:
     findings_only: bool = False
     lookback: int = NEVER
     basis: str = ""
+    words: KeyWords = IN_THE_CLEAR
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -177,7 +180,7 @@ class Judge:
             yield from self._position_facts(scope, parts)
 
     def _position_facts(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        dispatcher, carried = self.dispatcher(scope), Carried()
+        dispatcher, carried = self.dispatcher(scope), Carried(words=self.words)
         state: PositionState | None = None
         for part in parts:
             rows = carried.take(part)
@@ -188,7 +191,7 @@ class Judge:
         if self.carries:
             state = state or self._position_state(scope, dispatcher, carried)
             arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.carried())
-            yield from carried_rows(arrays, scope).to_batches()
+            yield from carried_rows(arrays, scope, self.words).to_batches()
 
     def _position_state(self, scope: Scope, dispatcher: Dispatcher, carried: Carried) -> PositionState:
         arrays = _of(_LOG, carried.arrays())
@@ -200,7 +203,7 @@ class Judge:
             yield from self._judged(scope, parts)
 
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        dispatcher, carried, examples = self.dispatcher(scope), Carried(), Examples(self)
+        dispatcher, carried, examples = self.dispatcher(scope), Carried(words=self.words), Examples(self)
         state: DispatcherState | None = None
         given = None if self.spans is None else Given(scope, self.spans)
         begun, still = False, Open(self.horizon) if self.carries else None
@@ -244,7 +247,7 @@ class Judge:
                 n: a for n, a in carried.arrays().items() if n.startswith(_LOG)
             }
             arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
-            yield from judged_carried(carried_rows(arrays, scope)).to_batches()
+            yield from judged_carried(carried_rows(arrays, scope, self.words)).to_batches()
 
     def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
         arrays = _of(_INSTANTS, carried.arrays())

@@ -81,12 +81,14 @@ class Life:
         if kind_of(self.judge.policy) != "keyed":
             return
         by_slot = self.judge.waits_by_slot
-        hashes = {_place(row): hash32 for row, _, hash32 in self._messages()}
+        hashed = {
+            _place(row): (slot, hash32) for row, slot, hash32 in self._messages()
+        }  # judged rows may not show slots
         for row in self.judged.to_pylist():
             dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
             last = np.array([len(dispatcher.timeline.epochs) - 1], np.int32)
-            hash32 = np.array([hashes.get(_place(row), 0)], np.uint32)
-            owner = int(dispatcher.timeline.owner_at(np.array([row["slot"]]), hash32, last)[0])
+            slot, hash32 = hashed.get(_place(row), (row["slot"], 0))
+            owner = int(dispatcher.timeline.owner_at(np.array([slot]), np.array([hash32], np.uint32), last)[0])
             session = row["session"] if row["delivered"] else owner
             if row["nth"] or session < 0 or row["due"] == UNKNOWN:
                 continue

@@ -101,7 +101,7 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "entry": lambda w: wording.position(w.given("ledger"), w.given("entry"), pa.repeat(-1, w.rows.num_rows)),
     "partition": lambda w: wording.number(w.given("partition")),
     "key": lambda w: wording.otherwise(w.given("key"), "(none)"),
-    "slot": lambda w: wording.number(w.given("slot")),
+    "slot": lambda w: wording.numbered(w.given("slot"), "not shown"),
     "consumer": lambda w: wording.otherwise(w.given("consumer"), "nobody"),
     "expected": lambda w: wording.otherwise(w.given("expected"), "nobody"),
     "at": lambda w: wording.clock(w.given("at")),

@@ -32,6 +32,11 @@ def number(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
+def numbered(column: pa.Array, word: str) -> pa.Array:
+    """A number, or a word where it is negative."""
+    return pc.if_else(pc.less(column, 0), word, number(column))
+
+
 def clock(at: pa.Array) -> pa.Array:
     """``words.clock`` of times in ns."""
     micros = np.asarray(at.fill_null(0), np.int64) % DAY // 1_000

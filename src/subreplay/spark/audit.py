@@ -9,9 +9,9 @@ from functools import reduce
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql.pandas.functions import arrow_udf
 
 from subreplay.columns import DAY
-from subreplay.config import Keys
 from subreplay.replay.balance import Connected
 from subreplay.rules.codes import LEGAL, Code, Excuse, mask
 from subreplay.rules.explain import Explainer
@@ -32,7 +32,7 @@ from subreplay.rules.travelling import (
 from subreplay.spark.log import Log
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import JUDGED, VIOLATIONS
-from subreplay.words import DIGEST
+from subreplay.words import KeyWords
 
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE
@@ -61,12 +61,12 @@ def _both_passes(judge: Judge, log: Iterable[Block]) -> Iterator[pa.RecordBatch]
     yield from judge.by_time(merged(in_place(facts, folder), BY_TIME))
 
 
-def published(rows: DataFrame, subscription: str, keys: Keys) -> DataFrame:
-    """Judged rows as table ``audited``: keys as they may leave the system, times also as timestamps."""
+def published(rows: DataFrame, subscription: str, judge: Judge) -> DataFrame:
+    """Judged rows as table ``audited``: without hashes of keys, times also as timestamps."""
     at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
     return rows.drop("key_id", "hash").withColumns(
         {
-            "key": key_words(F.col("key"), keys),
+            "slot": F.col("slot") if judge.words.shows_slots(judge.policy.space) else F.lit(-1).cast("long"),
             "subscription": F.lit(subscription),
             "delivered_at": F.when(F.col("delivered"), timestamp(F.col("at"))),
             "published_at": F.when(F.col("published") > 0, timestamp(F.col("published"))),
@@ -85,11 +85,15 @@ def sums(rows: DataFrame) -> DataFrame:
     return rows.where("load IS NOT NULL").select("load.*")
 
 
-def key_words(key: Column, keys: Keys) -> Column:
-    """``words.KeyWords`` as a column; a test holds the two equal."""
-    if keys.show:
-        return F.make_valid_utf8(key.cast("string"))
-    return F.substring(F.sha2(F.concat(F.lit(keys.secret.encode() + b"\0"), key), 256), 1, DIGEST)
+def key_words(key: Column, words: KeyWords) -> Column:
+    """A column of keys as they may leave the system. For few rows only: each goes to Python and back."""
+
+    @arrow_udf("string")  # type: ignore[call-overload]
+    def in_words(keys: pa.Array) -> pa.Array:
+        return words.words(keys)
+
+    found: Column = in_words(key)
+    return found
 
 
 def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:

@@ -13,6 +13,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
 from subreplay.columns import NEVER
+from subreplay.contracts import KEYS
 from subreplay.membership import any_stranger, dispatcher_events
 from subreplay.model import MembershipEvent, Scope
 from subreplay.rules.beginning import FirstServed, Position
@@ -36,6 +37,7 @@ class Census(NamedTuple):
     ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
     ``strangers``: somebody was served whose joining no membership event tells.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
+    ``widest``: bytes of the keys of the message with the longest ones.
     """
 
     counts: Rows
@@ -48,6 +50,7 @@ class Census(NamedTuple):
     strangers: bool
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
+    widest: int
 
     @property
     def with_rejected(self) -> list[str]:
@@ -86,6 +89,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         strangers=any_stranger(delivered, events),
         lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"]) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
+        widest=max((row["widest"] for row in stored), default=0),
     )
 
 
@@ -108,22 +112,24 @@ def _lacking(delivered: Rows) -> frozenset[Need]:
 
 
 def _stored(checked: DataFrame) -> DataFrame:
-    at = nanos("publish_time")
-    return checked.groupBy("valid", _if_valid("partition")).agg(
+    at = _if_valid(nanos("publish_time"))
+    keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
+    return checked.groupBy("valid", _valid("partition")).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
         F.min(F.struct(*_PLACE)).alias("lowest"),
+        F.max(keys).alias("widest"),
     )
 
 
 def _served(checked: DataFrame) -> DataFrame:
     """By consumer; what is asked of deliveries leaves out acknowledgements without one."""
-    at = happened()
+    at = _if_valid(happened())
     recorded, acknowledged, given_back = (
         F.bool_or(at.isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at", "nacked_at")
     )
-    return checked.groupBy("valid", *map(_if_valid, ("partition", "consumer", "instance"))).agg(
+    return checked.groupBy("valid", *map(_valid, ("partition", "consumer", "instance"))).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
@@ -145,9 +151,13 @@ def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
     return found
 
 
-def _if_valid(column: str) -> Column:
-    """What is not valid may be anything, and of any number."""
-    return F.when(F.col("valid"), F.col(column)).alias(column)
+def _valid(column: str) -> Column:
+    return _if_valid(F.col(column)).alias(column)
+
+
+def _if_valid(value: Column) -> Column:
+    """What is not valid may be anything, of any number, and too large to be computed with."""
+    return F.when(F.col("valid"), value)
 
 
 def _counted(tables: Mapping[str, DataFrame], ingest: DataFrame | None) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The contract of each input row as data: what must hold, and what to do where it does not. Rows in = valid +
+"""The contract of each input row in Spark: what must hold, and what to do where it does not. Rows in = valid +
 quarantined."""
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from typing import Final, NamedTuple
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
+from subreplay.contracts import KEYS, LEGAL, MOST_SHOWN, OF_A_LEDGER, Legal, Times, Words
 from subreplay.tables import INPUTS
+
+MOST_OF_A_VALUE: Final = 200  # characters
 
 
 class Contract(NamedTuple):
@@ -25,25 +28,27 @@ def utc_day(time: str) -> str:
     return f"date_from_unix_date(cast(unix_micros({time}) div 86400000000 as int))"
 
 
-_INSTANCE: Final = Contract(
-    "instance", "instance IS NULL OR length(instance) > 0", "an instance is not empty", "leave it null where unknown"
+_OF_A_LEDGER = Contract(
+    "entry",
+    f"ledger = 0 OR entry <= {OF_A_LEDGER.most}",
+    OF_A_LEDGER.rule,
+    OF_A_LEDGER.remedy,
 )
-_CONTRACTS: Final = {
+# Conditions that one column alone cannot tell
+_TOGETHER: Final = {
     "messages": (
+        _OF_A_LEDGER,
         Contract(
-            "partition", "partition >= -1", "a partition is -1 (none) or counts from 0", "map the partition column"
+            "batch_index",
+            "batch_size IS NULL OR batch_index < batch_size",
+            "a batch index is less than the size of its batch",
+            "correct batch_size, or write null",
         ),
-        Contract("ledger", "ledger >= 0", "a ledger id is not negative", "map the ledger column"),
-        Contract("entry", "entry >= 0", "an entry id is not negative", "map the entry column"),
         Contract(
-            "batch_index", "batch_index >= -1", "a batch index is -1 (no batch) or counts from 0", "map the batch index"
-        ),
-        Contract("size", "size >= 0", "a size is not negative", "map the size column"),
-        Contract(
-            "publish_time",
-            "publish_time > timestamp'1971-01-01'",
-            "a publish time is a real time",
-            "check its unit (µs)",
+            "chunk_id",
+            "(chunk_id IS NULL) = (chunk_count IS NULL) AND (chunk_id IS NULL OR chunk_id < chunk_count)",
+            "a chunk has a number, less than the count of chunks",
+            "map chunk_id and chunk_count",
         ),
         Contract(
             "date",
@@ -54,20 +59,10 @@ _CONTRACTS: Final = {
     ),
     "membership": (
         Contract(
-            "event",
-            "event IN ('join', 'leave', 'crash', 'rejected')",
-            "an event is join, leave, crash or rejected",
-            "map the event names",
-        ),
-        Contract(
             "since",
             "since IS NULL OR since <= at",
             "time runs backwards: asked for after it was complete",
             "correct the clock, or leave since null",
-        ),
-        _INSTANCE,
-        Contract(
-            "priority", "priority IS NULL OR priority >= 0", "a priority level is not negative", "correct the level"
         ),
         Contract(
             "ranges",
@@ -75,17 +70,10 @@ _CONTRACTS: Final = {
             "a range starts before it ends",
             "swap its ends",
         ),
+        Contract("date", f"date = {utc_day('at')}", "date is the UTC day of the event", "derive it from at"),
     ),
     "deliveries": (
-        _INSTANCE,
-        Contract("consumer", "length(consumer) > 0", "a consumer has a name", "map the consumer column"),
-        Contract("redelivery_count", "redelivery_count >= 0", "a redelivery count is not negative", "map the count"),
-        Contract(
-            "source",
-            "source IN ('observed', 'predicted')",
-            "a delivery is observed or predicted",
-            "set source to observed",
-        ),
+        _OF_A_LEDGER,
         Contract(
             "delivered_at",
             "delivered_at IS NOT NULL OR received_at IS NOT NULL OR acked_at IS NOT NULL",
@@ -119,24 +107,48 @@ class Split(NamedTuple):
 
 def split(table: str, frame: DataFrame) -> Split:
     """The rows of an input table by its contract."""
+    checks = contracts(table)
+    good = _known(" AND ".join(f"({check.holds})" for check in checks))
+    reasons = F.array_compact(F.array(*[F.when(~_known(check.holds), _reason(check)) for check in checks]))
+    rejected = frame.where(~good).select(
+        F.lit(table).alias("table"),
+        F.col("_metadata.file_path").alias("file") if "_metadata" in frame.columns else F.lit(table).alias("file"),
+        F.lit(-1).cast("long").alias("row"),
+        _raw(frame).alias("raw"),
+        reasons.alias("reasons"),
+    )
+    return Split(frame.where(good), rejected, frame.withColumn("valid", good))
+
+
+def _known(condition: str) -> Column:
+    """Whether a condition is known to be true."""
+    return F.expr(f"coalesce({condition}, false)")
+
+
+def contracts(table: str) -> tuple[Contract, ...]:
+    """Every condition on the rows of an input table."""
     required = tuple(
         Contract(f.name, f"{f.name} IS NOT NULL", "the column is required", "fill it at the source")
         for f in INPUTS[table]
         if not f.nullable
     )
-    checks = [(c, F.coalesce(F.expr(c.holds), F.lit(False))) for c in required + _CONTRACTS[table]]
-    good = checks[0][1]
-    for _, holds in checks[1:]:
-        good = good & holds
-    reasons = F.array_compact(F.array(*[F.when(~holds, _reason(c)) for c, holds in checks]))
-    rejected = frame.where(~good).select(
-        F.lit(table).alias("table"),
-        F.col("_metadata.file_path").alias("file") if "_metadata" in frame.columns else F.lit(table).alias("file"),
-        F.lit(-1).cast("long").alias("row"),
-        F.to_json(F.struct(*frame.columns)).alias("raw"),
-        reasons.alias("reasons"),
-    )
-    return Split(frame.where(good), rejected, frame.withColumn("valid", good))
+    return required + tuple(_of_column(*legal) for legal in LEGAL[table].items()) + _TOGETHER[table]
+
+
+def _of_column(name: str, legal: Legal) -> Contract:
+    """What one column, a field of a struct, or of each element of a list, must be; null is for others to judge."""
+    column, _, field = name.partition(".")
+    of_elements = f"forall({column}, r -> {_within(f'r.{field}', legal)})"
+    holds = of_elements if column == "ranges" else _within(name, legal)
+    return Contract(name, f"{column} IS NULL OR {holds}", legal.rule, legal.remedy)
+
+
+def _within(value: str, legal: Legal) -> str:
+    if isinstance(legal, Words):
+        known = ", ".join(f"'{word}'" for word in legal.known)
+        return f"{value} IN ({known})" if known else f"length({value}) > 0"
+    number = f"unix_micros({value})" if isinstance(legal, Times) else value
+    return f"{number} BETWEEN {legal.least} AND {legal.most}"
 
 
 def readable(table: str, column: str) -> Column:
@@ -152,7 +164,24 @@ def _reason(contract: Contract) -> Column:
     value = F.coalesce(F.col(contract.column).cast("string"), F.lit("(null)"))
     return F.struct(
         F.lit(contract.column).alias("column"),
-        value.alias("value"),
+        _shortened(value, MOST_OF_A_VALUE).alias("value"),
         F.lit(contract.rule).alias("rule"),
         F.lit(contract.remedy).alias("remedy"),
     )
+
+
+def _raw(frame: DataFrame) -> Column:
+    """A row as JSON: of keys their length only, and of all of it what fits a table that is read by people."""
+    parts = [_length(name).alias(name) if name in KEYS else F.col(name) for name in frame.columns]
+    return _shortened(F.to_json(F.struct(*parts)), MOST_SHOWN)
+
+
+def _length(key: str) -> Column:
+    return F.when(F.col(key).isNotNull(), F.format_string("(%,d bytes)", F.octet_length(key)))
+
+
+def _shortened(text: Column, most: int) -> Column:
+    """``contracts.shortened`` as a column."""
+    length = F.length(text)
+    cut = F.concat(F.substring(text, 1, most), F.format_string("… (%,d characters)", length))
+    return F.when(length <= most, text).otherwise(cut)

@@ -8,7 +8,6 @@ from functools import partial
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
-from subreplay.config import Keys
 from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
 from subreplay.rules.judge import Judge
 from subreplay.spark.audit import key_words
@@ -16,12 +15,13 @@ from subreplay.spark.log import Inputs, Log, happened, nanos
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.topic_findings import Told
 from subreplay.tables import VIOLATIONS
+from subreplay.words import KeyWords
 
 _PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
 def found(
-    inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date | None, keys: Keys, rejected: bool = False
+    inputs: Inputs, log: Log, judge: Judge, subscription: str, day: Date | None, rejected: bool = False
 ) -> DataFrame | None:
     """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
 
@@ -35,14 +35,14 @@ def found(
         return None
     told = Told(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
-    missing = exhausted(inputs, log, arrived, limit, keys).mapInArrow(
+    missing = exhausted(inputs, log, arrived, limit, judge.words).mapInArrow(
         told.by(partial(incomplete, max_redeliveries=limit, rejected=rejected)), shape
     )
-    ordered = letters(arrived, day, keys).repartition("topic", "partition", "key")
+    ordered = letters(arrived, day, judge.words).repartition("topic", "partition", "key")
     return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))
 
 
-def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Keys) -> DataFrame:
+def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, words: KeyWords) -> DataFrame:
     """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters that ``arrived``."""
     at = happened()
     last = F.struct("redelivery_count", at.alias("at"), "seq")
@@ -57,13 +57,14 @@ def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, keys: Ke
     by_message = attempts.groupBy(*_PLACE).agg(
         F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
     )
-    named = log.messages.select(*_PLACE, key_words(F.coalesce("ordering_key", "key"), keys).alias("key"))
+    named = log.messages.select(*_PLACE, F.coalesce("ordering_key", "key").alias("of"))
     missing = by_message.join(arrived.select("origin.*"), [*_PLACE], "left_anti")
     rows = missing.join(named.dropDuplicates([*_PLACE]), [*_PLACE], "left")
-    return rows.select(*_PLACE, "key", "last.*", "acked").select(*EXHAUSTED.names)
+    named_in_words = rows.select(*_PLACE, key_words(F.col("of"), words).alias("key"), "last.*", "acked")
+    return named_in_words.select(*EXHAUSTED.names)
 
 
-def letters(dead_letters: DataFrame, day: Date | None, keys: Keys) -> DataFrame:
+def letters(dead_letters: DataFrame, day: Date | None, words: KeyWords) -> DataFrame:
     """``LETTERS`` up to a day (None: all)."""
     rows = dead_letters if day is None else dead_letters.where(F.col("date") <= F.lit(day))
     key = F.coalesce("ordering_key", "key")
@@ -72,7 +73,7 @@ def letters(dead_letters: DataFrame, day: Date | None, keys: Keys) -> DataFrame:
         "origin.partition",
         *[F.col(f"origin.{name}").alias(f"origin_{name}") for name in _PLACE[2:]],
         *_PLACE[2:],
-        key_words(key, keys).alias("key"),
+        key_words(key, words).alias("key"),
         nanos("publish_time").alias("published"),
         (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),
     ).select(*LETTERS.names)  # fmt: skip

@@ -25,6 +25,7 @@ from subreplay.spark import audit, collect, dispatch
 from subreplay.spark.log import as_log
 from subreplay.spark.stages import Source, scenario_events
 from subreplay.spark.worst import worst
+from subreplay.words import KeyWords
 
 MOST_BLOCKED = 12
 BY_PLACE = ("consumer", "holder", "hash")
@@ -97,7 +98,8 @@ def _dispatchers(source: Source, plans: Sequence[Plan], recorded_times: Service)
             s.name: Supposition(p, s.dispatch.prediction(recorded_times, start, width), s.dispatch.settings)
             for s, p in zip(source.config.scenarios, plans, strict=True)
             if isinstance(s, Scenario) and s.dispatch is not None
-        }
+        },
+        source.config.keys.words,
     )
 
 
@@ -133,7 +135,8 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
     supposed = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
-    judges = {name: _judge_of(folded, config.topic.terms, supposed.get(name)) for name, folded in scenarios.items()}
+    terms, words = config.topic.terms, config.keys.words
+    judges = {name: _judge_of(folded, terms, supposed.get(name), words) for name, folded in scenarios.items()}
     parts = []
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
@@ -142,7 +145,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         judged = audit.published(
             audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions)),
             config.subscription.name,
-            config.keys,
+            judge,
         )
         parts.append(judged.withColumn("scenario", F.lit(name)))
     written = source.write(reduce(DataFrame.unionByName, parts), "predicted_audited")
@@ -165,14 +168,14 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     return found
 
 
-def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None) -> Judge:
+def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None, words: KeyWords) -> Judge:
     dispatchers = {}
     for scope, timeline in folded.timelines.items():
         queues = (
             {} if supposed is None else {c.label: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
         dispatchers[scope] = Dispatcher.of(timeline, queues)
-    return Judge(folded.policy, dispatchers, terms=terms)
+    return Judge(folded.policy, dispatchers, terms=terms, words=words)
 
 
 def _recorded_times(source: Source) -> Empirical:

@@ -24,10 +24,11 @@ from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
 from subreplay.rules.life import Life, finding_lines
-from subreplay.spark import audit, collect, lake, nights, stages, topic_findings
+from subreplay.spark import audit, collect, known_secret, lake, nights, stages, topic_findings
 from subreplay.spark.census import census
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.spark.rejects import rejects
+from subreplay.spark.session import fit_batches
 from subreplay.tables import JUDGED, LOG
 
 Row = Mapping[str, Any]
@@ -37,13 +38,7 @@ _PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 _PLACES: Final = "topic string, partition int, ledger long, entry long, batch_index int"
 _WAITING: Final = f"{_PLACES}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
-_IN_WORDS: Final = pa.schema(
-    [
-        pa.field("key", pa.string()) if f.name == "key" else f
-        for f in JUDGED
-        if f.name not in ("key_id", "hash", "carried", "load")
-    ]
-)
+_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name not in ("key_id", "hash", "carried", "load")])
 
 
 @dataclass(frozen=True)
@@ -104,7 +99,7 @@ def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator
     own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(data))
     partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
     numbers = [row.partition for row in partitions.collect()]
-    word = stages.keys_of(run).word(data)
+    word = run.keys.words.word(data)
     mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
     told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
     yield from told or [f"no message of this key in {run.traffic.path}"]
@@ -124,6 +119,7 @@ class _Evidence:
         inputs = read_inputs(spark, run)
         before = nights.handed_on(spark, run, inputs.topic)
         found = census(inputs, None if before is None else before.carried)
+        fit_batches(spark, found.widest)
         source = stages.Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
         return cls(source, stages.fold(source), *_written(source))
 
@@ -133,7 +129,7 @@ class _Evidence:
             return self.written.where(dispatchers)
         config = self.source.config
         judged = audit.judged(self.source.night.where(dispatchers), self.judge, config.spark.shuffle_partitions)
-        return audit.published(audit.deliveries(judged), config.subscription.name, config.keys)
+        return audit.published(audit.deliveries(judged), config.subscription.name, self.judge)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
@@ -174,8 +170,8 @@ class _Evidence:
             return
         of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
         messages = self.source.log.messages.where(of_keys)
-        words = [stages.keys_of(config).word(key) for key in sorted(known)]
-        found = topic_findings.found(messages, self.judge, config.subscription.name, config.keys)
+        words = [config.keys.words.word(key) for key in sorted(known)]
+        found = topic_findings.found(messages, self.judge, config.subscription.name)
         for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
             yield from finding_lines(row)
 
@@ -218,6 +214,7 @@ def _written(source: stages.Source) -> tuple[DataFrame | None, str]:
         return None, f"this command: no audit has written {tables} (name its folder with --out)"
     if "load" not in audited.columns or runs.where(mine & same).isEmpty():
         return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
+    known_secret.require_as_shown(runs.where(mine & same), config)
     audited = audited.where(mine)
     told = audit.deliveries(audited)
     totals = audit.totals(audit.sums(audited))

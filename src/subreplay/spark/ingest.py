@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import Ingested, Rejected
+from subreplay.contracts import KEYS
 from subreplay.spark import lake
+from subreplay.spark.session import fit_batches
 from subreplay.tables import QUARANTINE
 
 
 def write(spark: SparkSession, ingested: Ingested, root: str, form: str, source: str) -> None:
     """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
     is replaced."""
+    messages = ingested.tables["messages"]
+    fit_batches(spark, sum(pc.max(pc.binary_length(messages[key])).as_py() or 0 for key in KEYS))
     for name, rows in ingested.tables.items():
         for topic in sorted(set(rows["topic"].to_pylist())):
             frame = lake.of_arrow(spark, rows).where(F.col("topic") == topic)

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.columns import UNKNOWN
 from subreplay.config import RunConfig
+from subreplay.contracts import FIRST_TIME, LAST_TIME
 from subreplay.errors import InputError, NothingThere
 from subreplay.held import instead, told
 from subreplay.spark import lake
@@ -22,6 +23,7 @@ from subreplay.spark.schemas import require, spark_schema
 from subreplay.tables import INPUTS, LOG
 
 MOST_NAMES: Final = 1_000  # that are looked at
+_DAY = 86_400_000_000  # µs
 
 
 @dataclass(frozen=True)
@@ -117,11 +119,17 @@ def _of(column: str, value: str) -> Column:
 
 
 def _day(day: Date | None) -> Column:
-    return F.lit(True) if day is None else F.col("date").isNull() | (F.col("date") == F.lit(day))
+    return F.lit(True) if day is None else (F.col("date") == F.lit(day)) | _of_no_day()
 
 
 def _until(day: Date | None) -> Column:
-    return F.lit(True) if day is None else F.col("date").isNull() | (F.col("date") <= F.lit(day))
+    return F.lit(True) if day is None else (F.col("date") <= F.lit(day)) | _of_no_day()
+
+
+def _of_no_day() -> Column:
+    """Rows of a date that no time may have: no other audit would see them."""
+    first, last = (F.lit(time // _DAY).cast("int") for time in (FIRST_TIME, LAST_TIME))
+    return F.col("date").isNull() | ~F.unix_date("date").between(first, last)
 
 
 def _since(day: Date | None, lookback: int) -> Column:

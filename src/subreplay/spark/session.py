@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from subreplay import __version__
 from subreplay.config import Spark
 
-__all__ = ["SparkSession", "open_session"]
+__all__ = ["SparkSession", "fit_batches", "open_session"]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -25,10 +25,12 @@ _SMALL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.sql.parquet.columnarReaderBatchSize": "128",  # rows in memory at a time, whose keys may have megabytes
     "spark.log.level": "ERROR",
 }
 
 BATCH = 1024  # rows that go to Python at a time
+MOST_BYTES = 1 << 25  # of the keys of so many rows
 
 
 def open_session(options: Spark) -> SparkSession:
@@ -47,10 +49,16 @@ def open_session(options: Spark) -> SparkSession:
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
     session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
-    # so few rows are within any limit of bytes, even if they are blocks; to look after each costs more than all rules
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(BATCH))
+    fit_batches(session, 0)
+    # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
+
+
+def fit_batches(session: SparkSession, widest: int) -> None:
+    """Let so many rows go to Python at a time that their keys fit, of which a message has at most ``widest`` bytes."""
+    rows = max(1, min(BATCH, MOST_BYTES // max(widest, 1)))
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(rows))
 
 
 def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:

@@ -31,14 +31,24 @@ from subreplay.rules.needs import Need
 from subreplay.rules.registry import Code
 from subreplay.rules.rejects import Rejects
 from subreplay.rules.routing import HASHED, Hashing, warnings
-from subreplay.spark import audit, collect, dead_letters, lake, nights, topic_findings, whatif, withdrawals
+from subreplay.spark import (
+    audit,
+    collect,
+    dead_letters,
+    known_secret,
+    lake,
+    nights,
+    topic_findings,
+    whatif,
+    withdrawals,
+)
 from subreplay.spark.census import Census, census
 from subreplay.spark.held import held
 from subreplay.spark.log import Inputs, Log, as_log, read_inputs
 from subreplay.spark.rejects import reasons, rejects
+from subreplay.spark.session import fit_batches
 from subreplay.spark.windows import bounds, loads, violations
 from subreplay.spark.worst import worst
-from subreplay.words import KeyWords
 
 NAMED = 8  # withdrawn findings of a code and night whose places stand in a report, beside how many there are
 _TRAFFIC = ("messages", "deliveries")
@@ -136,7 +146,10 @@ def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
     """
     inputs = read_inputs(spark, config)
     before = nights.handed_on(spark, config, inputs.topic)
+    if before is not None:
+        known_secret.require_same(spark, config, inputs.topic, before.night)
     found = census(inputs, None if before is None else before.carried)
+    fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
     empty = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     there = held(spark, config) if empty else ()
@@ -181,6 +194,7 @@ def fold(source: Source) -> Judge:
         source.rejects,
         lookback=config.traffic.lookback_days * DAY,
         basis=nights.basis(config),
+        words=config.keys.words,
     )
 
 
@@ -197,7 +211,7 @@ def judge(source: Source, judge: Judge) -> Judged:
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
     rows = audit.judged(source.night, adding, config.spark.shuffle_partitions)
-    written = source.write(audit.published(rows, config.subscription.name, config.keys), "audited")
+    written = source.write(audit.published(rows, config.subscription.name, judge), "audited")
     return Judged(audit.deliveries(written), audit.sums(written))
 
 
@@ -209,10 +223,10 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     log = nights.with_earlier_messages(spark, config, topic, source.log)
     told = nights.told(spark, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
-    others = topic_findings.found(log.messages, judge, subscription, config.keys, told, since)
+    others = topic_findings.found(log.messages, judge, subscription, told, since)
     found = words.unionByName(others)
     letters = "dead_letters" in source.census.with_rejected
-    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, config.keys, letters)
+    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
 
@@ -256,6 +270,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         withdrawn=corrected.result(),
         missed=source.before is not None and source.before.end != source.begin,
         warnings=routing_warnings(source),
+        guessable=source.config.keys.guessable,
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
         held=source.held,
@@ -306,7 +321,10 @@ def sum_traffic(source: Source) -> Figures:
     """Figures of a what-if, which has no deliveries."""
     folded = _plan(source, RECORDED, source.policy, {s: recorded(e) for s, e in source.events.items()})
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
-    return Figures(source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals)
+    return Figures(
+        source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals,
+        guessable=source.config.keys.guessable,
+    )  # fmt: skip
 
 
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
@@ -381,7 +399,7 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> l
 
 def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
     """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
-    found: dict[str, Any] = {"key": keys_of(source.config).word(bytes(row["key"])), "messages": row["messages"]}
+    found: dict[str, Any] = {"key": source.config.keys.words.word(bytes(row["key"])), "messages": row["messages"]}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:
         return found | {"slot": None, "consumer": None}
     timeline = next(iter(folded.timelines.values()))
@@ -389,14 +407,12 @@ def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, 
     return found | {"slot": slot, "consumer": owner}
 
 
-def keys_of(config: RunConfig) -> KeyWords:
-    """How keys are written in this run."""
-    return KeyWords(config.keys.show, config.keys.secret)
-
-
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
     frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
+    frames |= {
+        name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
+    }
     with_some = source.census.with_rejected
     # of tables without any there is nothing to look for
     rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]

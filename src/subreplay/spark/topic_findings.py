@@ -9,10 +9,9 @@ from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
 from subreplay.columns import UNKNOWN
-from subreplay.config import Keys
 from subreplay.model import Standing
 from subreplay.rules.codes import Code, Excuse
 from subreplay.rules.findings import Finding, violations_of
@@ -24,6 +23,7 @@ from subreplay.spark import lake
 from subreplay.spark.audit import key_words
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import VIOLATIONS
+from subreplay.words import KeyWords
 
 TOGETHER: Final = 10_000  # findings that are put into words at a time
 
@@ -32,7 +32,6 @@ def found(
     messages: DataFrame,
     judge: Judge,
     subscription: str,
-    keys: Keys,
     told: DataFrame | None = None,
     since: int = UNKNOWN,
 ) -> DataFrame:
@@ -44,7 +43,7 @@ def found(
     rows = lake.of_arrow(messages.sparkSession, tell.table(ranges))
     if len(judge.dispatchers) == 1:
         return rows
-    scattered = firsts(messages.where("key IS NOT NULL"), key_words(F.col("key"), keys))
+    scattered = firsts(messages.where("key IS NOT NULL"), judge.words)
     if told is not None:
         pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
         scattered = scattered.join(pairs, ["key", "partition"], "left")
@@ -52,7 +51,7 @@ def found(
     rows = rows.unionAll(_each(scattered, tell.by(_of(keys_in_two_partitions))))
     routing = judge.terms.routing
     if routing is not None and routing.mode == "SinglePartition":
-        strays = firsts(messages.where("key IS NULL"), F.lit(None))
+        strays = firsts(messages.where("key IS NULL"), judge.words)
         # where a rejected message is, its producer may have begun
         rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
         excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
@@ -104,7 +103,7 @@ def _of(rule: Callable[[pa.Table], Iterator[Finding]]) -> Callable[[Iterable[pa.
     return findings
 
 
-def firsts(messages: DataFrame, key: Column) -> DataFrame:
+def firsts(messages: DataFrame, words: KeyWords) -> DataFrame:
     """``FIRST_MESSAGES`` by key (where null: by producer) and partition, of those in more than one partition."""
     place = F.struct("ledger", "entry", "batch_index")
     whose = F.coalesce("key", F.col("producer").cast("binary"))
@@ -113,10 +112,9 @@ def firsts(messages: DataFrame, key: Column) -> DataFrame:
     places = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
     spread = places.where("least < most").select("hash")
     messages = messages.where("false") if spread.isEmpty() else messages.join(spread, "hash", "left_semi")
-    messages = messages.withColumn("word", key.cast("string"))
     by_partition = messages.groupBy("topic", "whose", "partition").agg(
         F.min(place).alias("first"),
-        F.min_by(F.struct("at", "producer", "word"), place).alias("its"),
+        F.min_by(F.struct("at", "producer", "key"), place).alias("its"),
         F.count("*").alias("messages"),
         F.bool_or("before").alias("known"),
     )
@@ -124,5 +122,5 @@ def firsts(messages: DataFrame, key: Column) -> DataFrame:
     rows = by_partition.join(several, ["topic", "whose"], "left_semi")
     return rows.select(
         "whose", "topic", "partition", "first.*", F.col("its.at").alias("published"), "its.producer",
-        F.col("its.word").alias("key"), "messages", "known",
+        key_words(F.col("its.key"), words).alias("key"), "messages", "known",
     )  # fmt: skip
