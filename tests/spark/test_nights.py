@@ -307,6 +307,6 @@ def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: Spark
             for i in range(5_600)
         ], LOG)  # fmt: skip
     log = lake.of_arrow(spark, lines)
-    assert topic_findings.found(log, judge, "sub", Keys(show=True)).count() == 300
+    assert topic_findings.found(log, judge, "sub").count() == 300
     of_one_day = log.withColumn("before", F.lit(False))
-    assert topic_findings.found(of_one_day, judge, "sub", Keys(show=True)).count() == 2_800
+    assert topic_findings.found(of_one_day, judge, "sub").count() == 2_800
