@@ -153,11 +153,8 @@ def _within(value: str, legal: Legal) -> str:
 
 def readable(table: str, column: str) -> Column:
     """A column where it keeps its contracts, null where it does not: what stands there then may be anything."""
-    good = F.lit(True)
-    for contract in _CONTRACTS[table]:
-        if contract.column == column:
-            good = good & F.coalesce(F.expr(contract.holds), F.lit(False))
-    return F.when(good, F.col(column))
+    mine = (f"({contract.holds})" for contract in contracts(table) if contract.column == column)
+    return F.when(_known(" AND ".join(mine) or "true"), F.col(column))
 
 
 def _reason(contract: Contract) -> Column:
