@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from subreplay.membership import any_stranger, dispatcher_events
+from subreplay.membership import dispatcher_events, strangers
 from subreplay.namesakes import whose_leave
 
 TOPIC = "persistent://public/default/t"
@@ -85,4 +85,5 @@ def test_a_stranger_is_a_name_or_an_instance_of_it_that_never_joined(served, str
     joins = [("c", "x"), ("c", "y"), ("d", None), ("w", "w")]
     membership = [{"event": "join", "consumer": name, "instance": instance} for name, instance in joins]
     membership.append({"event": "leave", "consumer": "e", "instance": None})
-    assert any_stranger([{"consumer": served[0], "instance": served[1]}], membership) is strange
+    row = {"consumer": served[0], "instance": served[1], "first": 1, "last": 2}
+    assert bool(strangers([row], membership)) is strange

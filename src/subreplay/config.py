@@ -77,6 +77,8 @@ class Topic(Model):
 
     delivery_tick: Duration = parse_duration("1s")
     stuck_after: Duration | None = parse_duration("1m")
+    starved_after: Duration | None = parse_duration("2s")
+    clock_skew: Duration = parse_duration("1s")
     ttl: Duration | None = None
     compacted: bool = False
     deduplication: bool | None = None
@@ -90,6 +92,8 @@ class Topic(Model):
         return Terms(
             tick=self.delivery_tick * 1_000,
             stuck_after=None if not self.stuck_after else self.stuck_after * 1_000,
+            starved_after=None if not self.starved_after else self.starved_after * 1_000,
+            clock_skew=self.clock_skew * 1_000,
             ttl=None if not self.ttl else self.ttl * 1_000,
             compacted=self.compacted,
             deduplication=self.deduplication,

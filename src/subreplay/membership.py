@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from subreplay.model import Instant, MembershipEvent, Scope
 from subreplay.namesakes import with_aliases
@@ -35,18 +35,29 @@ def dispatcher_events(
     }
 
 
-def any_stranger(served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether anybody was ``served`` whose joining no row of the membership tells; both are known by ``consumer`` and,
-    where both sides tell it, by ``instance``. An instance that is another name's says nothing."""
+class Present(NamedTuple):
+    """When a consumer was first and last served, ns."""
+
+    first: int
+    last: int
+
+
+def strangers(served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]) -> dict[str, Present]:
+    """Who was ``served``, from ``first`` to ``last`` (ns), though no row of the membership tells its joining; both are
+    known by ``consumer`` and, where both sides tell it, by ``instance``. An instance that is another name's says
+    nothing."""
     joined: dict[str, set[str | None]] = {}
     for row in membership:
         if row["event"] == "join":
             joined.setdefault(row["consumer"], set()).add(row["instance"])
     known = {None}.union(*joined.values())
-    return any(
-        row["consumer"] not in joined or (row["instance"] not in known and None not in joined[row["consumer"]])
-        for row in served
-    )
+    found: dict[str, Present] = {}
+    for row in served:
+        name = row["consumer"]
+        if name not in joined or (row["instance"] not in known and None not in joined[name]):
+            before = found.get(name, Present(row["first"], row["last"]))
+            found[name] = Present(min(before.first, row["first"]), max(before.last, row["last"]))
+    return found
 
 
 def _place(item: tuple[Scope, object]) -> tuple[str, int]:

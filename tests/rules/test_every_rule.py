@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -95,6 +96,17 @@ def acked(after: int) -> Callable[[History], History]:
     return change
 
 
+def published(after: int) -> Callable[[History], History]:
+    """The first message is published so many µs later."""
+
+    def change(tables: History) -> History:
+        first, *others = tables["messages"].to_pylist()
+        rows = [first | {"publish_time": first["publish_time"] + timedelta(microseconds=after)}, *others]
+        return tables | {"messages": pa.Table.from_pylist(rows, tables["messages"].schema)}
+
+    return change
+
+
 def of_key(partition: int, topic: str = "t") -> dict[str, Any]:
     place = {"topic": topic, "partition": partition, "ledger": 5, "entry": partition, "batch_index": -1}
     return place | {"published": partition, "producer": "p", "key": "k", "messages": 1}
@@ -127,13 +139,14 @@ MOVED, SWAPPED, NACKED = "+C1 a1>C1 +C2 a2>C2 a1! a2!", "+C1 a2>C1 a1>C1 a1! a2!
 THREE, FULL = "+C1 a1>C1 a2>C1 a3>C1 a1! a2! a3!", "+C1:1 a1>C1 b1>C1 n1>C1 a1^ b1^ n1^ a1! b1! n1!"
 ASTRAY = "a3>C2 a3! a4>C2 a4!"
 SWITCH = "+C1 +C2 a1>C1 a2>C1 -C1 a1>C2 a2>C2 a1! a2!"
+IDLE = "+C1 +C2 n1>C1 n1! ~{} n2>C1 n2!"  # a1 is C2's
 HELD = "+C1 a1>C1 +C2 ~{} a1! a2>C2 a2!"
 
 CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken, kept, allowed
     Code.WRONG_OWNER: (
         Story("a1", "+C1 +C2 a1>C1 a1!"),
         Story("a1", "+C1 +C2 a1>C2 a1!"),
-        Story("a1 a2", "+C1 +C2 a1>C9 a1! a2>C1 a2!"),  # somebody unknown is there too
+        Story("a1 a2", "+C1 +C2 a1>C9 a1! a2>C1 a2!", FAILOVER, partition=3),  # C1's, if C9 is there too
     ),
     Code.NOT_CONNECTED: (
         Story("a1 a2", "+C1 a1>C9 a1! a2>C1 a2!"),
@@ -238,7 +251,7 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
     Code.TWO_ACTIVE: (
         Story("a1 a3 a4", f"+C1 +C2 a1>C1 a1! {ASTRAY}", FAILOVER),
         Story("a1 a3 a4", f"+C1 +C2 a1>C1 a1! -C1 {ASTRAY}", FAILOVER),
-        Story("a1 a2 a3 a4", f"+C1 +C2 a1>C1 a1! a2>C9 a2! {ASTRAY}", FAILOVER),  # somebody unknown is there too
+        Story("a1 a2 a3 a4", f"+C1 +C2 a1>C1 a1! a2>C9 a2! {ASTRAY}", FAILOVER, partition=4),  # C2's, if C9 is there
     ),
     Code.CUM_ACK_MISUSE: (
         Story("a1", "+C1 a1>C1 a1!!"),
@@ -269,6 +282,21 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1 a2", HELD.format(100), terms=SOON),
         Story("a1 a2", HELD.format(10), terms=SOON),
         Story("a1 a2", HELD.format(100), UNORDERED, SOON),
+    ),
+    Code.STARVED: (
+        Story("a1 n1 n2", IDLE.format(250)),
+        Story("a1 n1 n2", IDLE.format(10)),
+        Story("a1 n1 n2", IDLE.format(250).replace("n1>C1", "n1>C9")),  # somebody unknown is there too
+    ),
+    Code.BEFORE_PUBLICATION: (
+        Story("a1", "+C1 a1>C1 a1!", change=published(2_500_000)),
+        Story("a1", "+C1 a1>C1 a1!", change=published(1_500_000)),
+        Story("a1", "+C1 a1>C1 a1!", SHARED, change=published(1_500_000)),
+    ),
+    Code.REDELIVERED_UNASKED: (
+        Story("a1", "+C1 a1>C1 a1>C1*1 a1!"),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1!"),
+        Story("a1", "+C1 a1>C1 a1>C1*1 a1!", FAILOVER),
     ),
     Code.DLQ_ORDER: (dead(8, 7), dead(7, 8), dead(7, 7)),  # a second copy
     Code.DLQ_INCOMPLETE: (given_up(nacked=True), given_up(), given_up(acked=True)),

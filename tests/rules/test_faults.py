@@ -103,6 +103,7 @@ OF_SEVERAL = {  # messages, each with a finding of its own
     faults.exchange_sequence_ids,
     further_faults.exchange_two_consumers,
     further_faults.exchange_two_messages_in_the_log,
+    further_faults.starve_a_consumer,
 }
 assert len(FAULTS) >= 20
 assert len(TRIALS) >= 200

@@ -25,7 +25,7 @@ from tests.support.nights import audit_nights
 from tests.support.pure import audit, audit_by, judge_of, with_receipts
 
 # These tell how things stand when the data end: each night tells how they stand at its own end.
-AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK})
+AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK, Code.STARVED})
 # Missing so far: what comes in a later night after all is then no longer missing.
 SO_FAR = mask({Code.LOST, Code.SKIP})
 OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Code.ROUTING_MISMATCH})

@@ -195,6 +195,44 @@ def ask_for_the_slots_of_another(c: Capture, rng: Random) -> Expected:
     return Expected("STICKY_OVERLAP", None, frozenset({"NOT_CONNECTED"}))
 
 
+def starve_a_consumer(c: Capture, rng: Random) -> Expected:
+    """A connected consumer is given nothing any more, while others are served for three seconds and longer."""
+    end = at(c.once[-1])
+    here = set.intersection(*(c.connected(end - n * 100 * MILLISECOND) for n in range(31)))
+    since = end - 3_000 * MILLISECOND
+    late = {(d["partition"], d["consumer"]) for d in c.once if at(d) > since and at(d) < since + 500 * MILLISECOND}
+    partition, name = rng.choice(sorted((p, n) for p, n in late if n in here))
+    lost = [d for d in c.deliveries if (d["partition"], d["consumer"]) == (partition, name) and at(d) > since]
+    c.deliveries = [d for d in c.deliveries if not any(d is gone for gone in lost)]
+    return Expected("STARVED", None, frozenset({"LOST"}))
+
+
+def deliver_before_the_publication(c: Capture, rng: Random) -> Expected:
+    """A message comes five seconds before it was published."""
+    d = rng.choice(c.once)
+    (m,) = (m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    m["publish_time"] = at(d) // 1000 + 5_000_000
+    return Expected("BEFORE_PUBLICATION", place(d))
+
+
+def deliver_again_for_no_cause(c: Capture, rng: Random) -> Expected:
+    """A message comes again with a higher redelivery count, though nobody gave it back, timed out or left."""
+    d = rng.choice([d for d in c.once if acked(d) - at(d) > 10 and c.steady(at(d), acked(d))])
+    again = d | {"redelivery_count": d["redelivery_count"] + 1}
+    put(again, "delivered", at(d) + 5)
+    c.deliveries.append(again)
+    return Expected("REDELIVERED_UNASKED", place(d))
+
+
+def misplace_beside_a_stranger(c: Capture, rng: Random) -> Expected:
+    """A message goes to a consumer that nobody knows, and another one to a consumer that does not own it."""
+    apart = [d for d in c.once if c.steady(at(d)) and len(c.connected(at(d))) > 1]
+    stray, d = rng.sample(apart, 2)
+    stray["consumer"] = "nobody-knows"
+    d["consumer"] = _elsewhere(c, d, rng)
+    return Expected("WRONG_OWNER", place(d), frozenset({"NOT_CONNECTED"}))
+
+
 FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     exchange_two_consumers: (S1, S2, S3),
     deliver_to_a_second_consumer_too: (S1, S3, S5, S7),
@@ -210,4 +248,8 @@ FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     compact_a_message_away: (S1, S3),
     change_a_key: (S1, S2, S3),
     ask_for_the_slots_of_another: (S3,),
+    starve_a_consumer: (S1, S2),
+    deliver_before_the_publication: (S1, S5, S7),
+    deliver_again_for_no_cause: (S1, S5, S7),
+    misplace_beside_a_stranger: (S1, S2, S3),
 }

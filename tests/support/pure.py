@@ -9,12 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.columns import UNKNOWN
-from subreplay.membership import any_stranger, dispatcher_events
+from subreplay.membership import dispatcher_events, strangers
 from subreplay.model import Scope
 from subreplay.policies.base import Policy
 from subreplay.rules.beginning import FirstServed, Position, beginnings
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.needs import Need
+from subreplay.rules.strangers import with_strangers
 from subreplay.rules.terms import Terms
 from subreplay.tables import FACTS, JUDGED, LOG
 from subreplay.timeline import Timeline
@@ -75,10 +76,14 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     """A judge from canonical tables."""
     membership = tables["membership"].to_pylist()
     delivered = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid())
-    served = delivered.select(["consumer", "instance"]).to_pylist()
+    served = _consumers(delivered)
     untold = {row["consumer"] for row in served if row["instance"] is None}
     events = dispatcher_events(membership, _scopes(tables), untold)
-    dispatchers = {s: Dispatcher.of(Timeline.fold(policy, s, e)) for s, e in events.items()}
+    unknown = strangers(served, membership)
+    dispatchers = {}
+    for s, e in events.items():
+        other = Dispatcher.of(Timeline.fold(policy, s, with_strangers(s, e, unknown))) if unknown else None
+        dispatchers[s] = Dispatcher.of(Timeline.fold(policy, s, e), other=other)
     recorded, acknowledged = (
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
@@ -86,13 +91,26 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     begins = beginnings(
         _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
     )
-    judge = Judge(policy, dispatchers, terms=terms, strangers=any_stranger(served, membership), begins=begins)
+    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered))
     return with_receipts(judge, receipts)
+
+
+def _consumers(delivered: pa.Table) -> list[dict[str, Any]]:
+    """Who was served, and when first and last (ns)."""
+    at = pc.multiply(delivered["delivered_at"].cast(pa.int64()), 1000)
+    rows = pa.table({"consumer": delivered["consumer"], "instance": delivered["instance"], "first": at, "last": at})
+    of_each = rows.group_by(["consumer", "instance"]).aggregate([("first", "min"), ("last", "max")])
+    return of_each.rename_columns(["consumer", "instance", "first", "last"]).to_pylist()
 
 
 def _lowest(messages: pa.Table) -> dict[Scope, Position]:
     """The lowest position of each log."""
     return {scope: min(places) for scope, places in _by_scope(messages).items()}
+
+
+def _last(delivered: pa.Table) -> int:
+    last = pc.max(delivered["delivered_at"].cast(pa.int64())).as_py()
+    return UNKNOWN if last is None else last * 1000
 
 
 def _served(delivered: pa.Table) -> dict[Scope, FirstServed]:

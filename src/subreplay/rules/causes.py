@@ -33,13 +33,16 @@ WITNESS_OF: Final = {
 }
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
-# What the producer or the application did
+# What explains a finding by its code alone: mostly what the producer or the application did
 _THEIR_DOING: Final = {
     Code.MIXED_BATCH: "the producer batched by time and size, not by key",
     Code.PRODUCER_ORDER: "its producer sent it late or numbers its messages by itself",
     Code.DUP_PUBLISH: "its producer sent it twice, and the topic did not deduplicate",
     Code.ROUTING_MISMATCH: "its producer chooses partitions otherwise than declared, or their number changed",
     Code.CUM_ACK_MISUSE: "its application acknowledges cumulatively",
+    Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ, or the row is another message's",
+    Code.REDELIVERED_UNASKED: "no cause seen: nobody gave it back or left, as far as recorded",
+    Code.STARVED: "nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
 }
 
 

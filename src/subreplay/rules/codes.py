@@ -53,6 +53,9 @@ class Code(IntEnum):
     DLQ_INCOMPLETE = 29
     STICKY_GAP = 30
     STICKY_OVERLAP = 31
+    STARVED = 32
+    BEFORE_PUBLICATION = 33
+    REDELIVERED_UNASKED = 34
 
     @property
     def bit(self) -> int:
@@ -125,7 +128,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.MEMBERSHIP_INCOMPLETE: (
         "a consumer that the membership does not know received messages, so owners cannot be told",
-        frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE}),
+        frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
     ),
     Excuse.BATCH_AGAIN: (
         "without batch-index acknowledgements a whole batch comes again, acknowledged messages too",
@@ -175,7 +178,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.DELIVERED_EARLIER: (
         "it may have been delivered before the data begin",
-        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN}),
+        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN, Code.STARVED}),
     ),
     Excuse.STORED_EARLIER: (
         "it was stored before the messages table begins",
@@ -183,7 +186,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.JOINED_EARLIER: (
         "the membership begins later than the deliveries, so who had joined before cannot be told",
-        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE}),
+        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
     ),
     Excuse.SHARED_NAME: (
         "several consumers of that name were connected, and no instance tells whose queue it was",

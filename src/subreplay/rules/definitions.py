@@ -139,6 +139,13 @@ def dup_outstanding(_: History, d: Attempt) -> bool:
     return d.owned and not d.again and open_ and d.count <= max(e.count for e in owned)
 
 
+def redelivered_unasked(_: History, d: Attempt) -> bool:
+    """An earlier delivery of it has not ended, and its redelivery count says that it comes again."""
+    owned = [e for e in d.earlier if e.at != UNKNOWN and e.owned]
+    open_ = any(e.until > d.at for e in owned)
+    return d.owned and not d.again and open_ and d.count > max(e.count for e in owned)
+
+
 def ack_early(_: History, d: Attempt) -> bool:
     return UNKNOWN < d.acked < d.at
 
@@ -170,6 +177,10 @@ def mixed_batch(h: History, d: Attempt) -> bool:
 
 def early(h: History, d: Attempt) -> bool:
     return d.message.due > d.message.published and d.at < d.message.due - h.judge.terms.tick
+
+
+def before_publication(h: History, d: Attempt) -> bool:
+    return d.message.known and d.at < d.message.published - h.judge.terms.clock_skew
 
 
 def over_permits(h: History, d: Attempt) -> bool:
@@ -205,6 +216,8 @@ DELIVERY_RULES: Mapping[Code, Callable[[History, Attempt], bool]] = {
     Code.LOST: never_taken,
     Code.MIXED_BATCH: mixed_batch,
     Code.EARLY: early,
+    Code.BEFORE_PUBLICATION: before_publication,
+    Code.REDELIVERED_UNASKED: redelivered_unasked,
     Code.OVER_PERMITS: over_permits,
 }
 """What is said of a delivery."""

@@ -51,19 +51,44 @@ def undelivered(h: History, m: Message) -> set[Code]:
         return {Code.LOST}
     if owner < 0 and policy.routing == "slot" and not h.judge.filters and timeline.connected(int(epoch[0])):
         return {Code.UNROUTABLE}
-    return {Code.UNSEEN, *([Code.STUCK] if _still_held(h, m, owner, last) else [])}
+    told = {Code.STUCK: _still_held(h, m, owner, last), Code.STARVED: _starved(h, m)}
+    return {Code.UNSEEN, *(code for code, holds in told.items() if holds)}
+
+
+def _starved(h: History, m: Message) -> bool:
+    """Since the threshold before the end it was due, its slot was free, and its one owner connected and idle."""
+    timeline, sessions = h.dispatcher.timeline, h.dispatcher.sessions
+    end = min(max(h.judge.last, h.deliveries[-1].at if h.deliveries else UNKNOWN), h.judge.horizon)
+    since = end - h.judge.starved_after
+    ripe = m.due + (h.judge.terms.tick if m.due > m.published else 0)
+    if h.judge.policy.routing == "any" or ripe > since:
+        return False
+    epochs = [e for e in timeline.epochs if e.since.at <= end and (e.end is None or e.end.at > since)]
+    if epochs[-1].start.at > end:
+        return False
+    slots, hashes = np.full(len(epochs), m.slot), np.full(len(epochs), m.hash, np.uint32)
+    owners = set(timeline.owner_at(slots, hashes, np.array([e.index for e in epochs], np.int32)).tolist())
+    (owner,) = owners if len(owners) == 1 else (-1,)
+    if owner < 0 or h.joined(owner) > since or sessions.closing[owner] <= end:
+        return False
+    of_slot = [e for e in h.deliveries if e.holds and e.message.slot == m.slot]
+    before_join = [] if h.judge.waits_by_slot else [e for e in h.deliveries if e.holds and e.at < h.joined(owner)]
+    idle = all(e.until <= since for e in h.deliveries if e.session == owner)
+    return idle and all(e.waited_for <= since for e in (*of_slot, *before_join))
 
 
 def _passed(h: History, m: Message, owner: int) -> bool:
-    """A later message was given out when this one was due: of its slot, or of its owner while its slot was free. If it
-    may be of a key that need not follow, that was not just before the data end, or far behind in the log."""
+    """A later message was given out when this one was due: of its slot, or of its owner while no other held its slot
+    (what nobody acknowledged holds it, too). If it may be of a key that need not follow, that was not just before the
+    data end, or far behind in the log."""
     ripe = m.due + (h.judge.terms.tick if m.due > m.published else 0)
     if m.published < min(h.dispatcher.sessions.joined, default=UNKNOWN) and all(
         m.ordinal < e.message.ordinal for e in h.deliveries
     ):
         return False  # before the subscription began
     of_slot = [e for e in h.deliveries if e.holds and e.message.slot == m.slot]
-    free = max((e.waited_for for e in of_slot), default=UNKNOWN)
+    elsewhere = (e.waited_for for e in of_slot if e.session != owner or e.waited_for == NEVER)
+    free = max(elsewhere, default=UNKNOWN)
     by_slot = max((e for e in of_slot if e.first), key=lambda e: e.message.ordinal, default=None)
     of_owner = [e for e in h.deliveries if e.owned and e.first and e.session == owner]
     by_owner = max(of_owner, key=lambda e: e.message.ordinal, default=None)

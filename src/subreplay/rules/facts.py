@@ -186,6 +186,7 @@ class _Batch:
         attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
+        self._excuse_for_strangers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
         if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
             attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
@@ -217,7 +218,21 @@ class _Batch:
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
+        codes[(at != UNKNOWN) & (at < published - self.judge.terms.clock_skew)] |= Code.BEFORE_PUBLICATION.bit
         return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
+
+    def _excuse_for_strangers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
+        """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
+        wrong = np.flatnonzero(owners.wrong)
+        if self.dispatcher.other is None or not len(wrong):
+            return
+        of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
+        names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
+        would_be = owners_at(
+            self.judge.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
+            at[wrong], seq, names, instances,
+        )  # fmt: skip
+        excuses[wrong[~would_be.wrong & (would_be.session != STRANGER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
     def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
         """What data that begin in mid-life can explain."""
@@ -322,6 +337,9 @@ class _Batch:
         place = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
         excuses |= self._rejects(*place, np.full(len(waiting), NEVER), nobody)
+        since = self.state.beginning.since
+        if since != UNKNOWN and joined_before(self.dispatcher.timeline, since):
+            excuses |= Excuse.JOINED_EARLIER.bit
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,

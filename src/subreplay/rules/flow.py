@@ -23,6 +23,15 @@ RULES = (
         promised=MANY,
     ),
     Rule(
+        Code.BEFORE_PUBLICATION,
+        "Delivered before its publication",
+        "No message is delivered before its producer published it, by more than clocks may differ: else a clock is "
+        "wrong, or a row is another message's.",
+        "row L-SUB-1",
+        promised=EVERY,
+        uncertain=True,
+    ),
+    Rule(
         Code.OVER_PERMITS,
         "More messages than the consumer's queue holds",
         "When a message is delivered, at least one of the queue-size-and-one deliveries before it to that consumer has "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.columns import NEVER, Ints
+from subreplay.columns import NEVER, UNKNOWN, Ints
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2
 from subreplay.rules.codes import ANY_ORDER, KEYED, Code, Excuse, Rule
 from subreplay.rules.deliveries import (
@@ -133,6 +133,18 @@ def longest_of(rows: Ints, first: int, apart: int) -> Ints:
         return rows[:, first : first + _HOLD]
     late = rows[:, first + apart + SESSION] >= 0
     return np.where(late[:, None], rows[:, first + apart : first + apart + _HOLD], rows[:, first : first + _HOLD])
+
+
+def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
+    """Of many rows, until when they are held by another than ``session``, or by a delivery that nobody acknowledged:
+    what a consumer is still busy with keeps none of its own messages back."""
+    until = np.full(len(rows), UNKNOWN)
+    pairs = (first,) if rows.shape[1] < first + 2 * apart else (first, first + apart)
+    for holder in (place for pair in pairs for place in (pair, pair + _HOLD)):
+        there, ends = rows[:, holder + SESSION], rows[:, holder + UNTIL]
+        counts = (there >= 0) & ((there != session) | (ends == NEVER))
+        until = np.where(counts, np.maximum(until, ends), until)
+    return until
 
 
 @step

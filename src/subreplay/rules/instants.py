@@ -56,12 +56,11 @@ class DispatcherState:
     ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before;
     ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
     to join while recalling, the horizon of the night before. ``end`` is the last instant of which anything is known: of
-    the membership at first, or the horizon, and then of the deliveries read.
+    the membership at first, or the horizon, and then of the deliveries read. ``busy``: when the last ended of what each
+    session was given, and the last of what ends beyond the horizon.
     """
 
-    def __init__(
-        self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays, strangers: bool = False
-    ) -> None:
+    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
@@ -71,7 +70,8 @@ class DispatcherState:
         self.members = np.full((n, SESSION_STATE), UNKNOWN)
         self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
         self.queues = Queues.of(queue_sizes)
-        self.active, self.strayed = active_state(strangers), np.full(n, -1)
+        self.busy = np.full((n, 2), UNKNOWN)
+        self.active, self.strayed = active_state(), np.full(n, -1)
         self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
         if carried:
             self._restore(carried)
@@ -83,9 +83,9 @@ class DispatcherState:
         self.everything[:, :SLOT_STATE] = carried["everything"]
         sessions, members = carried["sessions"][:, 0], carried["members"]
         self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, carried["strayed"][:, 0]
+        self.busy[sessions, 0] = carried["busy"][:, 0]
         self.queues.restore(carried["queues"], carried["untaken"])
-        # somebody may be a stranger today only, and stays one
-        self.active, self.scalars = np.maximum(self.active, carried["active"]), carried["scalars"][0].copy()
+        self.active, self.scalars = carried["active"].copy(), carried["scalars"][0].copy()
 
     def carried(self, open_keys: Ints, since: int) -> dict[str, Ints]:
         """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
@@ -111,11 +111,17 @@ class DispatcherState:
             "sessions": mine[:, None],
             "members": self.members[mine, : SESSION_STATE - PAIR // 2],
             "strayed": self.strayed[mine, None],
+            "busy": self.busy[mine, :1],
             "queues": queues,
             "untaken": untaken,
             "active": self.active,
             "scalars": scalars[None],
         }
+
+    def given(self, sessions: Ints, until: Ints) -> None:
+        """Note until when sessions hold what they were given."""
+        known = sessions >= 0
+        np.maximum.at(self.busy, (sessions[known], (until[known] > self.horizon).astype(np.int64)), until[known])
 
     @property
     def last(self) -> int:

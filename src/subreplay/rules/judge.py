@@ -49,16 +49,19 @@ class Dispatcher:
     """What is known of one topic partition's dispatcher: who was connected, and who owned what.
 
     ``supposed``: receiver queues by consumer's label, where they are not those of the membership, because the
-    deliveries are predicted.
+    deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see ``strangers``).
     """
 
     timeline: Timeline
     sessions: Sessions
     supposed: Mapping[str, int] | None = None
+    other: Dispatcher | None = None
 
     @classmethod
-    def of(cls, timeline: Timeline, supposed: Mapping[str, int] | None = None) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed)
+    def of(
+        cls, timeline: Timeline, supposed: Mapping[str, int] | None = None, other: Dispatcher | None = None
+    ) -> Dispatcher:
+        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed, other)
 
     def joined(self, carried: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
@@ -103,9 +106,8 @@ class Judge:
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
     ``basis``: what the judging rests on, in words; the next night's must be the same.
     ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
-    ``strangers``: whether anybody was served, on any partition, whose joining no event tells: that shifts the owners
-    of partitions, too, which never served it.
     ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
+    ``last``: the last delivery (ns) on any topic partition.
     """
 
     policy: Policy
@@ -113,8 +115,8 @@ class Judge:
     lacking: frozenset[Need] = frozenset()
     terms: Terms = field(default_factory=Terms)
     horizon: int = NEVER
-    strangers: bool = False
     begins: Mapping[Scope, int] = field(default_factory=dict)
+    last: int = UNKNOWN
     uncovered: frozenset[Scope] = frozenset()
     rejects: Rejects = field(default_factory=Rejects)
     spans: tuple[Span, ...] | None = None
@@ -168,6 +170,11 @@ class Judge:
     def stuck_after(self) -> int:
         """How long a consumer may hold others back, ns."""
         return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
+
+    @property
+    def starved_after(self) -> int:
+        """How long messages may wait for an idle consumer, ns."""
+        return NEVER if self.terms.starved_after is None else self.terms.starved_after
 
     @property
     def carries(self) -> bool:
@@ -252,7 +259,7 @@ class Judge:
     def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
         arrays = _of(_INSTANTS, carried.arrays())
         end = dispatcher.timeline.epochs[-1].start.at
-        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, self.strangers)
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays)
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""

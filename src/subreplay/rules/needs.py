@@ -14,6 +14,7 @@ class Need(Enum):
     DISPATCH_TIMES = "the deliveries tell when applications received messages, not when they were dispatched"
     ROUTING = "the run does not say how producers choose a partition"
     STUCK_AFTER = "no threshold is set"
+    STARVED_AFTER = "no threshold of waiting is set"
     DEAD_LETTER_POLICY = "the run names no dead letter policy"
 
     @property

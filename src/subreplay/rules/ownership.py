@@ -40,7 +40,7 @@ RULES = (
     ),
 )
 
-# The state of a partition: the epoch of the latest delivery to its owner, whether the membership is broken, the epoch
+# The state of a partition: the epoch of the latest delivery to its owner, one where the membership is broken, the epoch
 # of the latest delivery to somebody who was not connected, the delivery to the owner
 _EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
 ACTIVE_STATE = 3 + WITNESS
@@ -49,11 +49,9 @@ _WRONG, _STRANGE, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit, Co
 _INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 
-def active_state(strangers: bool) -> Ints:
-    """A partition that served nobody yet; ``strangers``: the membership is known to lack somebody."""
-    state = np.full((1, ACTIVE_STATE), -1, np.int64)
-    state[0, _BROKEN] = 1 if strangers else -1
-    return state
+def active_state() -> Ints:
+    """A partition that served nobody yet."""
+    return np.full((1, ACTIVE_STATE), -1, np.int64)
 
 
 @step
@@ -61,11 +59,11 @@ def one_active(
     state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, excuses: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled
     """TWO_ACTIVE, where ``strayed`` is the epoch of each session's latest stray delivery; and where the membership
-    lacks somebody, owners prove nothing: one delivery to a consumer that has left may be stray, the second in one epoch
-    says that it is back."""
+    lacks somebody who left, owners prove nothing in that epoch: one delivery to it may be stray, the second says that
+    it is back."""
     if codes[i] & _STRANGE:
         if state[0, _ASTRAY] == d[EPOCH, i]:
-            state[0, _BROKEN] = 1
+            state[0, _BROKEN] = d[EPOCH, i]
         state[0, _ASTRAY] = d[EPOCH, i]
     elif active and d[CHANGING, i] == 0:
         epoch, session = d[EPOCH, i], d[SESSION, i]
@@ -77,5 +75,5 @@ def one_active(
         else:
             state[0, _EPOCH] = epoch
             remember(state, 0, _LATEST, d, i)
-    if state[0, _BROKEN] == 1 and codes[i] & (_WRONG | _TWO_ACTIVE):
+    if state[0, _BROKEN] == d[EPOCH, i] and codes[i] & (_WRONG | _TWO_ACTIVE):
         excuses[i] |= _INCOMPLETE

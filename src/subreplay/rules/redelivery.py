@@ -65,6 +65,14 @@ RULES = (
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
         allowed=EVERY,
     ),
+    Rule(
+        Code.REDELIVERED_UNASKED,
+        "Delivered again, and no cause is seen",
+        "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
+        "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        allowed=EVERY,
+    ),
 )
 
 
@@ -87,6 +95,7 @@ UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
 ATTEMPT = 15
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
+_UNASKED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
 _BATCH_AGAIN, _READ_TWICE = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit
 READ_TWICE: Final = 10_000_000
@@ -130,7 +139,9 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
             if a[PARTLY, j]:
                 a[EXCUSES, j] |= _BATCH_AGAIN
             until = at
-        elif a[OWNED, j] and open_until > at and a[COUNT, j] <= highest:
+        elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest:
+            a[CODES, j] |= _UNASKED
+        elif a[OWNED, j] and open_until > at:
             a[CODES, j] |= _OUTSTANDING
             if 0 < a[COUNT, j] == a[COUNT, j - 1] and at - a[AT, j - 1] < READ_TWICE:
                 a[EXCUSES, j] |= _READ_TWICE

@@ -45,6 +45,9 @@ SENTENCES: Final = {
     Code.EARLY: "{message} of key {key} reached {consumer} at {at}, {early} s before its time {due}",
     Code.OVER_PERMITS: "{message} reached {consumer} at {at}, when its receiver queue was already full",
     Code.STUCK: "{message} of key {key} (slot {slot}) waited {wait} for {holder_witness}{other_key}",
+    Code.STARVED: "{message} of key {key}, published at {published}, waits for {expected}, which is connected and idle",
+    Code.BEFORE_PUBLICATION: "{message} of key {key} reached {consumer} at {at}, before its publication at {published}",
+    Code.REDELIVERED_UNASKED: "{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is seen",
 }
 _ENDINGS: Final = {
     Ending.NONE: "after an earlier delivery",

@@ -15,13 +15,16 @@ class Terms:
     """Settings that rules depend on. Times in ns; None: not known, or not set.
 
     ``tick`` is ``delayedDeliveryTickTimeMillis``; ``stuck_after`` how long a consumer may hold others back before it
-    counts as stuck; ``ttl`` the topic's time to live; ``compacted`` whether the subscription reads compacted;
-    ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
+    counts as stuck; ``starved_after`` how long messages may wait for an idle consumer; ``clock_skew`` by how much the
+    clocks of producers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the subscription
+    reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
     ``maxRedeliverCount``.
     """
 
     tick: int = SECOND
     stuck_after: int | None = 60 * SECOND
+    starved_after: int | None = 2 * SECOND
+    clock_skew: int = SECOND
     ttl: int | None = None
     compacted: bool = False
     deduplication: bool | None = None
@@ -34,6 +37,7 @@ class Terms:
         told = {
             Need.ROUTING: self.routing is not None,
             Need.STUCK_AFTER: bool(self.stuck_after),
+            Need.STARVED_AFTER: bool(self.starved_after),
             Need.DEAD_LETTER_POLICY: self.max_redeliveries is not None,
         }
         return frozenset(need for need, known in told.items() if not known)

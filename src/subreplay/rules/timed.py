@@ -53,6 +53,7 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     d = _deliveries(rows)
     state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), judge.horizon))
     conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
+    state.given(d[SESSION], d[UNTIL])
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
     mixed = flags(rows, "mixed")
@@ -67,7 +68,9 @@ def _latest(*times: Ints) -> int:
 
 def recall_deliveries(judge: Judge, state: DispatcherState, rows: pa.Table) -> None:
     """Deliveries of earlier days, of which some still hold others back."""
-    recall_instants(state, _deliveries(rows), ints(rows, "codes"), not judge.waits_by_slot)
+    d = _deliveries(rows)
+    state.given(d[SESSION], d[UNTIL])
+    recall_instants(state, d, ints(rows, "codes"), not judge.waits_by_slot)
 
 
 def _deliveries(rows: pa.Table) -> Ints:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from subreplay.columns import NEVER, UNKNOWN, Ints, ints
-from subreplay.rules.codes import BY_SLOT, EVERY, Code, Excuse, Rule
+from subreplay.rules.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
 from subreplay.rules.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
 from subreplay.rules.holding import (
     BEFORE_JOIN,
@@ -20,6 +21,7 @@ from subreplay.rules.holding import (
     READ_AT_JOIN,
     TAKEN,
     TAKEN_AT,
+    freed,
     longest_of,
 )
 from subreplay.rules.needs import Need
@@ -56,6 +58,15 @@ RULES = (
         "row L-SUB-1",
         allowed=EVERY,
     ),
+    Rule(
+        Code.STARVED,
+        "Waits for an idle consumer",
+        "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
+        "holds nothing, nothing of its slot is outstanding, and others were served since.",
+        "rows P-KS-1, P-FO-1, L-SUB-1",
+        promised=BY_SLOT | ACTIVE | FILTERED,
+        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES, Need.STARVED_AFTER}),
+    ),
 )
 
 SETTLE: Final = 100_000_000
@@ -74,9 +85,9 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
     its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
-    its own slot was held. (One active consumer and Shared have one slot: everybody's.) Between keys that need not
-    follow one another a broker may hand out the later one first: where the data end at that very moment, the message
-    is only unseen. So is any that was overtaken just before midnight: the next night knows whether it came.
+    its own slot was held elsewhere. (One active consumer and Shared have one slot: everybody's.) Between keys that
+    need not follow one another a broker may hand out the later one first: where the data end at that very moment, the
+    message is only unseen. So is any that was overtaken just before midnight: the next night knows whether it came.
     """
     policy, timeline = judge.policy, dispatcher.timeline
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
@@ -87,7 +98,7 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
     slot = state.slots.rows_of(slots)
     slot_holder = longest_of(slot, HELD, PAIR)
-    free = slot_holder[:, UNTIL]
+    free = freed(slot, HELD, PAIR, owner)
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
     ripe = due + np.where(due > published, judge.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
@@ -123,6 +134,7 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         found.codes[(proven == NEVER) & homeless] |= _HOMELESS
     found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
     _excuse(judge, state, rows, proven, published, found)
+    _starved(judge, dispatcher, state, slots, hashes, ripe, found)
     if judge.waits_by_slot:
         _held(judge, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
     else:
@@ -146,6 +158,40 @@ def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, 
         found.excuses[newer] |= Excuse.COMPACTED.bit
     if terms.deduplication:
         found.excuses[found.codes & Code.DUP_PUBLISH.bit != 0] |= Excuse.DEDUPLICATED.bit
+
+
+def _starved(
+    judge: Judge,
+    dispatcher: Dispatcher,
+    state: DispatcherState,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    ripe: Ints,
+    found: Found,
+) -> None:
+    """STARVED: unseen when the data end, though for long enough it has been due, nothing held it back, and its owner
+    has been the same and idle."""
+    timeline, sessions, end = dispatcher.timeline, dispatcher.sessions, min(max(judge.last, state.last), judge.horizon)
+    wanted = np.flatnonzero(found.codes & Code.UNSEEN.bit)
+    if judge.starved_after == NEVER or judge.policy.routing == "any" or not len(wanted):
+        return
+    since = end - judge.starved_after
+    epoch, last = (int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.epoch_at, timeline.last_candidate))
+    owner = np.asarray(
+        timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
+    )
+    idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
+    free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HELD, PAIR, owner))
+    if not judge.waits_by_slot and len(state.members):
+        free = np.maximum(free, longest_of(state.members[owner], BEFORE_JOIN, PAIR // 2)[:, UNTIL])
+    starved: Flags = idle[owner] & (free <= since) & (last == epoch)
+    while epoch > 0 and timeline.epochs[epoch].start.at > since and starved.any():
+        epoch -= 1
+        before = timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32))
+        starved &= before == owner
+    found.codes[wanted[starved]] |= Code.STARVED.bit
+    if dispatcher.other is not None:
+        found.excuses[wanted[starved]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 
 def _held(judge: Judge, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:

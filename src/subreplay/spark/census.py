@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
-from subreplay.columns import NEVER
+from subreplay.columns import NEVER, UNKNOWN
 from subreplay.contracts import KEYS
-from subreplay.membership import any_stranger, dispatcher_events
+from subreplay.membership import Present, dispatcher_events, strangers
 from subreplay.model import MembershipEvent, Scope
 from subreplay.rules.beginning import FirstServed, Position
 from subreplay.rules.needs import Need
@@ -35,9 +35,10 @@ class Census(NamedTuple):
     ``lacking``: what rules need and the tables do not have.
     ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
     ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
-    ``strangers``: somebody was served whose joining no membership event tells.
+    ``strangers``: who was served, and when, though no membership event tells its joining.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
+    ``last``: the last delivery (ns).
     """
 
     counts: Rows
@@ -47,10 +48,11 @@ class Census(NamedTuple):
     uncovered: frozenset[Scope]
     repeated: int
     contradicted: int
-    strangers: bool
+    strangers: Mapping[str, Present]
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
     widest: int
+    last: int
 
     @property
     def with_rejected(self) -> list[str]:
@@ -86,10 +88,11 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         uncovered=uncovered,
         repeated=repeated,
         contradicted=contradicted,
-        strangers=any_stranger(delivered, events),
+        strangers=strangers(delivered, events),
         lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"]) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
         widest=max((row["widest"] for row in stored), default=0),
+        last=max((row["last"] for row in delivered), default=UNKNOWN),
     )
 
 

@@ -31,6 +31,7 @@ from subreplay.rules.needs import Need
 from subreplay.rules.registry import Code
 from subreplay.rules.rejects import Rejects
 from subreplay.rules.routing import HASHED, Hashing, warnings
+from subreplay.rules.strangers import with_strangers
 from subreplay.spark import (
     audit,
     collect,
@@ -178,8 +179,15 @@ def fold(source: Source) -> Judge:
     if source.before is not None:
         nights.check_basis(source.before, source.config)
     folded = _plan(source, RECORDED, source.policy, source.events)
-    dispatchers = {scope: Dispatcher.of(timeline) for scope, timeline in folded.timelines.items()}
     config, found = source.config, source.census
+    others: Mapping[Scope, Dispatcher] = {}
+    if found.strangers:
+        events = {scope: with_strangers(scope, mine, found.strangers) for scope, mine in source.events.items()}
+        timelines = _plan(source, RECORDED, source.policy, events).timelines
+        others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+    dispatchers = {
+        scope: Dispatcher.of(timeline, other=others.get(scope)) for scope, timeline in folded.timelines.items()
+    }
     # a night that goes on from another knows what was before it
     begins = beginnings(found.lowest, found.served, folded.timelines) if source.before is None else {}
     return Judge(
@@ -188,8 +196,8 @@ def fold(source: Source) -> Judge:
         found.lacking,
         config.topic.terms,
         source.horizon,
-        found.strangers,
         begins,
+        found.last,
         found.uncovered,
         source.rejects,
         lookback=config.traffic.lookback_days * DAY,
