@@ -6,13 +6,16 @@ from dataclasses import replace
 from random import Random
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from subreplay.adapters.recorded_rows import to_table
 from subreplay.columns import NEVER, UNKNOWN, Ints, column
-from subreplay.rules.carried import Carried, packed, read, unpacked, written
+from subreplay.errors import InputError
+from subreplay.rules.carried import BASIS, OPEN, Carried, packed, read, unpacked, written
+from subreplay.words import IN_THE_CLEAR, KeyWords
 from tests.support.history import START, STEP, SUBSCRIPTION, History, auto_split, history
 from tests.support.pure import judge_of, judged_log, log_of
 
@@ -29,15 +32,24 @@ def test_texts_come_back(text: str) -> None:
     assert read(written(text)) == text
 
 
-def handed_on(tables: History, lookback: int) -> dict[str, Ints]:
-    """The arrays that a night hands on, whose day ends with the step 150 of a story."""
+def handed_on(tables: History, lookback: int, words: KeyWords | None = IN_THE_CLEAR) -> dict[str, Ints]:
+    """The arrays that a night hands on, whose day ends with the step 150 of a story, as far as ``words`` open them."""
     judge = replace(
         judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback, lacking=frozenset()
     )
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
-    found = Carried()
+    found = Carried(words=words)
     found.take(rows.filter(column(rows, "carried").is_valid()))
     return found.arrays()
+
+
+def test_what_may_tell_keys_opens_under_the_secret_of_the_night_only() -> None:
+    """The holder of a slot is kept with its key, so it is not arrays of identities alone."""
+    story = history("a1 b2", "+C1:1000 a1>C1 b2>C1")
+    assert set(handed_on(story, NEVER, None)) == {OPEN, BASIS}
+    assert {"instants.keys", "instants.slots", "log.streams"} <= set(handed_on(story, NEVER))
+    with pytest.raises(InputError, match=r"sealed under another keys\.secret; use the secret of that night"):
+        handed_on(story, NEVER, KeyWords.of(False, "another"))
 
 
 def test_a_session_that_is_over_and_a_key_that_is_closed_are_left_behind() -> None:

@@ -71,12 +71,13 @@ class Carried:
 
 
 def _is_sealed(name: str) -> bool:
-    """Whether an array holds identities of keys, or slots that are hashes of them: who guesses a key could check it."""
-    return name.endswith("_ids")
+    """Whether an array may hold identities of keys, or slots that are hashes of them: who guesses a key could check it.
+    Positions and the basis are read before anything is judged, and hold none."""
+    return name not in (OPEN, BASIS)
 
 
 def carried_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
-    """Arrays of two dimensions as ``FACTS`` rows, identities sealed; in order of time they come before all
+    """Arrays of two dimensions as ``FACTS`` rows, sealed if they may tell keys; in order of time they come before all
     deliveries."""
     cut: list[dict[str, Any]] = []
     for name, array in arrays.items():
