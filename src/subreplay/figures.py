@@ -10,6 +10,7 @@ from typing import Any
 from subreplay.held import Stored
 from subreplay.replay.assign import Plan
 from subreplay.replay.balance import Connected
+from subreplay.rules.clocks import Clocks
 from subreplay.rules.needs import Need
 from subreplay.rules.terms import Terms
 
@@ -35,6 +36,7 @@ class Figures:
     findings: Sequence[Row] = ()  # window, code, excuse, consumer, count
     worst: Sequence[Row] = ()  # violations
     terms: Terms = field(default_factory=Terms)  # what the rules were told
+    clocks: Clocks = field(default_factory=Clocks)  # that are off, and what they explain
     begin: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
     lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
     held: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for

@@ -16,6 +16,7 @@ from subreplay.policies import make
 from subreplay.replay.assign import Plan
 from subreplay.reports.findings import code_summaries
 from subreplay.reports.verdict import judgement, share_judged, unseen_promises
+from subreplay.rules.clocks import Clocks, Shift
 from subreplay.rules.needs import Need
 from subreplay.rules.registry import Code, Excuse
 
@@ -167,3 +168,35 @@ def test_every_doubtful_excuse_is_of_rules_that_somebody_promises() -> None:
     doubtful = [excuse for excuse in Excuse if excuse.doubtful]
     assert doubtful
     assert all(excuse.codes <= set(Code) and excuse.sentence for excuse in doubtful)
+
+
+# clocks
+
+
+def test_what_is_broken_only_as_recorded_or_only_with_clocks_corrected_is_unknown() -> None:
+    off = (Shift("c2", -5_000_000_000, ("received_at",)),)
+    owner, order = {Code.WRONG_OWNER: 9}, {Code.KEY_ORDER: 1}
+    told = "the clock of c2 is 5.00 s behind the broker's: "
+
+    def judged(recorded: dict[Code, int], corrected: dict[Code, int]) -> tuple[Verdict, tuple[str, ...]]:
+        findings = [found(code.name, count) for code, count in recorded.items()]
+        return verdict(replace(JUDGED, findings=findings, clocks=Clocks(off, recorded, corrected)))
+
+    assert judged({}, {}) == (Verdict.VALID, ())
+    assert judged(owner, {}) == (Verdict.UNKNOWN, (told + "9 findings as recorded, 0 with it corrected",))
+    assert judged({}, order) == (Verdict.UNKNOWN, (told + "0 findings as recorded, 1 with it corrected",))
+    assert judged(owner, owner)[0] is Verdict.INVALID
+    assert judged(owner | order, order) == (
+        Verdict.INVALID,
+        (told + "10 findings as recorded, 1 with it corrected",),
+    )
+
+
+def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
+    clocks = Clocks(
+        (Shift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
+    )
+    some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
+    told = {s.code: (s.status, s.verdict, s.note) for s in code_summaries(POLICY, some)}
+    assert told["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
+    assert told["LOST"] == ("violated", "invalid", "")

@@ -41,7 +41,8 @@ BEGINS_LATER = (
     "absence is held against the broker"
 )
 CANNOT_TELL = (
-    "Clocks are taken as recorded: what two machines' clocks disagree on cannot be told from a table.",
+    "Clocks are taken as recorded, but where a consumer's are off by a constant: what else two machines' clocks "
+    "disagree on cannot be told from a table.",
     "Between the request and the completion of a join or a close nobody outside the broker knows whether it has "
     "taken effect; "
     "deliveries there are right for the owner before and the owner after.",
@@ -121,6 +122,8 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         for row in figures.withdrawn
     ]
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
+    if figures.clocks.shifts:
+        found.append(Fact("Clocks", "warning", figures.clocks.sentence))
     if figures.guessable:
         found.append(Fact("Keys", "warning", GUESSABLE))
     if figures.scattered is not None:

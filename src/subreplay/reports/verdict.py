@@ -90,6 +90,8 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
     for table, rows in figures.contradicted.items():
         if rows:
             yield f"{rows:,} rows of {table} contradict another row of the same event"
+    if figures.clocks.doubtful:
+        yield figures.clocks.sentence
     uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]
     if uncertain:
         yield f"the data contradict themselves ({', '.join(uncertain)})"
@@ -135,7 +137,8 @@ def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
 
 def _verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
-    return RULES[code].verdict(_standings(figures)[code], Excuse(row["excuse"]))
+    verdict = RULES[code].verdict(_standings(figures)[code], Excuse(row["excuse"]))
+    return min(verdict, Verdict.UNKNOWN) if code in figures.clocks.explain else verdict
 
 
 def _contradicts(figures: Figures, row: Row, code: Code) -> bool:

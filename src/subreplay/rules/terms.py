@@ -16,9 +16,9 @@ class Terms:
 
     ``tick`` is ``delayedDeliveryTickTimeMillis``; ``stuck_after`` how long a consumer may hold others back before it
     counts as stuck; ``starved_after`` how long messages may wait for an idle consumer; ``clock_skew`` by how much the
-    clocks of producers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the subscription
-    reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
-    ``maxRedeliverCount``.
+    clocks of producers, consumers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the
+    subscription reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter
+    policy's ``maxRedeliverCount``.
     """
 
     tick: int = SECOND

@@ -24,6 +24,7 @@ from subreplay.replay.balance import connected
 from subreplay.replay.recent_load import RecentLoad
 from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
 from subreplay.rules.beginning import beginnings
+from subreplay.rules.clocks import Clocks, failing, shifts
 from subreplay.rules.explain import Explainer
 from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.loads import Span
@@ -34,6 +35,7 @@ from subreplay.rules.routing import HASHED, Hashing, warnings
 from subreplay.rules.strangers import with_strangers
 from subreplay.spark import (
     audit,
+    clocks,
     collect,
     dead_letters,
     known_secret,
@@ -274,6 +276,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         findings=findings,
         worst=told.result(),
         terms=judge.terms,
+        clocks=_clocks(source, judge, judged, found, findings),
         night=None if source.before is None else source.before.night,
         withdrawn=corrected.result(),
         missed=source.before is not None and source.before.end != source.begin,
@@ -306,6 +309,24 @@ def _withdrawn(source: Source) -> collect.Rows:
     some = F.sort_array(F.collect_list(F.when(F.col("nth") <= NAMED, place))).alias("places")
     counted = written.withColumn("nth", nth).groupBy("code", "told").agg(F.count("*").alias("count"), some)
     return collect.rows(counted.orderBy("code", "told"))
+
+
+def _clocks(source: Source, judge: Judge, judged: Judged, found: DataFrame, findings: collect.Rows) -> Clocks:
+    """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
+    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails."""
+    recorded = failing(findings, judge.standings)
+    config = source.config
+    if config.output.audited == "findings" and not recorded:
+        return Clocks()
+    off = shifts(collect.rows(clocks.lags(_every_row(source, judge, judged))), judge.terms.clock_skew)
+    if not off:
+        return Clocks()
+    log = clocks.corrected(source.night, off)
+    again = audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions))
+    counted = audit.finding_counts(again, judge, source.width)
+    counted = counted.unionByName(audit.counts_of_others(found, source.width))
+    by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
+    return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
 
 
 def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:

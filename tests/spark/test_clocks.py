@@ -1,0 +1,55 @@
+"""An audit of tables in which one consumer's clock is off: what it says of it, and what it holds against nobody."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from pyspark.sql import SparkSession
+
+from subreplay.adapters import ADAPTERS
+from tests.support.audits import Audited, audited
+from tests.support.clocks import OWN_LOG, off
+from tests.support.history import History
+from tests.support.recordings import ROOT
+
+pytestmark = pytest.mark.spark
+RECORDING = ADAPTERS["pulsar-recording"](ROOT / "4.0.8/s1_key_shared_autosplit")
+
+
+def judged(folder: Path, tables: History, **output: str) -> Audited:
+    return audited(folder, tables, subscription=RECORDING.run["subscription"], output=output)
+
+
+@pytest.mark.parametrize("kept", ["all", "findings"])
+def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(spark: SparkSession, tmp_path: Path, kept: str) -> None:
+    found = judged(tmp_path, off(RECORDING.tables, "c2", 5_000_000, OWN_LOG[1:]), audited=kept)
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    (doubt,) = found.report["doubts"]
+    assert doubt.startswith("the clock of c2 is 5.00 s ahead of the broker's: ")
+    assert doubt.endswith(" findings as recorded, 0 with it corrected")
+    assert found.status["KEY_TWO_OWNERS"] == "unknown"
+    assert "none with clocks corrected" in found.notes["KEY_TWO_OWNERS"]
+    assert doubt in found.text
+    assert "the clock of c2 is 5.00 s ahead of the broker" in found.page
+    assert any(fact["label"] == "Clocks" and fact["note"] == doubt for fact in found.report["facts"])
+
+
+def test_a_fault_beside_it_stays_a_fault(spark: SparkSession, tmp_path: Path) -> None:
+    tables = off(RECORDING.tables, "c2", -5_000_000, OWN_LOG)
+    found = judged(tmp_path, tables | {"deliveries": without_first_of(tables["deliveries"], "c1")})
+    assert (found.code, found.report["verdict"]) == (1, "invalid")
+    assert "the clock of c2 is 5.00 s behind the broker's" in found.text
+    broken = {code for code, status in found.status.items() if status == "violated"}
+    assert "LOST" in broken
+    assert "NOT_CONNECTED" not in broken
+    assert "NOT_CONNECTED" not in found.report["headline"]
+    assert found.status["NOT_CONNECTED"] == "unknown"
+
+
+def without_first_of(deliveries: pa.Table, consumer: str) -> pa.Table:
+    """The deliveries without one of them: its message is lost."""
+    place = pc.index(deliveries["consumer"], consumer).as_py()
+    return pa.concat_tables([deliveries.slice(0, place), deliveries.slice(place + 1)])
