@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import UNKNOWN
+from subreplay.columns import NEVER, UNKNOWN
 from subreplay.membership import dispatcher_events, strangers
 from subreplay.model import Scope
 from subreplay.policies.base import Policy
@@ -91,7 +91,11 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     begins = beginnings(
         _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
     )
-    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered))
+    first_join = {s: min((x.since.at for x in e if x.event == "join"), default=NEVER) for s, e in events.items()}
+    micros = delivered.append_column("at", delivered["delivered_at"].cast(pa.int64()))
+    last = {s: max(at for *_, at in of) * 1000 for s, of in _by_scope(micros, "at").items()}
+    uncovered = frozenset(s for s, at in last.items() if first_join.get(s, NEVER) > at)
+    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered), uncovered=uncovered)
     return with_receipts(judge, receipts)
 
 
@@ -117,8 +121,9 @@ def _served(delivered: pa.Table) -> dict[Scope, FirstServed]:
     """What was delivered first on each topic partition."""
     micros, beyond = delivered["delivered_at"].cast(pa.int64()), delivered["delivered_nanos"]
     at = pc.add(pc.multiply(micros, 1000), pc.fill_null(beyond.cast(pa.int64()), 0))
-    places = _by_scope(delivered.append_column("at", at), "at")
-    return {scope: FirstServed(min(at for *_, at in of), min(of)[:3], min(of)[3]) for scope, of in places.items()}
+    again = pc.greater(delivered["redelivery_count"], 0)
+    places = _by_scope(delivered.append_column("at", at).append_column("again", again), "at", "again")
+    return {scope: FirstServed(min(at for *_, at, _ in of), min(of)[:3], *min(of)[3:]) for scope, of in places.items()}
 
 
 def _by_scope(rows: pa.Table, *more: str) -> dict[Scope, list[Any]]:

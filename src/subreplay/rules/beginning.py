@@ -24,11 +24,18 @@ JUST_BEGUN: Final = 100_000_000
 
 
 class FirstServed(NamedTuple):
-    """What was delivered on a topic partition: when first (ns), and when first of the lowest position."""
+    """What was delivered on a topic partition: when first (ns), and of the lowest position when first, and whether that
+    was a redelivery already."""
 
     first: int
     lowest: Position
     at: int
+    again: bool
+
+    def with_others(self, other: FirstServed) -> FirstServed:
+        """What was delivered, these deliveries and those."""
+        _, *lowest = min(self, other, key=lambda served: served[1:])
+        return FirstServed(min(self.first, other.first), *lowest)
 
 
 def beginnings(
@@ -37,27 +44,35 @@ def beginnings(
     """Of topic partitions whose data begin in mid-life, from when on (ns) deliveries are recorded.
 
     ``stored`` is the lowest position in each log. Data are whole where that is the first one of its ledger and
-    deliveries begin with it, and where they begin with the first join.
+    first deliveries begin with it, and where they begin with the first join.
     """
     begin = min((of_scope.first for of_scope in served.values()), default=UNKNOWN)
-    return {
-        scope: begin
+    begun = {
+        scope
         for scope, mine in served.items()
         if scope in stored
         and not _from_the_first_message(stored[scope], mine)
         and not _from_the_first_join(timelines.get(scope), mine)
     }
+    if begun:  # a recording begins everywhere at once, also where nothing happens to have been delivered before
+        begun |= {scope for scope, mine in served.items() if _before_the_first_join(timelines.get(scope), mine)}
+    return {scope: begin for scope in served if scope in begun}
 
 
 def _from_the_first_message(stored: Position, served: FirstServed) -> bool:
     _, entry, batch_index = stored
-    return entry == 0 and batch_index <= 0 and served.lowest == stored and served.at <= served.first + JUST_BEGUN
+    begins = served.lowest == stored and served.at <= served.first + JUST_BEGUN and not served.again
+    return entry == 0 and batch_index <= 0 and begins
 
 
 def _from_the_first_join(timeline: Timeline | None, served: FirstServed) -> bool:
     if timeline is None or len(timeline.epochs) == 1 or joined_before(timeline, served.first):
         return False
     return served.first <= timeline.epochs[1].start.at + JUST_BEGUN
+
+
+def _before_the_first_join(timeline: Timeline | None, served: FirstServed) -> bool:
+    return timeline is None or len(timeline.epochs) == 1 or served.first < timeline.epochs[1].since.at
 
 
 class Beginning(NamedTuple):

@@ -138,7 +138,7 @@ def _served(checked: DataFrame) -> DataFrame:
         F.max(at).alias("last"),
         recorded.alias("recorded"),
         acknowledged.alias("acknowledged"),
-        F.min(F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at")))).alias("lowest"),
+        F.min(F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), F.col("redelivery_count") > 0))).alias("lowest"),
         (acknowledged | given_back).alias("ended"),
         F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
     )
@@ -147,10 +147,9 @@ def _served(checked: DataFrame) -> DataFrame:
 def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
     found: dict[Scope, FirstServed] = {}
     for row in delivered:
-        (*lowest, at), scope = row["lowest"], Scope(topic, row["partition"])
-        known = found.get(scope, FirstServed(row["first"], tuple(lowest), at))
-        least, at = min((tuple(lowest), at), (known.lowest, known.at))
-        found[scope] = FirstServed(min(row["first"], known.first), least, at)
+        (*place, at, again), scope = row["lowest"], Scope(topic, row["partition"])
+        mine = FirstServed(row["first"], tuple(place), at, again)
+        found[scope] = mine.with_others(found.get(scope, mine))
     return found
 
 
