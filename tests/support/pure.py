@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import NEVER, UNKNOWN
+from subreplay.columns import UNKNOWN
 from subreplay.membership import dispatcher_events, strangers
 from subreplay.model import Scope
 from subreplay.policies.base import Policy
@@ -91,11 +91,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     begins = beginnings(
         _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
     )
-    first_join = {s: min((x.since.at for x in e if x.event == "join"), default=NEVER) for s, e in events.items()}
-    micros = delivered.append_column("at", delivered["delivered_at"].cast(pa.int64()))
-    last = {s: max(at for *_, at in of) * 1000 for s, of in _by_scope(micros, "at").items()}
-    uncovered = frozenset(s for s, at in last.items() if first_join.get(s, NEVER) > at)
-    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered), uncovered=uncovered)
+    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered))
     return with_receipts(judge, receipts)
 
 
