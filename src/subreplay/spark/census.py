@@ -89,7 +89,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         repeated=repeated,
         contradicted=contradicted,
         strangers=strangers(delivered, events),
-        lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"]) for row in stored if row["valid"]},
+        lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"].values()) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
         widest=max((row["widest"] for row in stored), default=0),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
@@ -138,7 +138,9 @@ def _served(checked: DataFrame) -> DataFrame:
         F.max(at).alias("last"),
         recorded.alias("recorded"),
         acknowledged.alias("acknowledged"),
-        F.min(F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), F.col("redelivery_count") > 0))).alias("lowest"),
+        F.min(
+            F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
+        ).alias("lowest"),
         (acknowledged | given_back).alias("ended"),
         F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
     )
@@ -147,7 +149,7 @@ def _served(checked: DataFrame) -> DataFrame:
 def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
     found: dict[Scope, FirstServed] = {}
     for row in delivered:
-        (*place, at, again), scope = row["lowest"], Scope(topic, row["partition"])
+        (*place, at, again), scope = row["lowest"].values(), Scope(topic, row["partition"])
         mine = FirstServed(row["first"], tuple(place), at, again)
         found[scope] = mine.with_others(found.get(scope, mine))
     return found
