@@ -49,6 +49,9 @@ CAUSES = {
     Code.DLQ_INCOMPLETE: "C1 gave it back",
     Code.STICKY_GAP: "epoch 1: C1 joined",
     Code.STICKY_OVERLAP: "epoch 2: C2 joined and was rejected",
+    Code.STARVED: "nothing is seen that blocks it",
+    Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ",
+    Code.REDELIVERED_UNASKED: "no cause seen",
 }
 
 
