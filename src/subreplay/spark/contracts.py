@@ -52,7 +52,7 @@ _TOGETHER: Final = {
         ),
         Contract(
             "date",
-            f"date = {utc_day('publish_time')}",
+            f"(date = {utc_day('publish_time')}) IS NOT FALSE",
             "date is the UTC day of publish_time",
             "derive it from publish_time",
         ),
@@ -70,7 +70,9 @@ _TOGETHER: Final = {
             "a range starts before it ends",
             "swap its ends",
         ),
-        Contract("date", f"date = {utc_day('at')}", "date is the UTC day of the event", "derive it from at"),
+        Contract(
+            "date", f"(date = {utc_day('at')}) IS NOT FALSE", "date is the UTC day of the event", "derive it from at"
+        ),
     ),
     "deliveries": (
         _OF_A_LEDGER,
@@ -88,7 +90,7 @@ _TOGETHER: Final = {
         ),
         Contract(
             "date",
-            f"date = {utc_day('coalesce(delivered_at, received_at, acked_at)')}",
+            f"(date = {utc_day('coalesce(delivered_at, received_at, acked_at)')}) IS NOT FALSE",
             "date is the UTC day of the delivery, else of its receipt, else of its ack",
             "derive it from delivered_at",
         ),
