@@ -115,7 +115,7 @@ def _some(rows: DataFrame, column: str) -> set[str]:
 
 def _of(column: str, value: str) -> Column:
     """Rows of that value; one without a value may be of any, and is rejected, not left out unseen."""
-    return F.col(column).isNull() | (F.col(column) == value)
+    return F.coalesce(F.col(column), F.lit("")).isin("", value)
 
 
 def _day(day: Date | None) -> Column:
