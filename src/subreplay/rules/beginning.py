@@ -34,8 +34,8 @@ class FirstServed(NamedTuple):
 
     def with_others(self, other: FirstServed) -> FirstServed:
         """What was delivered, these deliveries and those."""
-        _, *lowest = min(self, other, key=lambda served: served[1:])
-        return FirstServed(min(self.first, other.first), *lowest)
+        lowest = min(self, other, key=lambda served: served[1:])
+        return lowest._replace(first=min(self.first, other.first))
 
 
 def beginnings(
