@@ -16,13 +16,23 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of the whole test run: small, local, with Delta."""
+    """The session of the whole test run: small, local, with Delta.
+
+    Of a few thousand rows, compiling queries and hot code costs more than running them: Java interprets queries and
+    compiles itself simply.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config import Spark
     from subreplay.spark.session import open_session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    session = open_session(Spark(shuffle_partitions=2, conf={"spark.sql.warehouse.dir": str(warehouse)}))
+    conf = {
+        "spark.sql.warehouse.dir": str(warehouse),
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    }
+    session = open_session(Spark(shuffle_partitions=2, conf=conf))
     yield session
     session.stop()
 

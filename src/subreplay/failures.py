@@ -119,7 +119,8 @@ SIGNS = (
         r"Py4JNetworkError|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|Answer from Java side is empty"
         r"|Connection refused|SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"
         r"|does not exist in the JVM|Error while sending or receiving"
-        r"|SparkContext or SparkSession should be created first",
+        r"|SparkContext or SparkSession should be created first"
+        r"|(?m:Py4JError: An error occurred while calling \S+$)",  # with nothing of Java behind it: it was gone
         EnvironmentFailed,
         "Spark's Java process ended in the middle",
         "run it again; if memory ran out, give it more (spark.driver_memory)",

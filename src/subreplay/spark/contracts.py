@@ -3,6 +3,8 @@ quarantined."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import pyspark.sql.functions as F
@@ -111,7 +113,7 @@ def split(table: str, frame: DataFrame) -> Split:
     """The rows of an input table by its contract."""
     checks = contracts(table)
     good = _known(" AND ".join(f"({check.holds})" for check in checks))
-    reasons = F.array_compact(F.array(*[F.when(~_known(check.holds), _reason(check)) for check in checks]))
+    reasons = _reasons(checks)
     rejected = frame.where(~good).select(
         F.lit(table).alias("table"),
         F.col("_metadata.file_path").alias("file") if "_metadata" in frame.columns else F.lit(table).alias("file"),
@@ -124,7 +126,11 @@ def split(table: str, frame: DataFrame) -> Split:
 
 def _known(condition: str) -> Column:
     """Whether a condition is known to be true."""
-    return F.expr(f"coalesce({condition}, false)")
+    return F.expr(_sure(condition))
+
+
+def _sure(condition: str) -> str:
+    return f"coalesce({condition}, false)"
 
 
 def contracts(table: str) -> tuple[Contract, ...]:
@@ -159,28 +165,43 @@ def readable(table: str, column: str) -> Column:
     return F.when(_known(" AND ".join(mine) or "true"), F.col(column))
 
 
-def _reason(contract: Contract) -> Column:
-    value = F.coalesce(F.col(contract.column).cast("string"), F.lit("(null)"))
-    return F.struct(
-        F.lit(contract.column).alias("column"),
-        _shortened(value, MOST_OF_A_VALUE).alias("value"),
-        F.lit(contract.rule).alias("rule"),
-        F.lit(contract.remedy).alias("remedy"),
-    )
+def _reasons(checks: Sequence[Contract]) -> Column:
+    """Every contract that a row breaks, with the value that breaks it.
+
+    The conditions are one SQL text, because each column function that Python calls costs a round trip to Java. The
+    words of the contracts are a literal beside it, because SQL dialects differ in how they quote.
+    """
+    words = [{"column": check.column, "rule": check.rule, "remedy": check.remedy} for check in checks]
+    known = F.from_json(F.lit(json.dumps(words)), "array<struct<column string, rule string, remedy string>>")
+    broken = F.expr(f"array_compact(array({', '.join(_broken(nr, check) for nr, check in enumerate(checks))}))")
+
+    def told(found: Column) -> Column:
+        of = known[found["nr"]]
+        return F.struct(of["column"].alias("column"), found["value"].alias("value"), of["rule"].alias("rule"),
+                        of["remedy"].alias("remedy"))  # fmt: skip
+
+    return F.transform(broken, told)
+
+
+def _broken(nr: int, check: Contract) -> str:
+    value = _shortened(f"coalesce(cast({check.column} as string), '(null)')", MOST_OF_A_VALUE)
+    return f"CASE WHEN NOT {_sure(check.holds)} THEN named_struct('nr', {nr}, 'value', {value}) END"
 
 
 def _raw(frame: DataFrame) -> Column:
     """A row as JSON: of keys their length only, and of all of it what fits a table that is read by people."""
     parts = [_length(name).alias(name) if name in KEYS else F.col(name) for name in frame.columns]
-    return _shortened(F.to_json(F.struct(*parts)), MOST_SHOWN)
+    text = F.to_json(F.struct(*parts))
+    length = F.length(text)
+    cut = F.concat(F.substring(text, 1, MOST_SHOWN), F.format_string("… (%,d characters)", length))
+    return F.when(length <= MOST_SHOWN, text).otherwise(cut)
 
 
 def _length(key: str) -> Column:
     return F.when(F.col(key).isNotNull(), F.format_string("(%,d bytes)", F.octet_length(key)))
 
 
-def _shortened(text: Column, most: int) -> Column:
-    """``contracts.shortened`` as a column."""
-    length = F.length(text)
-    cut = F.concat(F.substring(text, 1, most), F.format_string("… (%,d characters)", length))
-    return F.when(length <= most, text).otherwise(cut)
+def _shortened(text: str, most: int) -> str:
+    """``contracts.shortened`` as SQL."""
+    cut = f"concat(substring({text}, 1, {most}), format_string('… (%,d characters)', length({text})))"
+    return f"CASE WHEN length({text}) <= {most} THEN {text} ELSE {cut} END"

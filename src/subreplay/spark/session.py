@@ -25,10 +25,11 @@ _SMALL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
-    "spark.sql.parquet.columnarReaderBatchSize": "128",  # rows in memory at a time, whose keys may have megabytes
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # where Python called a column function costs a call
     "spark.log.level": "ERROR",
 }
 
+READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
 MOST_BYTES = 1 << 25  # of the keys of so many rows
 
@@ -56,9 +57,11 @@ def open_session(options: Spark) -> SparkSession:
 
 
 def fit_batches(session: SparkSession, widest: int) -> None:
-    """Let so many rows go to Python at a time that their keys fit, of which a message has at most ``widest`` bytes."""
+    """Let so many rows be read, and go to Python, at a time that their keys fit, of which a message has at most
+    ``widest`` bytes."""
     rows = max(1, min(BATCH, MOST_BYTES // max(widest, 1)))
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(rows))
+    session.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(min(READ, rows)))
 
 
 def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:

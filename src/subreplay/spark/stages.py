@@ -363,7 +363,8 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     with collect.together() as start:
         traffic = whatif.traffic(source.log.messages, assigner)
         summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
-        hottest = start(collect.rows, whatif.hot_keys(source.log.messages, max(1, source.config.report.hot_keys)))
+        few = max(1, source.config.report.hot_keys)
+        hottest = start(collect.rows, whatif.hot_keys(source.log.messages, few, source.census.widest))
     hot = hottest.result()
     figures = replace(
         figures,

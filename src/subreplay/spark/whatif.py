@@ -3,13 +3,17 @@ needs."""
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, GroupedData
 
 from subreplay.replay.assign import TRAFFIC, Assigner
 from subreplay.replay.recent_load import LOAD, RecentLoad
 from subreplay.rules.routing import HASHED, Hashing
 from subreplay.spark.schemas import spark_schema
+
+_LARGE: Final = 1 << 10  # bytes of a key
 
 
 def traffic(messages: DataFrame, assigner: Assigner) -> DataFrame:
@@ -78,13 +82,21 @@ def summary(rows: DataFrame, moves_of: str | None) -> DataFrame:
     return grouped.withColumn("level", level).drop("grouping").where(asked).orderBy("level", *dims)
 
 
-def hot_keys(messages: DataFrame, few: int) -> DataFrame:
-    """The ``few`` keys with the most messages, as their applications meant them (a batch may be sent by another)."""
+def hot_keys(messages: DataFrame, few: int, widest: int) -> DataFrame:
+    """The ``few`` keys with the most messages, as their applications meant them (a batch may be sent by another).
+
+    Large keys (``widest``: bytes of the largest) are counted by their SHA-256, so that Spark does not hold them all.
+    """
     key = F.coalesce("ordering_key", "key")
-    return (
-        messages.groupBy(key.alias("key"))
-        .agg(F.count("*").alias("messages"))
-        .where("key is not null")
-        .orderBy(F.desc("messages"), "key")
-        .limit(few)
-    )
+    keyed = messages.where(key.isNotNull()).select(key.alias("key"))
+    if widest <= _LARGE:
+        return _most(keyed.groupBy("key"), few)
+    keyed = keyed.withColumn("hash", F.sha2("key", 256))
+    most = _most(keyed.groupBy("hash"), few).withColumnRenamed("messages", "counted")
+    found = keyed.join(F.broadcast(most), "hash").groupBy("hash").agg(F.min("key").alias("key"), F.max("counted"))
+    return found.select("key", F.col("max(counted)").alias("messages")).orderBy(F.desc("messages"), "key")
+
+
+def _most(grouped: GroupedData, few: int) -> DataFrame:
+    counted = grouped.agg(F.count("*").alias("messages"))
+    return counted.orderBy(F.desc("messages"), counted.columns[0]).limit(few)
