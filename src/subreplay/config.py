@@ -259,10 +259,10 @@ class Report(Model):
 class Spark(Model):
     """How a session is made where none is active."""
 
-    master: str = "local[2]"
+    master: str = "local[*]"
     remote: str | None = None
-    shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] = 4
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d{0,6}[kmgt]b?$")] = "2g"
+    shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d{0,6}[kmgt]b?$")] | None = None
     conf: dict[str, str] = Field(default_factory=dict)
 
 

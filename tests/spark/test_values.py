@@ -82,8 +82,8 @@ def changed(row: dict[str, Any], trial: Trial) -> dict[str, Any]:
         row |= {"chunk_id": trial.value, "chunk_count": 2**20} if column == "chunk_id" else {"chunk_id": 0}
     if column in ("since", "nacked_at") and trial.value == FIRST_TIME:
         row |= {"at": FIRST_TIME} if column == "since" else {"delivered_at": FIRST_TIME}
-    if column == "since" and trial.legal:
-        row |= {"at": trial.value}
+    if column in ("since", "at") and trial.legal:
+        row |= {"at": trial.value, "since": trial.value}
     when = row.get(OF_ROWS[trial.table])
     return row | ({"date": day(when)} if trial.legal and isinstance(when, int) else {})
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.model import Scope
 from subreplay.rules.codes import Code
-from subreplay.rules.loads import Given, Span
+from subreplay.rules.loads import REPEATED, Given, Span
 from subreplay.spark import lake, windows
 from subreplay.tables import LOAD
 
@@ -34,7 +34,10 @@ def facts(rows: list[Any]) -> pa.Table:
     delivered, at, consumer, key, size, nth, _ = map(list, zip(*rows, strict=True))
     columns = {"delivered": delivered, "at": at, "published": at, "consumer": consumer, "size": size, "nth": nth}
     columns |= {"key": pa.array(key, pa.string())}
-    return pa.table(columns | {"in_transition": [False] * len(rows), "batch_index": [-1] * len(rows)})
+    never = dict.fromkeys(("in_transition", "by_receipt"), [False] * len(rows)) | dict.fromkeys(
+        REPEATED, [0] * len(rows)
+    )
+    return pa.table(columns | never | {"batch_index": [-1] * len(rows)})
 
 
 def codes(rows: list[Any]) -> Any:

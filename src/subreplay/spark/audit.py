@@ -31,6 +31,7 @@ from subreplay.rules.travelling import (
 )
 from subreplay.spark.log import Log
 from subreplay.spark.schemas import spark_schema
+from subreplay.spark.session import partitions
 from subreplay.tables import JUDGED, VIOLATIONS
 from subreplay.words import KeyWords
 
@@ -39,14 +40,14 @@ NOT_OF_DELIVERIES = (
 )  # fmt: skip
 
 
-def judged(log: Log, judge: Judge, partitions: int) -> DataFrame:
+def judged(log: Log, judge: Judge) -> DataFrame:
     """The ``LOG`` of one topic and subscription, judged: a hot partition costs time, not memory.
 
     Topic partitions are dealt out in turn, which balances better than a hash of few values.
     """
     shape = spark_schema(BLOCKS)
     parts = [part.mapInArrow(lambda rows: packed(cut(rows, BY_POSITION)), shape) for part in log.parts]
-    blocks = reduce(DataFrame.unionAll, parts).repartitionById(partitions, "partition")
+    blocks = reduce(DataFrame.unionAll, parts).repartitionById(partitions(log.parts[0].sparkSession), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)

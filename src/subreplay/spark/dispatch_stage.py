@@ -23,6 +23,7 @@ from subreplay.rules.judge import Dispatcher, Judge
 from subreplay.rules.terms import Terms
 from subreplay.spark import audit, collect, dispatch
 from subreplay.spark.log import as_log
+from subreplay.spark.session import partitions
 from subreplay.spark.stages import Source, scenario_events
 from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
@@ -51,7 +52,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     recorded_times = _recorded_times(source) if any(d.needs_recorded_times for _, d, _ in asked) else Fixed()
     dispatchers = _dispatchers(source, plans, recorded_times)
     groups = _groups(source, plans, recorded_times)
-    width, shuffles = source.width, source.config.spark.shuffle_partitions
+    width, shuffles = source.width, partitions(source.spark)
     parts = [
         *([dispatch.predicted(source.inputs.messages, dispatchers, shuffles)] if dispatchers.scenarios else []),
         *([dispatch.consumed(source.inputs.messages, groups, shuffles)] if groups.scenarios else []),
@@ -143,7 +144,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(supposed.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = audit.published(
-            audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions)),
+            audit.deliveries(audit.judged(log, judge)),
             config.subscription.name,
             judge,
         )

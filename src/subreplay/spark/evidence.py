@@ -128,7 +128,7 @@ class _Evidence:
         if self.written is not None:
             return self.written.where(dispatchers)
         config = self.source.config
-        judged = audit.judged(self.source.night.where(dispatchers), self.judge, config.spark.shuffle_partitions)
+        judged = audit.judged(self.source.night.where(dispatchers), self.judge)
         return audit.published(audit.deliveries(judged), config.subscription.name, self.judge)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:

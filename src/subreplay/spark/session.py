@@ -4,6 +4,7 @@ Delta."""
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from pyspark.sql import SparkSession
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 from subreplay import __version__
 from subreplay.config import Spark
 
-__all__ = ["SparkSession", "fit_batches", "open_session"]
+__all__ = ["SparkSession", "fit_batches", "open_session", "partitions"]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -49,11 +50,33 @@ def open_session(options: Spark) -> SparkSession:
         session = _local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
-    session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
+    if options.shuffle_partitions is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
     fit_batches(session, 0)
     # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
+
+
+def partitions(session: SparkSession) -> int:
+    """Into how many partitions a session shuffles; 200, Spark's default, where the platform decides by itself."""
+    value = str(session.conf.get("spark.sql.shuffle.partitions"))
+    return int(value) if value.isdigit() else 200
+
+
+def cores(master: str) -> int:
+    """How many cores a local master uses: ``local``, ``local[4]``, ``local[*]``, ``local[4,3]``."""
+    asked = re.search(r"\[(\d+)", master)
+    if asked:
+        return int(asked[1])
+    return os.cpu_count() or 1 if "[*" in master else 1
+
+
+def _memory(master: str) -> str:
+    """1 GiB for each core, because each runs a task, and at most a quarter of the machine's, because Python has to live
+    beside it; at least 1 GiB."""
+    quarter = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (4 << 30)
+    return f"{max(1, min(cores(master), quarter))}g"
 
 
 def fit_batches(session: SparkSession, widest: int) -> None:
@@ -70,8 +93,8 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        "spark.sql.shuffle.partitions": str(options.shuffle_partitions),
-        "spark.driver.memory": options.driver_memory,
+        "spark.sql.shuffle.partitions": str(options.shuffle_partitions or 2 * cores(options.master)),
+        "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
     builder = builder.master(options.master)

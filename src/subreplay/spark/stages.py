@@ -220,7 +220,7 @@ def judge(source: Source, judge: Judge) -> Judged:
     config = source.config
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
-    rows = audit.judged(source.night, adding, config.spark.shuffle_partitions)
+    rows = audit.judged(source.night, adding)
     written = source.write(audit.published(rows, config.subscription.name, judge), "audited")
     return Judged(audit.deliveries(written), audit.sums(written))
 
@@ -322,7 +322,7 @@ def _clocks(source: Source, judge: Judge, judged: Judged, found: DataFrame, find
     if not off:
         return Clocks()
     log = clocks.corrected(source.night, off)
-    again = audit.deliveries(audit.judged(log, judge, config.spark.shuffle_partitions))
+    again = audit.deliveries(audit.judged(log, judge))
     counted = audit.finding_counts(again, judge, source.width)
     counted = counted.unionByName(audit.counts_of_others(found, source.width))
     by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
@@ -334,7 +334,7 @@ def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     config = source.config
     if config.output.audited == "all":
         return judged.rows
-    return audit.deliveries(audit.judged(source.night, judge, config.spark.shuffle_partitions))
+    return audit.deliveries(audit.judged(source.night, judge))
 
 
 def routing_warnings(source: Source) -> tuple[str, ...]:
