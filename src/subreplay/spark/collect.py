@@ -22,10 +22,10 @@ class Start(Protocol):
 
 
 @contextmanager
-def together() -> Iterator[Start]:
+def together(at_once: int = 4) -> Iterator[Start]:
     """Small independent jobs side by side: most of their time is waiting for the driver. All have ended when this
     ends; after an error those that wait do not begin."""
-    pool = ThreadPoolExecutor(max_workers=4)
+    pool = ThreadPoolExecutor(max_workers=at_once)
     try:
         yield pool.submit
     except BaseException:

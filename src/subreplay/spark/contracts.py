@@ -184,7 +184,8 @@ def _reasons(checks: Sequence[Contract]) -> Column:
 
 
 def _broken(nr: int, check: Contract) -> str:
-    value = _shortened(f"coalesce(cast({check.column} as string), '(null)')", MOST_OF_A_VALUE)
+    given = f"cast({check.column} as string)"
+    value = f"CASE WHEN {given} = '' THEN '(empty)' ELSE coalesce({_shortened(given, MOST_OF_A_VALUE)}, '(null)') END"
     return f"CASE WHEN NOT {_sure(check.holds)} THEN named_struct('nr', {nr}, 'value', {value}) END"
 
 

@@ -360,7 +360,8 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
     assigner = Assigner((figures.plan, *plans), figures.width, source.extent["first"], moves_of=figures.plan.name)
-    with collect.together() as start:
+    # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
+    with collect.together(1 if source.census.widest > whatif.LARGE else 4) as start:
         traffic = whatif.traffic(source.log.messages, assigner)
         summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
         few = max(1, source.config.report.hot_keys)

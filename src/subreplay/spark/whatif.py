@@ -13,7 +13,8 @@ from subreplay.replay.recent_load import LOAD, RecentLoad
 from subreplay.rules.routing import HASHED, Hashing
 from subreplay.spark.schemas import spark_schema
 
-_LARGE: Final = 1 << 10  # bytes of a key
+LARGE: Final = 1 << 10
+"""From how many bytes on a key is large."""
 
 
 def traffic(messages: DataFrame, assigner: Assigner) -> DataFrame:
@@ -89,7 +90,7 @@ def hot_keys(messages: DataFrame, few: int, widest: int) -> DataFrame:
     """
     key = F.coalesce("ordering_key", "key")
     keyed = messages.where(key.isNotNull()).select(key.alias("key"))
-    if widest <= _LARGE:
+    if widest <= LARGE:
         return _most(keyed.groupBy("key"), few)
     keyed = keyed.withColumn("hash", F.sha2("key", 256))
     most = _most(keyed.groupBy("hash"), few).withColumnRenamed("messages", "counted")
