@@ -1,0 +1,133 @@
+"""A consumer of pulsar-client (``pulsar.Consumer``), recorded."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from subreplay.capture.events import Event
+from subreplay.capture.recorder import Recorder
+
+_RECEIVE = Event.RECEIVE.value
+_ACKNOWLEDGE = Event.ACKNOWLEDGE.value
+_CUMULATIVE = Event.ACKNOWLEDGE_CUMULATIVE.value
+_NEGATIVE = Event.NEGATIVE_ACKNOWLEDGE.value
+
+
+def read(event: str, subject: Any) -> tuple[Any, ...]:
+    """A message or message id as the fields of a ``Subject``; of one that is not received, its place only. What the
+    client says for "none" is None: an empty key, an event time of 0. (A message that was sent with an empty key cannot
+    be told from one without.)"""
+    if isinstance(subject, tuple):
+        return subject
+    if not hasattr(subject, "message_id"):
+        return (None, *_position(subject), *(None,) * 7)
+    if event != _RECEIVE:
+        return (subject.topic_name(), *_position(subject.message_id()), *(None,) * 7)
+    return (
+        subject.topic_name(),
+        *_position(subject.message_id()),
+        subject.partition_key().encode() or None,
+        subject.ordering_key().encode() or None,
+        subject.producer_name() or None,
+        subject.publish_timestamp(),
+        subject.event_timestamp() or None,
+        size_of(subject),
+        subject.redelivery_count(),
+    )
+
+
+def _position(message_id: Any) -> tuple[int, int, int, int]:
+    return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
+
+
+def size_of(message: Any) -> int:
+    """Bytes of a message's payload. ``data()`` would copy it, so the client's own object is asked where there is one."""
+    own = getattr(message, "_message", None)
+    return int(own.length()) if hasattr(own, "length") else len(message.data())
+
+
+class PulsarConsumer:
+    """Behaves as the consumer it was made of, and records. ``recording`` tells what was recorded.
+
+    Messages are read on the recording thread: asking one for all that is recorded takes longer than a message may cost
+    the application. So a message lives until then, which ``buffer_bytes`` bounds.
+    """
+
+    def __init__(self, consumer: Any, recording: Recorder) -> None:
+        self._consumer = consumer
+        self.recording = recording
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
+
+    def receive(self, *args: Any, **kwargs: Any) -> Any:
+        """As the client's; recorded when it returns."""
+        message = self._consumer.receive(*args, **kwargs)
+        self.received(message)
+        return message
+
+    def batch_receive(self, *args: Any, **kwargs: Any) -> Any:
+        """As the client's; one event a message."""
+        messages = self._consumer.batch_receive(*args, **kwargs)
+        for message in messages:
+            self.received(message)
+        return messages
+
+    def acknowledge(self, message: Any) -> Any:
+        """As the client's, of a message or a message id."""
+        return self._called(_ACKNOWLEDGE, self._consumer.acknowledge, message)
+
+    def acknowledge_cumulative(self, message: Any) -> Any:
+        """As the client's, of a message or a message id."""
+        return self._called(_CUMULATIVE, self._consumer.acknowledge_cumulative, message)
+
+    def negative_acknowledge(self, message: Any) -> Any:
+        """As the client's, of a message or a message id."""
+        return self._called(_NEGATIVE, self._consumer.negative_acknowledge, message)
+
+    def redeliver_unacknowledged_messages(self) -> Any:
+        """As the client's."""
+        at = time.time_ns()
+        result = self._consumer.redeliver_unacknowledged_messages()
+        self.recording.offer(Event.REDELIVER.value, at)
+        return result
+
+    def unsubscribe(self) -> Any:
+        """As the client's, after which the consumer is of no use any more."""
+        at = time.time_ns()
+        result = self._consumer.unsubscribe()
+        self.recording.offer(Event.UNSUBSCRIBE.value, at)
+        return result
+
+    def close(self) -> Any:
+        """As the client's; then the file is finished."""
+        self.recording.offer(Event.CLOSING.value, time.time_ns())
+        result = self._consumer.close()
+        self.recording.offer(Event.CLOSE.value, time.time_ns())
+        self.recording.close()
+        return result
+
+    def received(self, message: Any) -> None:
+        """Record that the application is given this message."""
+        self._offer(_RECEIVE, time.time_ns(), message)
+
+    def _called(self, event: str, call: Callable[[Any], Any], message: Any) -> Any:
+        at = time.time_ns()
+        try:
+            result = call(message)
+        except Exception as error:
+            self._offer(event, at, message, error)
+            raise
+        self._offer(event, at, message)
+        return result
+
+    def _offer(self, event: str, at: int, message: Any, raised: Exception | None = None) -> None:
+        try:
+            size = size_of(message) if hasattr(message, "message_id") else 0
+        except Exception as error:
+            self.recording.failed(error)
+            self.recording.offer(event, at, error=raised or error)
+        else:
+            self.recording.offer(event, at, message, raised, size)
