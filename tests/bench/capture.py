@@ -1,9 +1,9 @@
 """What recording costs a consumer's own thread: ``python -m tests.bench.capture`` prints µs a message.
 
 A message is received and acknowledged (of Kafka: every hundredth is committed), plainly and recorded, in turns; the
-difference is the cost. Messages are the clients' own objects where the clients are installed, without a broker. As an
-application does work, too, there is a pause after each round, in which the writing thread catches up; *sustained*
-leaves it out, so the writing thread's work for the interpreter counts as well.
+difference is the cost. Messages are the clients' own objects where the clients are installed, without a broker.
+*own thread* is the processor time of the application's thread. *all threads* adds what the recording threads take
+until everything is read: what an application that keeps its process busy all the time would notice.
 """
 
 from __future__ import annotations
@@ -78,36 +78,38 @@ def of_kafka(consumer: Any) -> None:
             consumer.commit(message)
 
 
-def cost(consumer: Any, work: Callable[[Any], None], pause: float) -> float:
-    """µs a message that recording adds, the median of rounds."""
+def cost(consumer: Any, work: Callable[[Any], None]) -> tuple[float, float]:
+    """µs a message that recording adds to the application's thread, and to the process; medians of rounds."""
     with tempfile.TemporaryDirectory() as folder:
         recorded = capture.wrap(consumer, folder, subscription="sub", buffer_rows=10_000_000)
-        found = []
+        own, together = [], []
         for _ in range(ROUNDS):
-            seconds = []
-            for each in (consumer, recorded):
-                began = time.perf_counter()
-                work(each)
-                seconds.append(time.perf_counter() - began)
-            found.append((seconds[1] - seconds[0]) / MESSAGES * 1e6)
-            while pause and recorded.recording.buffered:
-                time.sleep(pause)
+            began = time.thread_time()
+            work(consumer)
+            plain = time.thread_time() - began
+            began, of_process = time.thread_time(), time.process_time()
+            work(recorded)
+            own.append(time.thread_time() - began - plain)
+            while recorded.recording.buffered:
+                time.sleep(0.05)
+            together.append(time.process_time() - of_process - plain)
         recorded.close()
         counts = recorded.recording.counts
         assert counts.flushed == counts.seen, counts
-    return statistics.median(found)
+    return statistics.median(own) / MESSAGES * 1e6, statistics.median(together) / MESSAGES * 1e6
 
 
 def main() -> None:
     pulsar_consumer, kafka_consumer = PulsarConsumer(deque()), KafkaConsumer(deque())
     pulsar_consumer.message, kafka_consumer.message = pulsar_message(), kafka_message()
-    print(f"{'recording, µs a message':48}{'with pauses':>12}{'sustained':>12}")
+    print(f"{'recording, µs a message':56}{'own thread':>12}{'all threads':>13}")
     for name, consumer, work in (
         ("Pulsar: receive and acknowledge", pulsar_consumer, of_pulsar),
         ("Kafka: poll, commit every 100", kafka_consumer, of_kafka),
     ):
         what = f"{name} ({type(consumer.message).__module__})"
-        print(f"{what:48}{cost(consumer, work, 0.05):12.2f}{cost(consumer, work, 0):12.2f}")
+        own, together = cost(consumer, work)
+        print(f"{what:56}{own:12.2f}{together:13.2f}")
 
 
 if __name__ == "__main__":

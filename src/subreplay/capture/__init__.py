@@ -7,7 +7,7 @@ application: what goes wrong is logged once and counted, and what finds no room 
 
 from subreplay.capture.events import EVENTS, VERSION
 from subreplay.capture.files import files
-from subreplay.capture.recorder import Counts
+from subreplay.capture.settings import Counts, Settings
 from subreplay.capture.wrapping import Listener, message_listener, wrap
 
-__all__ = ["EVENTS", "VERSION", "Counts", "Listener", "files", "message_listener", "wrap"]
+__all__ = ["EVENTS", "VERSION", "Counts", "Listener", "Settings", "files", "message_listener", "wrap"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
+from time import time_ns
 from typing import Any
 
 from subreplay.capture.events import Event
@@ -75,7 +75,7 @@ class KafkaConsumer:
 
     def on_commit(self, error: Any, partitions: Any) -> None:
         """To be called by the ``on_commit`` of the consumer's configuration."""
-        at = time.time_ns()
+        at = time_ns()
         self._safely(lambda: self._offer_offsets(_COMMIT, at, partitions, error))
 
     def subscribe(
@@ -87,7 +87,7 @@ class KafkaConsumer:
         **kwargs: Any,
     ) -> Any:
         """As the client's. The callbacks are given this consumer, so what they commit is recorded, too."""
-        at = time.time_ns()
+        at = time_ns()
         callbacks = {
             "on_assign": self._on_assign(on_assign),
             "on_revoke": self._on_gone(Event.REVOKE, on_revoke),
@@ -101,7 +101,7 @@ class KafkaConsumer:
 
     def unsubscribe(self) -> Any:
         """As the client's."""
-        at = time.time_ns()
+        at = time_ns()
         result = self._consumer.unsubscribe()
         self._subscribed = False
         self.recording.offer(Event.UNSUBSCRIBE.value, at)
@@ -111,7 +111,7 @@ class KafkaConsumer:
         """As the client's; recorded where the group does not assign, but the application."""
         result = self._consumer.assign(partitions)
         if not self._subscribed:
-            at, before, self._assigned = time.time_ns(), self._assigned, list(partitions)
+            at, before, self._assigned = time_ns(), self._assigned, list(partitions)
             self._safely(lambda: self._offer_partitions(Event.REVOKE, at, before) if before else None)
             self._safely(lambda: self._offer_partitions(Event.ASSIGN, at, self._assigned))
         return result
@@ -120,7 +120,7 @@ class KafkaConsumer:
         """As the client's; recorded where the application had assigned."""
         result = self._consumer.unassign()
         if not self._subscribed:
-            at, before, self._assigned = time.time_ns(), self._assigned, []
+            at, before, self._assigned = time_ns(), self._assigned, []
             self._safely(lambda: self._offer_partitions(Event.REVOKE, at, before))
         return result
 
@@ -129,23 +129,22 @@ class KafkaConsumer:
         return self._closed(self._consumer.close)
 
     def _closed(self, close: Callable[[], Any]) -> Any:
-        self.recording.offer(Event.CLOSING.value, time.time_ns())
+        self.recording.offer(Event.CLOSING.value, time_ns())
         result = close()
-        self.recording.offer(Event.CLOSE.value, time.time_ns())
+        self.recording.offer(Event.CLOSE.value, time_ns())
         self.recording.close()
         return result
 
     def _received(self, message: Any) -> None:
-        at = time.time_ns()
+        at = time_ns()
         try:
             if message.error() is not None:
                 return
-            kind, timestamp = message.timestamp()
-            key, value = message.key(), message.value()
+            key, value, (kind, timestamp) = message.key(), message.value(), message.timestamp()
             subject = (
                 message.topic(), message.partition(), 0, message.offset(), -1,
-                key if key is None or isinstance(key, bytes) else _encoded(key), None, None,
-                timestamp if kind else None, None, _size(value), 0,
+                key if key is None or type(key) is bytes else _encoded(key), None, None,
+                timestamp if kind else None, None, len(value) if type(value) is bytes else _size(value), 0,
             )  # fmt: skip
         except Exception as error:
             self.recording.failed(error)
@@ -155,7 +154,7 @@ class KafkaConsumer:
 
     def _on_assign(self, callback: _Callback | None) -> _Callback:
         def assigned(_: Any, partitions: Any) -> None:
-            at = time.time_ns()
+            at = time_ns()
             self._safely(self._take_name)
             self._safely(lambda: self._offer_partitions(Event.ASSIGN, at, partitions))
             if callback is not None:
@@ -169,17 +168,17 @@ class KafkaConsumer:
                 if callback is not None:
                     callback(self, partitions)
             finally:  # until then the consumer may still commit
-                at = time.time_ns()
+                at = time_ns()
                 self._safely(lambda: self._offer_partitions(event, at, partitions))
 
         return gone
 
     def _take_name(self) -> None:
         if not self._named and (member := self._consumer.memberid()):
-            self.recording.consumer = member
+            self.recording.rename(member)
 
     def _offsets(self, event: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        at = time.time_ns()
+        at = time_ns()
         try:
             result = call(*args, **kwargs)
         except Exception as error:
@@ -235,7 +234,5 @@ def _encoded(key: Any) -> bytes:
 
 
 def _size(value: Any) -> int | None:
-    """Bytes of a payload; None of one that a deserializer made something else of."""
-    if value is None:
-        return 0
-    return len(value) if isinstance(value, bytes) else None
+    """Bytes of a payload that is none, or that a deserializer made something else of."""
+    return 0 if value is None else None

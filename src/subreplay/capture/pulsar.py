@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from time import time_ns
 from typing import Any
 
 from subreplay.capture.events import Event
@@ -33,7 +33,7 @@ def read(event: str, subject: Any) -> tuple[Any, ...]:
         subject.producer_name() or None,
         subject.publish_timestamp(),
         subject.event_timestamp() or None,
-        size_of(subject),
+        _size(subject),
         subject.redelivery_count(),
     )
 
@@ -42,17 +42,11 @@ def _position(message_id: Any) -> tuple[int, int, int, int]:
     return message_id.partition(), message_id.ledger_id(), message_id.entry_id(), message_id.batch_index()
 
 
-def size_of(message: Any) -> int:
-    """Bytes of a message's payload. ``data()`` would copy it, so the client's own object is asked where there is one."""
-    own = getattr(message, "_message", None)
-    return int(own.length()) if hasattr(own, "length") else len(message.data())
-
-
 class PulsarConsumer:
     """Behaves as the consumer it was made of, and records. ``recording`` tells what was recorded.
 
-    Messages are read on the recording thread: asking one for all that is recorded takes longer than a message may cost
-    the application. So a message lives until then, which ``buffer_bytes`` bounds.
+    Messages are read on a recording thread: asking one for all that is recorded takes longer than a message may cost
+    the application. So each lives until then, a tenth of a second.
     """
 
     def __init__(self, consumer: Any, recording: Recorder) -> None:
@@ -89,45 +83,42 @@ class PulsarConsumer:
 
     def redeliver_unacknowledged_messages(self) -> Any:
         """As the client's."""
-        at = time.time_ns()
+        at = time_ns()
         result = self._consumer.redeliver_unacknowledged_messages()
         self.recording.offer(Event.REDELIVER.value, at)
         return result
 
     def unsubscribe(self) -> Any:
         """As the client's, after which the consumer is of no use any more."""
-        at = time.time_ns()
+        at = time_ns()
         result = self._consumer.unsubscribe()
         self.recording.offer(Event.UNSUBSCRIBE.value, at)
         return result
 
     def close(self) -> Any:
         """As the client's; then the file is finished."""
-        self.recording.offer(Event.CLOSING.value, time.time_ns())
+        self.recording.offer(Event.CLOSING.value, time_ns())
         result = self._consumer.close()
-        self.recording.offer(Event.CLOSE.value, time.time_ns())
+        self.recording.offer(Event.CLOSE.value, time_ns())
         self.recording.close()
         return result
 
     def received(self, message: Any) -> None:
         """Record that the application is given this message."""
-        self._offer(_RECEIVE, time.time_ns(), message)
+        self.recording.offer(_RECEIVE, time_ns(), message)
 
     def _called(self, event: str, call: Callable[[Any], Any], message: Any) -> Any:
-        at = time.time_ns()
+        at = time_ns()
         try:
             result = call(message)
         except Exception as error:
-            self._offer(event, at, message, error)
+            self.recording.offer(event, at, message, error)
             raise
-        self._offer(event, at, message)
+        self.recording.offer(event, at, message)
         return result
 
-    def _offer(self, event: str, at: int, message: Any, raised: Exception | None = None) -> None:
-        try:
-            size = size_of(message) if hasattr(message, "message_id") else 0
-        except Exception as error:
-            self.recording.failed(error)
-            self.recording.offer(event, at, error=raised or error)
-        else:
-            self.recording.offer(event, at, message, raised, size)
+
+def _size(message: Any) -> int:
+    """Bytes of a message's payload. ``data()`` copies it, so the client's own object is asked where there is one."""
+    length = getattr(getattr(message, "_message", None), "length", None)
+    return len(message.data()) if length is None else int(length())

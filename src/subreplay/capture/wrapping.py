@@ -15,7 +15,8 @@ from subreplay.capture import kafka, pulsar
 from subreplay.capture.events import KAFKA, PULSAR, Event, Subject
 from subreplay.capture.kafka import KafkaConsumer
 from subreplay.capture.pulsar import PulsarConsumer
-from subreplay.capture.recorder import Recorder, Settings, log, session_of
+from subreplay.capture.recorder import Recorder, log, session_of
+from subreplay.capture.settings import Settings
 
 
 def wrap(
@@ -55,9 +56,7 @@ class Listener:
     recorded, too. Recording begins with the first of both.
     """
 
-    def __init__(
-        self, listener: Callable[[Any, Any], Any], folder: str | Path, **options: Any
-    ) -> None:
+    def __init__(self, listener: Callable[[Any, Any], Any], folder: str | Path, **options: Any) -> None:
         Settings(**{k: v for k, v in options.items() if k not in _OPTIONS})  # wrong ones are told at once
         self._listener, self._folder, self._options = listener, folder, options
         self._recording: Recorder | None = None
