@@ -15,9 +15,17 @@ _STORE = Event.STORE_OFFSETS.value
 _Callback = Callable[[Any, Any], Any]
 
 
-def read(_: str, subject: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What was offered is a ``Subject`` already: the fields of a message cost less than keeping its payload alive."""
-    return subject
+def read(event: str, subject: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What was offered as the fields of a ``Subject``. Of a message its fields were, which costs less than keeping its
+    payload alive."""
+    if event != _RECEIVE:
+        return subject
+    topic, partition, offset, key, (kind, timestamp), size = subject
+    if isinstance(key, str):  # a deserializer, or the application, made a text of it
+        key = key.encode()
+    elif not (key is None or isinstance(key, bytes)):
+        raise TypeError(f"the message's key is a {type(key).__name__}; wrap the consumer before keys are deserialized")
+    return (topic, partition, 0, offset, -1, key, None, None, timestamp if kind else None, None, size, 0)
 
 
 def _place(topic: str | None, partition: int | None, offset: int | None = None) -> tuple[Any, ...]:
@@ -35,6 +43,7 @@ class KafkaConsumer:
 
     def __init__(self, consumer: Any, recording: Recorder, *, named: bool = True) -> None:
         self._consumer = consumer
+        self._poll, self._offer = consumer.poll, recording.offer
         self._named = named
         self._subscribed = False
         self._assigned: list[Any] = []  # by hand
@@ -52,7 +61,7 @@ class KafkaConsumer:
 
     def poll(self, *args: Any, **kwargs: Any) -> Any:
         """As the client's; a message that is an error, or the end of a partition, is no receipt."""
-        message = self._consumer.poll(*args, **kwargs)
+        message = self._poll(*args, **kwargs)
         if message is not None:
             self._received(message)
         return message
@@ -104,7 +113,7 @@ class KafkaConsumer:
         at = time_ns()
         result = self._consumer.unsubscribe()
         self._subscribed = False
-        self.recording.offer(Event.UNSUBSCRIBE.value, at)
+        self._offer(Event.UNSUBSCRIBE.value, at)
         return result
 
     def assign(self, partitions: Any) -> Any:
@@ -129,9 +138,9 @@ class KafkaConsumer:
         return self._closed(self._consumer.close)
 
     def _closed(self, close: Callable[[], Any]) -> Any:
-        self.recording.offer(Event.CLOSING.value, time_ns())
+        self._offer(Event.CLOSING.value, time_ns())
         result = close()
-        self.recording.offer(Event.CLOSE.value, time_ns())
+        self._offer(Event.CLOSE.value, time_ns())
         self.recording.close()
         return result
 
@@ -140,17 +149,16 @@ class KafkaConsumer:
         try:
             if message.error() is not None:
                 return
-            key, value, (kind, timestamp) = message.key(), message.value(), message.timestamp()
+            value = message.value()  # which a deserializer may have made something without a size
+            size = 0 if value is None else len(value) if type(value) is bytes else None
             subject = (
-                message.topic(), message.partition(), 0, message.offset(), -1,
-                key if key is None or type(key) is bytes else _encoded(key), None, None,
-                timestamp if kind else None, None, len(value) if type(value) is bytes else _size(value), 0,
+                message.topic(), message.partition(), message.offset(), message.key(), message.timestamp(), size,
             )  # fmt: skip
         except Exception as error:
             self.recording.failed(error)
-            self.recording.offer(_RECEIVE, at, error=error)
+            self._offer(_RECEIVE, at, error=error)
         else:
-            self.recording.offer(_RECEIVE, at, subject)
+            self._offer(_RECEIVE, at, subject)
 
     def _on_assign(self, callback: _Callback | None) -> _Callback:
         def assigned(_: Any, partitions: Any) -> None:
@@ -175,7 +183,7 @@ class KafkaConsumer:
 
     def _take_name(self) -> None:
         if not self._named and (member := self._consumer.memberid()):
-            self.recording.rename(member)
+            self.recording.consumer = member
 
     def _offsets(self, event: str, call: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         at = time_ns()
@@ -190,16 +198,16 @@ class KafkaConsumer:
 
     def _offer_offsets(self, event: str, at: int, partitions: Any, raised: Any = None) -> None:
         for p in partitions or ():
-            self.recording.offer(event, at, _place(p.topic, p.partition, p.offset), raised or p.error)
+            self._offer(event, at, _place(p.topic, p.partition, p.offset), raised or p.error)
         if not partitions:
-            self.recording.offer(event, at, _place(None, None), raised)
+            self._offer(event, at, _place(None, None), raised)
 
     def _offer_partitions(self, event: Event, at: int, partitions: Any) -> None:
         self._offer_each(event, at, [_place(p.topic, p.partition) for p in partitions] or [_place(None, None)])
 
     def _offer_each(self, event: Event, at: int, subjects: Iterable[tuple[Any, ...]]) -> None:
         for subject in subjects:
-            self.recording.offer(event.value, at, subject)
+            self._offer(event.value, at, subject)
 
     def _safely(self, record: Callable[[], Any]) -> None:
         try:
@@ -224,15 +232,3 @@ class _Next:
 
     def __init__(self, message: Any) -> None:
         self.topic, self.partition, self.offset = message.topic(), message.partition(), message.offset() + 1
-
-
-def _encoded(key: Any) -> bytes:
-    """A key that a deserializer or the application made a text of."""
-    if isinstance(key, str):
-        return key.encode()
-    raise TypeError(f"the message's key is a {type(key).__name__}; record the consumer before keys are deserialized")
-
-
-def _size(value: Any) -> int | None:
-    """Bytes of a payload that is none, or that a deserializer made something else of."""
-    return 0 if value is None else None

@@ -23,18 +23,19 @@ def read(event: str, subject: Any) -> tuple[Any, ...]:
         return subject
     if not hasattr(subject, "message_id"):
         return (None, *_position(subject), *(None,) * 7)
+    message = getattr(subject, "_message", subject)  # what the client's own class asks for everything
+    place = (message.topic_name(), *_position(message.message_id()))
     if event != _RECEIVE:
-        return (subject.topic_name(), *_position(subject.message_id()), *(None,) * 7)
+        return (*place, *(None,) * 7)
     return (
-        subject.topic_name(),
-        *_position(subject.message_id()),
-        subject.partition_key().encode() or None,
-        subject.ordering_key().encode() or None,
-        subject.producer_name() or None,
-        subject.publish_timestamp(),
-        subject.event_timestamp() or None,
-        _size(subject),
-        subject.redelivery_count(),
+        *place,
+        message.partition_key().encode() or None,
+        message.ordering_key().encode() or None,
+        message.producer_name() or None,
+        message.publish_timestamp(),
+        message.event_timestamp() or None,
+        message.length() if hasattr(message, "length") else len(message.data()),
+        message.redelivery_count(),
     )
 
 
@@ -51,6 +52,7 @@ class PulsarConsumer:
 
     def __init__(self, consumer: Any, recording: Recorder) -> None:
         self._consumer = consumer
+        self._receive, self._acknowledge, self._offer = consumer.receive, consumer.acknowledge, recording.offer
         self.recording = recording
 
     def __getattr__(self, name: str) -> Any:
@@ -58,8 +60,8 @@ class PulsarConsumer:
 
     def receive(self, *args: Any, **kwargs: Any) -> Any:
         """As the client's; recorded when it returns."""
-        message = self._consumer.receive(*args, **kwargs)
-        self.received(message)
+        message = self._receive(*args, **kwargs)
+        self._offer(_RECEIVE, time_ns(), message)
         return message
 
     def batch_receive(self, *args: Any, **kwargs: Any) -> Any:
@@ -71,7 +73,14 @@ class PulsarConsumer:
 
     def acknowledge(self, message: Any) -> Any:
         """As the client's, of a message or a message id."""
-        return self._called(_ACKNOWLEDGE, self._consumer.acknowledge, message)
+        at = time_ns()
+        try:
+            result = self._acknowledge(message)
+        except Exception as error:
+            self._offer(_ACKNOWLEDGE, at, message, error)
+            raise
+        self._offer(_ACKNOWLEDGE, at, message)
+        return result
 
     def acknowledge_cumulative(self, message: Any) -> Any:
         """As the client's, of a message or a message id."""
@@ -85,40 +94,34 @@ class PulsarConsumer:
         """As the client's."""
         at = time_ns()
         result = self._consumer.redeliver_unacknowledged_messages()
-        self.recording.offer(Event.REDELIVER.value, at)
+        self._offer(Event.REDELIVER.value, at)
         return result
 
     def unsubscribe(self) -> Any:
         """As the client's, after which the consumer is of no use any more."""
         at = time_ns()
         result = self._consumer.unsubscribe()
-        self.recording.offer(Event.UNSUBSCRIBE.value, at)
+        self._offer(Event.UNSUBSCRIBE.value, at)
         return result
 
     def close(self) -> Any:
         """As the client's; then the file is finished."""
-        self.recording.offer(Event.CLOSING.value, time_ns())
+        self._offer(Event.CLOSING.value, time_ns())
         result = self._consumer.close()
-        self.recording.offer(Event.CLOSE.value, time_ns())
+        self._offer(Event.CLOSE.value, time_ns())
         self.recording.close()
         return result
 
     def received(self, message: Any) -> None:
         """Record that the application is given this message."""
-        self.recording.offer(_RECEIVE, time_ns(), message)
+        self._offer(_RECEIVE, time_ns(), message)
 
     def _called(self, event: str, call: Callable[[Any], Any], message: Any) -> Any:
         at = time_ns()
         try:
             result = call(message)
         except Exception as error:
-            self.recording.offer(event, at, message, error)
+            self._offer(event, at, message, error)
             raise
-        self.recording.offer(event, at, message)
+        self._offer(event, at, message)
         return result
-
-
-def _size(message: Any) -> int:
-    """Bytes of a message's payload. ``data()`` copies it, so the client's own object is asked where there is one."""
-    length = getattr(getattr(message, "_message", None), "length", None)
-    return len(message.data()) if length is None else int(length())

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timezone
 from importlib import metadata
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,11 +33,12 @@ from subreplay.capture.settings import Counts, Settings
 
 log: Final = logging.getLogger("subreplay.capture")
 _LOOK_SECONDS: Final = 0.1  # between two looks into the buffer
-_TOGETHER: Final = 128  # events read before the application's threads get their turn again
-_TURN_SECONDS: Final = 0.0001
+_TURN: Final = 128  # events read before the application's threads get their turn again
+_PAUSE_SECONDS: Final = 0.0001
+_BATCH: Final = 1_024  # events made Arrow together
 _NOTHING: Final = Subject()
 _KEY: Final = Subject._fields.index("key")
-_RENAME: Final = ""  # no event of the consumer, but its new name
+_DROPPED: Final = "events are dropped: recording is behind, or has ended"
 
 
 def session_of(library: str, subscription: str, subscription_type: str | None) -> Session:
@@ -46,7 +48,8 @@ def session_of(library: str, subscription: str, subscription_type: str | None) -
 
 
 class Recorder:
-    """Takes the events of one consumer. ``read`` turns what was offered into the fields of a ``Subject``.
+    """Takes the events of one consumer, whose name may change. ``read`` turns what was offered into the fields of a
+    ``Subject``.
 
     No method raises: errors are logged once and counted.
     """
@@ -60,17 +63,19 @@ class Recorder:
         settings: Settings,
         key_secret: str | None = None,
     ) -> None:
-        self._session, self._consumer, self._read, self._settings = session, consumer, read, settings
+        self.consumer = consumer
+        self._session, self._read, self._settings = session, read, settings
         self._digests = None if key_secret is None else Digests(key_secret)
         self._folder = Path(folder)
         self._started = datetime.now(timezone.utc)
         self._schema = EVENTS.with_metadata({METADATA: json.dumps(self._description()).encode()})
-        self._room = settings.buffer_rows
-        self._buffer: deque[tuple[str, int, Any, BaseException | None]] = deque()
-        # Never taken by an application's thread but where events are dropped or errors are counted. A signal handler
-        # may close the consumer amid that, so the lock is one's own to take again.
+        # A full buffer loses its oldest event, and the numbers of the others tell how many were lost, and where.
+        self._buffer: deque[tuple[int, str, int, str, Any, BaseException | None]] = deque(maxlen=settings.buffer_rows)
+        self._number, self._append = count().__next__, self._buffer.append
+        # An application's thread takes it only where recording fails or has ended. A signal handler may close the
+        # consumer amid that, so the lock is one's own to take again.
         self._lock = threading.RLock()
-        self._seq = self._flushed = self._dropped = self._errors = self._unplaced = 0
+        self._seen = self._taken = self._lost = self._refused = self._flushed = self._errors = 0
         self._logged: set[str] = set()
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
@@ -84,7 +89,7 @@ class Recorder:
             self._writer.start()
             atexit.register(self.close)
         except Exception as error:
-            self._room = 0
+            self._append = self._refuse
             self.failed(error)
 
     @property
@@ -96,22 +101,13 @@ class Recorder:
     def counts(self) -> Counts:
         """What became of the events so far."""
         with self._lock:
-            waiting = len(self._buffer) + self._pending_rows
-            seen = waiting + self._flushed + self._dropped
-            return Counts(seen, self._flushed, waiting, self._dropped, self._errors)
+            waiting = len(self._buffer) + self._taken - self._lost - self._flushed
+            dropped = self._seen - self._taken + self._lost + self._refused
+            return Counts(self._flushed + waiting + dropped, self._flushed, waiting, dropped, self._errors)
 
     def offer(self, event: str, at: int, subject: Any = _NOTHING, error: BaseException | None = None) -> None:
         """An event at ``at`` (ns) about what ``read`` understands. ``error``: what the client's call raised."""
-        if len(self._buffer) < self._room:
-            self._buffer.append((event, at, subject, error))
-        else:
-            with self._lock:
-                self._unplaced += 1
-            self._lose(1)
-
-    def rename(self, consumer: str) -> None:
-        """From here on events are those of a consumer of this name."""
-        self._buffer.append((_RENAME, 0, consumer, None))
+        self._append((self._number(), event, at, self.consumer, subject, error))
 
     def failed(self, error: BaseException) -> None:
         """Something about recording failed; the application goes on."""
@@ -123,7 +119,7 @@ class Recorder:
         """Write what is left and finish the file; waits ``close_seconds`` at most."""
         if self._closed.is_set():
             return
-        self._room = 0
+        self._append = self._refuse
         self._closed.set()
         with suppress(Exception):
             atexit.unregister(self.close)
@@ -132,11 +128,11 @@ class Recorder:
         if counts.dropped or counts.errors or counts.waiting:
             self._log_once(f"recording ended incomplete: {counts}")
 
-    def _lose(self, rows: int) -> None:
-        """What is dropped leaves a gap in ``seq``."""
+    def _refuse(self, _: object) -> None:
+        """Instead of appending, when nobody reads any more."""
         with self._lock:
-            self._dropped += rows
-        self._log_once("events are dropped: recording is behind, or has ended")
+            self._refused += 1
+        self._log_once(_DROPPED)
 
     def _log_once(self, text: str, error: BaseException | None = None) -> None:
         if text not in self._logged:
@@ -157,20 +153,25 @@ class Recorder:
     def _read_buffer(self) -> None:
         """What was offered until now, as Arrow. After a part of it the application's threads get their turn: they wait
         for the interpreter's lock meanwhile."""
-        left = len(self._buffer)
+        left, rows = len(self._buffer), []
         while left:
-            items = [self._buffer.popleft() for _ in range(min(left, _TOGETHER))]
+            items = [self._buffer.popleft() for _ in range(min(left, _TURN))]
             left -= len(items)
-            self._keep([row for item in items if (row := self._row(*item)) is not None])
+            rows += [self._row(*item) for item in items]
+            with self._lock:
+                self._taken += len(items)
+                self._seen = max(self._seen, max(item[0] for item in items) + 1)
             del items
-            time.sleep(_TURN_SECONDS)
-        with self._lock:  # what found no room came after what had filled it
-            self._seq, self._unplaced = self._seq + self._unplaced, 0
+            if len(rows) >= _BATCH or not left:
+                self._keep(rows)
+                rows = []
+            time.sleep(_PAUSE_SECONDS)
+        if self._seen > self._taken:
+            self._log_once(_DROPPED)
 
-    def _row(self, event: str, at: int, subject: Any, error: BaseException | None) -> tuple[Any, ...] | None:
-        if event == _RENAME:
-            self._consumer = subject
-            return None
+    def _row(
+        self, seq: int, event: str, at: int, consumer: str, subject: Any, error: BaseException | None
+    ) -> tuple[Any, ...]:
         try:
             read = subject if subject is _NOTHING else self._read(event, subject)
             if self._digests is not None:
@@ -179,23 +180,25 @@ class Recorder:
         except Exception as unreadable:
             self.failed(unreadable)
             read, error = _NOTHING, error or unreadable
-        self._seq += 1
         words = None if error is None else f"{type(error).__name__}: {error}"
-        return (self._consumer, self._seq - 1, event, at, *read, words)
+        return (consumer, seq, event, at, *read, words)
 
     def _keep(self, rows: list[tuple[Any, ...]]) -> None:
-        if rows and self._pending_rows + len(rows) > self._settings.buffer_rows:
-            self._lose(len(rows))
-        elif rows:
-            try:
+        """For the disk, if it has not fallen too far behind."""
+        arrow = None
+        try:
+            if self._pending_rows + len(rows) <= self._settings.buffer_rows:
                 arrow = batch(self._session, rows)
-            except Exception as error:
-                self.failed(error)
-                self._lose(len(rows))
-                return
-            with self._lock:
+        except Exception as error:
+            self.failed(error)
+        with self._lock:
+            if arrow is not None:
                 self._pending.append(arrow)
                 self._pending_rows += len(rows)
+            else:
+                self._lost += len(rows)
+        if arrow is None:
+            self._log_once(_DROPPED)
 
     def _write_on(self) -> None:
         last = False
@@ -249,7 +252,7 @@ class Recorder:
             "host": host,
             "pid": int(pid),
             "instance": session.instance,
-            "consumer": self._consumer,
+            "consumer": self.consumer,
             "subscription": session.subscription,
             "subscription_type": session.subscription_type,
             "started": self._started.isoformat(),
