@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from subreplay import capture
-from tests.capture import fakes
+from tests.support import consumers as fakes
 
 MESSAGES = 10_000
 ROUNDS = 9

@@ -85,6 +85,8 @@ class Recorder:
         self._closed, self._all_read = threading.Event(), threading.Event()
         self._writer = threading.Thread(target=self._write_on, name="subreplay-capture-write", daemon=True)
         try:
+            # With its first array pyarrow imports pandas, where there is one: too late while an interpreter ends.
+            batch(session, [(consumer, 0, "", 0, *_NOTHING, None)])
             threading.Thread(target=self._read_on, name="subreplay-capture-read", daemon=True).start()
             self._writer.start()
             atexit.register(self.close)
