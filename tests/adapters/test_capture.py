@@ -369,8 +369,9 @@ def test_what_real_clients_did_is_told_again(name: str) -> None:
     events = []
     for seq, (at, _, kind, row) in enumerate(sorted(calls, key=lambda call: call[:2])):
         place = {key: row[key] for key in ("topic", "partition", "ledger", "batch_index")}
-        of = about if kind != "receive" else received
-        one = of(kind, seq, row["entry"], **place)
+        one = about(kind, seq, row["entry"], **place)
+        if kind == "receive":
+            one = received(seq, row["entry"], **place, publish_time_ms=row["publish_time_ms"])
         events.append(one | {"at_ns": at, "instance": f"host:1:{row['consumer']}", "consumer": row["consumer"]})
 
     found = ingested(table(events))
