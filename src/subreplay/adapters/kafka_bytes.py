@@ -91,12 +91,12 @@ class Reader:
     def string(self) -> str:
         return self._present(self.nullable_string())
 
-    def nullable_bytes(self) -> bytes | None:
+    def nullable_byte_string(self) -> bytes | None:
         length = self.length(4)
         return None if length < 0 else self.take(length)
 
-    def bytes(self) -> bytes:
-        return self._present(self.nullable_bytes())
+    def byte_string(self) -> bytes:
+        return self._present(self.nullable_byte_string())
 
     def array(self, item: Callable[[], Item]) -> list[Item]:
         """An array whose elements ``item`` reads."""

@@ -97,9 +97,8 @@ def commits(key: pa.Array, value: pa.Array) -> Commits:
     tags = np.where(compact, values.integers(after + 8, ">u1"), 0)  # their number
     end = after + 8 + np.where(version == 1, 8, 0) + compact
     whole = (version >= 0) & (version <= 4) & (values.end - values.begin >= 2) & (size >= 0) & (end == values.end)
-    whole &= (
-        (tags == 0) & (offset >= 0) & (offset <= ENTRY.most + 1) & _is_time(at) & (_is_time(expires) | (expires < 0))
-    )
+    whole &= (tags == 0) & (offset >= 0) & (offset <= ENTRY.most + 1)
+    whole &= _is_time(at) & (_is_time(expires) | (expires < 0))
     usual &= whole | gone
 
     texts = {
@@ -142,7 +141,7 @@ def _is_text(values: pa.Array) -> Flags:
     except pa.ArrowInvalid:
         different = values.dictionary_encode()
         good = np.array([_decodes(word) for word in different.dictionary.to_pylist()], np.bool_)
-        return good[np.asarray(different.indices)]
+        return np.asarray(good[np.asarray(different.indices)])
     return np.ones(len(values), np.bool_)
 
 

@@ -1,4 +1,4 @@
-"""Raw records of Kafka's internal topic ``__consumer_offsets``, as Spark's Kafka source gives them, into decoded tables.
+"""Records of Kafka's internal topic ``__consumer_offsets``, as Spark's Kafka source gives them, into decoded tables.
 
 Columns in: ``key`` and ``value`` binary, ``partition`` int, ``offset`` long, ``timestamp`` timestamp. Each record ends
 as one row of one table of ``kafka_records.TABLES``, or in quarantine: its file is then the topic partition

@@ -113,7 +113,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Row]:
         if kind not in _TYPES:
             raise Malformed(f"no group record has key version {kind}; known are 0 to 8 and 16", _VERSION)
         record = _TYPES[kind]
-        row = {name: reader.string() for name in record.key}
+        row: Row = {name: reader.string() for name in record.key}
         if not all(row.values()):
             raise Malformed("a name is not empty", "such a group cannot be told from no group: leave its records out")
         if record.has_partition:
@@ -164,7 +164,7 @@ def _classic_member(reader: Reader, version: int, kind: str) -> Row:
     if version >= 1:
         row["rebalance_timeout_ms"] = reader.int32()
     row["session_timeout_ms"] = reader.int32()
-    subscription, assignment = reader.bytes(), reader.bytes()
+    subscription, assignment = reader.byte_string(), reader.byte_string()
     reader.tags()
     if kind == "consumer":
         row |= subscribed(subscription) | {"assignment": assigned(assignment)}
@@ -178,7 +178,7 @@ def subscribed(data: bytes) -> Row:
     """
     reader = Reader(data)
     version = _protocol_version(reader)
-    row: Row = {"topics": reader.array(reader.string), "user_data": reader.nullable_bytes()}
+    row: Row = {"topics": reader.array(reader.string), "user_data": reader.nullable_byte_string()}
     if version >= 1:
         row["owned"] = _topic_partitions(reader)
     if version >= 2:
@@ -197,7 +197,7 @@ def assigned(data: bytes) -> list[Row]:
     reader = Reader(data)
     version = _protocol_version(reader)
     partitions = _topic_partitions(reader)
-    reader.nullable_bytes()
+    reader.nullable_byte_string()
     if version <= 3:
         reader.end()
     return partitions
