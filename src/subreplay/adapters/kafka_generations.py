@@ -120,14 +120,13 @@ class Owners:
         """The next record."""
         mark = Mark(row["record_time"], row["record_offset"])
         if table == "classic_groups":
-            members = {member["member_id"]: member["assignment"] or () for member in row["members"] or ()}
-            for member in [*self.held, *members]:
-                places = {_Place(p["topic"], p["partition"]): "assigned" for p in members.get(member, ())}
-                self._hold(member, row["generation"], places, mark)
+            held = _classic(row["members"] or ())
+            for member in [*self.held, *held]:
+                self._hold(member, row["generation"], held.get(member, {}), mark)
         elif table == "current_assignments":
-            places = {}
-            for name, state in (("revoking", "revoking"), ("assigned", "assigned")):
-                places |= {_Place(p["topic_id"], p["partition"]): state for p in row[name] or ()}
+            places: dict[_Place, str] = {}
+            for name in ("revoking", "assigned"):
+                places |= {_Place(p["topic_id"], p["partition"]): name for p in row[name] or ()}
             if row["epoch"] == AWAY:
                 places = dict.fromkeys(places, "away")
             self._hold(row["member_id"], row["epoch"], places, mark, by_id=True)
@@ -160,3 +159,17 @@ class Owners:
                     "from": mark.at, "to": None, "from_offset": mark.offset, "to_offset": None,
                 }  # fmt: skip
                 self.rows.append(held[place])
+
+
+def _classic(members: Iterable[Row]) -> dict[str, dict[_Place, str]]:
+    """What each member of a classic generation holds. Under a cooperative assignor a partition that changes hands is
+    nobody's for a generation: whoever claimed it in its join reads it, and commits, until it has given it up."""
+    held = {
+        member["member_id"]: {_Place(p["topic"], p["partition"]): "assigned" for p in member["assignment"] or ()}
+        for member in members
+    }
+    given = {place for places in held.values() for place in places}
+    for member in members:
+        claimed = {_Place(p["topic"], p["partition"]) for p in member["owned"] or ()}
+        held[member["member_id"]] |= dict.fromkeys(claimed - given, "revoking")
+    return held

@@ -117,7 +117,7 @@ def decode(key: bytes, value: bytes | None) -> tuple[str, Row]:
         if not all(row.values()):
             raise Malformed("a name is not empty", "such a group cannot be told from no group: leave its records out")
         if record.has_partition:
-            row["partition"] = _within(PARTITION.least + 1, reader.int32(), PARTITION.most, "a partition")
+            row["partition"] = _partition(reader)
         reader.end()
     except Malformed as malformed:
         malformed.column = "key"
@@ -211,7 +211,7 @@ def _protocol_version(reader: Reader) -> int:
 
 
 def _topic_partitions(reader: Reader) -> list[Row]:
-    topics = reader.array(lambda: (reader.string(), reader.array(reader.int32)))
+    topics = reader.array(lambda: (reader.string(), reader.array(lambda: _partition(reader))))
     return [{"topic": topic, "partition": number} for topic, numbers in topics for number in numbers]
 
 
@@ -257,7 +257,7 @@ def _current(reader: Reader, version: int) -> Row:
 
 
 def _id_partitions(reader: Reader) -> list[Row]:
-    topics = reader.array(lambda: (reader.uuid(), reader.array(reader.int32), reader.tags()))
+    topics = reader.array(lambda: (reader.uuid(), reader.array(lambda: _partition(reader)), reader.tags()))
     return [{"topic_id": topic, "partition": number} for topic, numbers, _ in topics for number in numbers]
 
 
@@ -265,6 +265,10 @@ def _regex(reader: Reader, version: int) -> Row:
     row = {"topics": reader.array(reader.string)}
     reader.int64(), reader.int64()  # version of the metadata, time of the refresh
     return row
+
+
+def _partition(reader: Reader) -> int:
+    return _within(0, reader.int32(), PARTITION.most, "a partition")
 
 
 def _known(number: int) -> int | None:
