@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -67,14 +67,14 @@ def _owner(commits: pa.Table, held: pa.Table) -> Ints:
     owner[order[found]] = order[last[found]]
     mine = owner[len(begins) :]
     if not len(begins):
-        return mine
+        return np.asarray(mine)
     same = (code[np.maximum(mine, 0)] == code[len(begins) :]) & (when[len(begins) :] < ends[np.maximum(mine, 0)])
-    return np.where((mine >= 0) & same, mine, -1)
+    return np.asarray(np.where((mine >= 0) & same, mine, -1))
 
 
 def _codes(columns: Iterable[tuple[pa.ChunkedArray, pa.ChunkedArray]]) -> Ints:
     """A number for each different row of two tables, one after the other."""
-    code: Any = 0
+    code = np.zeros(1, np.int64)
     for one, other in columns:
         values = pa.chunked_array([*one.chunks, *other.chunks], one.type).combine_chunks().dictionary_encode().indices
         numbers = np.asarray(values, np.int64)
