@@ -41,25 +41,19 @@ def records(name: str) -> pa.Table:
     )
 
 
-def log(
-    name: str, zone: tzinfo = timezone.utc, layout: str = "[{at}] INFO [GroupCoordinator 1]: {text} {logger}"
-) -> pa.Table:
+DEFAULT = "[{at}] INFO [GroupCoordinator 1]: {text} {logger}"
+
+
+def log(name: str, zone: tzinfo = timezone.utc, layout: str = DEFAULT) -> pa.Table:
     """The coordinator's log of a scenario, in a layout and in the time of a zone."""
-    lines = [
-        layout.format(at=shown(row["at"], zone), **row, logger=LOGGER) for row in scenario(name)["coordinator_log"]
-    ]
-    return text(*lines)
+    rows = scenario(name)["coordinator_log"]
+    return text(*[layout.format(at=shown(row["at"], zone), text=row["text"], logger=LOGGER) for row in rows])
 
 
 def text(*lines: str | None) -> pa.Table:
     """Lines of a file."""
-    return pa.table(
-        {
-            "file": ["server.log"] * len(lines),
-            "line": pa.array(range(1, len(lines) + 1), pa.int64()),
-            "text": pa.array(lines, pa.string()),
-        }
-    )
+    numbers = pa.array(range(1, len(lines) + 1), pa.int64())
+    return pa.table({"file": ["server.log"] * len(lines), "line": numbers, "text": pa.array(lines, pa.string())})
 
 
 def shown(nanos: int, zone: tzinfo = timezone.utc) -> str:

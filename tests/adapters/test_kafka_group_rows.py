@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from functools import cache
+from itertools import pairwise
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_no_partition_has_two_owners(name):
         owned[row["topic"], row["partition"]].append((row["from_offset"], row["to_offset"] or 2**62))
     for spans in owned.values():
         spans.sort()
-        assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
+        assert all(before[1] <= after[0] for before, after in pairwise(spans))
 
 
 @pytest.mark.parametrize("name", FULL)
@@ -174,12 +175,12 @@ def test_another_subscription_leaves_a_topic_and_comes_back():
     told = rows("k30_resubscribe")["membership"]
     [changed] = [c for c, n in Counter(row["consumer"] for row in told).items() if n > 4]
     story = [(row["event"], row["topic"]) for row in told if row["consumer"] == changed]
-    assert story[:2] == [("join", "bills"), ("join", "orders")]
+    assert story[:2] == [("join", "a"), ("join", "b")]
     assert story[2][0] == "leave"
     assert story[3] == ("join", story[2][1])
     periods = [row["topics"] for row in rows("k30_resubscribe")["members"] if row["consumer"] == changed]
     assert len(periods) == 3
-    assert periods[0] == periods[2] == ["bills", "orders"]
+    assert periods[0] == periods[2] == ["a", "b"]
     assert len(periods[1]) == 1
 
 
