@@ -237,6 +237,7 @@ def test_lines_of_other_matters_are_counted():
         ("[2026-11-20 10:00:00,123] INFO [GroupCoordinator 1]: Stabilized group g gener", "begins as a known one"),
         ("[2026-11-20 10:00:00,123] INFO [GroupId g] Bumped group epoch to many.", "begins as a known one"),
         ("INFO [GroupCoordinator 1]: " + STABLE, "has its date and time"),
+        (STABLE, "has its date and time"),
         ('{"message": "' + STABLE, "no JSON object"),
         ('{"message": "' + STABLE + '"}', "it has no time"),
     ],

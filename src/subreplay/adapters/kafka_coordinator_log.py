@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.kafka_commits import Cells
 from subreplay.adapters.kafka_log_lines import ABOUT_GROUPS, LINES, OPENINGS
 from subreplay.adapters.kafka_log_times import NO_TIME, TIMESTAMP, Clock
 from subreplay.contracts import shortened
@@ -53,10 +54,10 @@ EVENTS: Final = pa.schema(
   ``unloaded`` (the coordinator moved, or stopped).
 """
 
-_START: Final = r"(?:[\]:|\"-]|INFO|WARN|DEBUG|ERROR|TRACE)\s+"
-_ABOUT_GROUPS: Final = rf"(?:[\]:|\"-]|INFO|WARN|DEBUG|ERROR|TRACE)\s*(?:{ABOUT_GROUPS})"
-_SPLIT: Final = rf"^(?:.*[^\d])?{TIMESTAMP}\]?.*?{_START}(?P<message>(?:{ABOUT_GROUPS}).*)$"
-_TIMELESS: Final = rf"(?:{_START}|^)(?P<message>(?:{OPENINGS}).*)$"
+_BEFORE: Final = r"(?:^|[\]:|\"-]|INFO|WARN|DEBUG|ERROR|TRACE)"
+_ABOUT_GROUPS: Final = rf"{_BEFORE}\s*(?:{ABOUT_GROUPS})"
+_LATEST_TIME: Final = rf"^(?:.*[^\d])?{TIMESTAMP}"  # a container runtime may have put one of its own before it
+_TIMELESS: Final = rf"{_BEFORE}\s*(?:{OPENINGS})"
 _LOGGER: Final = r"\s+\((?:[\w$]+\.)+[\w$]+(?::\d+)?\)(?:\s+\[[^\]]*\])?\s*$"
 _TEXTS: Final = ("message", "msg", "log", "text")
 _TIMES: Final = ("@timestamp", "timestamp", "time", "ts", "date")
@@ -128,9 +129,9 @@ class _Part:
 
     def parsed(self) -> ParsedLog:
         text = self._without_json(self.raw.cast(pa.string()))
-        split = pc.extract_regex(text, _SPLIT)
+        head, message = _split(text)
+        split = pc.extract_regex(head, _LATEST_TIME)
         times = self.clock.instants(split)
-        message = pc.replace_substring_regex(pc.struct_field(split, "message"), _LOGGER, "")
         open_ = np.asarray(split.is_valid().to_numpy(zero_copy_only=False), np.bool_)
         self._reject_timeless(text, ~open_)
         for i in np.flatnonzero(open_ & (times.at == NO_TIME)).tolist():
@@ -214,6 +215,20 @@ class _Part:
         return Rejected(
             "coordinator_log", self.file[i].as_py(), self.line[i].as_py(), shortened(self.raw[i].as_py()), (reason,)
         )
+
+
+def _split(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """What is before the message of each line, and the message, without the logger's name."""
+    cells = Cells(text)
+    length = cells.end - cells.begin
+    place = np.asarray(pc.find_substring_regex(text, _ABOUT_GROUPS).fill_null(-1), np.int64)
+    place = np.where(place < 0, length, place)
+    head, tail = (
+        part.cast(pa.large_string())
+        for part in cells.strings((cells.begin, place), (cells.begin + place, length - place))
+    )
+    message = pc.replace_substring_regex(tail, rf"^{_BEFORE}\s*", "")
+    return head, pc.replace_substring_regex(message, _LOGGER, "")
 
 
 def _or_null(texts: pa.Array) -> pa.Array:

@@ -166,5 +166,5 @@ OPENINGS: Final = "|".join(
 )
 """How a known line begins: one that begins so and is none of ``LINES`` is malformed."""
 
-ABOUT_GROUPS: Final = rf"{OPENINGS}|\[GroupId? ?=?[^\]]+\]"
+ABOUT_GROUPS: Final = rf"{OPENINGS}|\[Group(?:Id)?[ =][^\]]+\]"
 """How a line about a group begins, known or not."""
