@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_bytes import Malformed
+from subreplay.adapters.kafka_commits import commits
 from subreplay.adapters.kafka_group import decode_records
 from subreplay.adapters.kafka_records import TABLES, decode
 from subreplay.errors import InputError
@@ -400,3 +401,10 @@ def test_slices_and_batches_are_decoded_as_the_whole():
         name: sorted(map(str, plain(t))) for name, t in whole.tables.items()
     }
     assert decode_records(table.slice(0, 0)).counts == ()
+
+
+def test_usual_commits_are_all_read_by_columns():
+    pairs = [(key(kind, "g", "t", partition=1), encode.commit(v, 9, 2, "é", AT)) for kind in (0, 1) for v in range(5)]
+    table = records(*pairs, (key(1, "g", "t", partition=1), None))
+    found = commits(*(table.column(name).combine_chunks() for name in ("key", "value")))
+    assert found.usual.all()

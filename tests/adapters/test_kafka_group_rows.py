@@ -5,13 +5,17 @@ from functools import cache
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_coordinator_log import EVENTS, parse_lines
 from subreplay.adapters.kafka_group import decode_records
 from subreplay.adapters.kafka_group_rows import group_rows
 from subreplay.adapters.kafka_progress import progress
 from subreplay.tables import MEMBERSHIP
-from tests.adapters.kafka_scenarios import NAMES, log, plain, records, scenario
+from tests.adapters import kafka_encoding as encode
+from tests.adapters.kafka_encoding import Writer
+from tests.adapters.kafka_scenarios import NAMES, log, plain, records, scenario, text
 
 MS = 1_000
 FULL = [name for name in NAMES if scenario(name)["commits"]]
@@ -206,3 +210,85 @@ def test_topic_ids_without_a_record_take_the_names_that_are_given():
     decoded["topic_metadata"] = decoded["topic_metadata"].slice(0, 0)
     assert set(group_rows(decoded).owners.column("topic").to_pylist()) == {None}
     assert set(group_rows(decoded, topic_names={known: "orders"}).owners.column("topic").to_pylist()) == {"orders"}
+
+
+# any story, whether a coordinator could write it or not
+
+WHO = st.sampled_from(["a", "b", "c"])
+PLACES = st.lists(st.fixed_dictionaries({"topic": st.sampled_from("tu"), "partition": st.integers(0, 2)}), max_size=3)
+MEMBER = st.builds(
+    dict,
+    member_id=WHO,
+    instance_id=st.sampled_from([None, "i"]),
+    client_id=st.just("c"),
+    client_host=st.just("/h"),
+    rebalance_timeout_ms=st.just(1),
+    session_timeout_ms=st.just(2),
+    topics=st.lists(st.sampled_from("tu"), max_size=2),
+    owned=PLACES,
+    owned_generation=st.none(),
+    rack=st.none(),
+    user_data=st.none(),
+    assignment=PLACES,
+)
+NUMBER = st.integers(0, 4)
+
+
+def classic(generation, members):
+    group = {"protocol_type": "consumer", "generation": generation, "protocol": "range", "leader": None}
+    return encode.key(2, "g"), encode.classic_group(3, 3, group | {"state_since": encode.AT, "members": members})
+
+
+def described(member, topics):
+    value = Writer(True).integer(0, 2).string(None).string(None).string("c").string("/h")
+    value.array(topics, value.string).string("").integer(1, 4).string(None).tags()
+    return encode.key(5, "g", member), value.data
+
+
+def current(member, epoch, numbers):
+    value = Writer(True).integer(0, 2).integer(epoch, 4).integer(0, 4).integer(0, 1)
+    owned = [{"topic_id": "DE0CW3PeSPOY0aX9QnSACg", "partition": number} for number in numbers]
+    encode.partitions(value, owned, "topic_id")
+    encode.partitions(value, [], "topic_id")
+    return encode.key(8, "g", member), value.tags().data
+
+
+RECORD = st.one_of(
+    st.builds(classic, NUMBER, st.lists(MEMBER, max_size=3, unique_by=lambda member: member["member_id"])),
+    st.builds(described, WHO, st.lists(st.sampled_from("tu"), max_size=2)),
+    st.builds(current, WHO, st.integers(-2, 4), st.lists(NUMBER, max_size=3, unique=True)),
+    st.builds(lambda kind, member: (encode.key(kind, "g", member), None), st.sampled_from([5, 7, 8]), WHO),
+    st.builds(lambda kind: (encode.key(kind, "g"), None), st.sampled_from([2, 3, 4, 6])),
+    st.builds(lambda n: (encode.key(3, "g"), Writer(True).integer(0, 2).integer(n, 4).tags().data), NUMBER),
+)
+LINE = st.builds(
+    lambda at, text, who, number: f"[2023-11-14 22:13:{at:02d},000] INFO {text.format(who=who, number=number)}",
+    st.integers(18, 22),
+    st.sampled_from(
+        [
+            "Pending dynamic member with id {who} joins group g in Empty state. Adding to the group now.",
+            "Static member with groupInstanceId=i and unknown member id joins group g in Stable state. Replacing "
+            "previously mapped member {who} with this groupInstanceId.",
+            "Member {who} in group g has failed, removing it from the group.",
+            "[GroupId g] Member {who} left the consumer group.",
+            "[GroupId g] Member {who} joins the consumer group using the consumer protocol.",
+            "[GroupId g] Bumped group epoch to {number}.",
+            "Stabilized group g generation {number} with 1 members.",
+        ]
+    ),
+    WHO,
+    NUMBER,
+)
+
+
+@given(st.lists(RECORD, max_size=12), st.lists(LINE, max_size=8))
+def test_any_story_is_told(pairs, lines):
+    decoded = decode_records(encode.records(*pairs))
+    assert decoded.rejected == ()
+    found = group_rows(decoded.tables, parse_lines(text(*lines)).events)
+    for table in found:
+        for row in plain(table):
+            assert all(row[f.name] is not None for f in table.schema if not f.nullable)
+    joins = {row["consumer"] for row in plain(found.membership) if row["event"] == "join"}
+    leaves = {row["consumer"] for row in plain(found.membership) if row["event"] != "join"}
+    assert leaves <= joins  # nobody leaves a topic that it never joined

@@ -54,7 +54,7 @@ EVENTS: Final = pa.schema(
   ``unloaded`` (the coordinator moved, or stopped).
 """
 
-_BEFORE: Final = r"(?:^|[\]:|\"-]|INFO|WARN|DEBUG|ERROR|TRACE)"
+_BEFORE: Final = r"(?:[\]:|\"-]|INFO|WARN|DEBUG|ERROR|TRACE|^)"
 _ABOUT_GROUPS: Final = rf"{_BEFORE}\s*(?:{ABOUT_GROUPS})"
 _LATEST_TIME: Final = rf"^(?:.*[^\d])?{TIMESTAMP}"  # a container runtime may have put one of its own before it
 _TIMELESS: Final = rf"{_BEFORE}\s*(?:{OPENINGS})"

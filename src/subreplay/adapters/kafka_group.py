@@ -7,6 +7,7 @@ as one row of one table of ``kafka_records.TABLES``, or in quarantine: its file 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -149,10 +150,9 @@ class _Batch:
             yield Rejected(TOPIC, self._file(i), -1 if row is None else row, f"key {key}, value {value}", (reason,))
 
     def counts(self, quarantined: Mapping[int, Malformed]) -> Iterator[FileCount]:
-        partitions = self.partition.fill_null(-1).to_numpy()
-        bad = partitions[list(quarantined)]
-        for number, count in zip(*np.unique(partitions, return_counts=True), strict=True):
-            yield FileCount(_named(number), int(count), int(np.count_nonzero(bad == number)))
+        bad = Counter(self.partition[i].as_py() for i in quarantined)
+        for found in self.partition.value_counts().to_pylist():
+            yield FileCount(_named(found["values"]), found["counts"], bad[found["values"]])
 
     def _file(self, i: int) -> str:
         return _named(self.partition[i].as_py())
