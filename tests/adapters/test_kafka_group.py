@@ -278,6 +278,7 @@ def test_a_later_subscription_is_read_as_the_latest_known():
 GOOD = [
     (key(1, "g", "t", partition=3), encode.commit(3, 7, 1, "note", AT)),
     (key(1, "g", "t", partition=3), encode.commit(4, 7, 1, "note", AT)),
+    (key(0, "g", "t", partition=3), encode.commit(3, 7, -1, "", AT)),
     (key(2, "g"), encode.classic_group(3, 3, {"protocol_type": "consumer", "generation": 1, "protocol": "range",
                                               "leader": "m", "state_since": AT, "members": []})),
     (key(5, "g", "m"), member()),
@@ -315,10 +316,10 @@ def test_of_any_bytes_each_record_ends_once(pairs):
     assert sum(count.quarantined for count in found.counts) == len(found.rejected)
 
 
-@given(st.lists(st.tuples(st.sampled_from([pair[0] for pair in GOOD[:2]]), st.binary(max_size=50)), max_size=30),
+@given(st.lists(st.tuples(st.sampled_from([pair[0] for pair in GOOD[:3]]), st.binary(max_size=50)), max_size=30),
        st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3))  # fmt: skip
 def test_columns_and_single_records_are_read_alike(pairs, changes):
-    pairs = pairs + [(name, changed(value, changes)) for name, value in GOOD[:2]]
+    pairs = pairs + [(name, changed(value, changes)) for name, value in GOOD[:3]]
     found = decoded(*pairs)
     rows = {row["record_offset"]: row for row in plain(found.tables["offset_commits"])}
     for offset, (name, value) in enumerate(pairs):

@@ -132,6 +132,14 @@ def test_records_alone_know_the_same_members_and_say_what_they_do_not_know(name)
     assert not any(row["event"] == "crash" for row in told)
 
 
+def test_records_alone_know_which_static_member_will_be_back():
+    for name, cause, count in (
+        ("k32_modern_static", "static member away", 5),
+        ("k12_static_quick", "static member replaced", 1),
+    ):
+        assert Counter(row["cause"] for row in rows(name, with_log=False)["member_events"])[cause] == count
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_log_alone_knows_who_came_and_went(name):
     alone, both = rows(name, with_records=False), rows(name)
@@ -251,6 +259,32 @@ def current(member, epoch, numbers):
     encode.partitions(value, owned, "topic_id")
     encode.partitions(value, [], "topic_id")
     return encode.key(8, "g", member), value.tags().data
+
+
+def test_a_commit_is_the_owners_of_its_time():
+    def commit(offset):
+        return encode.key(1, "g", "t", partition=0), encode.commit(3, offset, 1, "", encode.AT)
+
+    def owner(member):
+        described = {"instance_id": None, "client_id": "c", "client_host": "/h", "rebalance_timeout_ms": 1}
+        asked = {"session_timeout_ms": 2, "topics": ["t"], "owned": [], "owned_generation": None, "rack": None}
+        given = {"user_data": None, "assignment": [{"topic": "t", "partition": 0}]}
+        return {"member_id": member} | described | asked | given
+
+    story = [
+        commit(1),
+        classic(1, [owner("a")]),
+        commit(2),
+        classic(2, [owner("b")]),
+        commit(3),
+        classic(3, []),
+        commit(4),
+    ]
+    decoded = decode_records(encode.records(*story, (story[0][0], None))).tables
+    told = plain(progress(decoded["offset_commits"], group_rows(decoded).owners))
+    assert [(row["offset"], row["consumer"], row["generation"]) for row in told] == [
+        (1, None, None), (2, "a", 1), (3, "b", 2), (4, None, None),
+    ]  # fmt: skip
 
 
 RECORD = st.one_of(
