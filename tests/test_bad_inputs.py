@@ -76,7 +76,7 @@ ingest cut --to out                                  | 4 | cut/deliveries.jsonl.
 ingest plain --to out                                | 2 | plain/messages.jsonl.gz: cannot be read: Not a gzipped file
 ingest folders --to out                              | 2 | folders/messages.jsonl.gz: cannot be read: Is a directory
 ingest cut --to ''                                   | 2 | --to '': not a folder
-ingest cut --to out --from carrier-pigeon            | 2 | no such adapter; there are: pulsar-recording
+ingest cut --to out --from carrier-pigeon            | 2 | no such adapter; there are: capture, pulsar-recording
 ingest cut --to out --format csv                     | 2 | write delta or parquet
 explain --config run.yaml                            | 2 | give either --key or --message
 explain --config run.yaml --message 5:120            | 2 | write TOPIC:LEDGER:ENTRY

@@ -159,7 +159,7 @@ def test_a_what_if_without_scenarios(spoken, run_file):
 def test_an_unknown_adapter(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
     assert code == 2
-    assert err == "subreplay: --from carrier-pigeon: no such adapter; there are: pulsar-recording\n"
+    assert err == "subreplay: --from carrier-pigeon: no such adapter; there are: capture, pulsar-recording\n"
 
 
 def test_an_unknown_format(spoken, tmp_path):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from subreplay.adapters import pulsar_recording
+from subreplay.adapters import capture, pulsar_recording
 from subreplay.adapters.base import Adapter, FileCount, Ingested, Reason, Rejected
 
 ADAPTERS: Final[dict[str, Adapter]] = {
+    "capture": capture.read,
     "pulsar-recording": pulsar_recording.read,
 }
 
