@@ -1,0 +1,311 @@
+"""One pass over the bytes of a broker's log: which line is of which kind, and where its fields stand."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.adapters.broker_log_words import LITERAL, NO_FIELD, NUMBER, NUMBERS, REST, TEXTS, UNTIL, Program
+from subreplay.hashing.compiled import compiled
+
+OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
+"""Instead of a kind: another logger's line; a line of a logger that is read, with other words; one that ends within
+known words; one that does not begin with a time, a thread, a level and a logger."""
+
+_CONNECTION: Final = TEXTS.index("connection")
+_THREAD: Final = TEXTS.index("thread")
+_MATCHED, _DEPARTED, _ENDED = 0, 1, 2
+_MOST_DIGITS = 18  # of a number that surely fits 64 bits
+_SURE = 4  # as many bytes of known words at the end of a line show that it was cut
+_NO_TIME = -(2**63)
+_DAYS: Final = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
+
+
+class Scanned(NamedTuple):
+    """What was found in each line: ``at`` is in ms; texts are ``data[start:end]``, by field and line; ``gone`` tells
+    that the line itself says that the connection is lost."""
+
+    kind: NDArray[np.int64]
+    at: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    number: NDArray[np.int64]
+    gone: NDArray[np.bool_]
+
+
+def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Scanned:
+    """Line i is ``data[offsets[i]:offsets[i + 1]]``, with or without its line break."""
+    count = len(offsets) - 1
+    found = Scanned(
+        kind=np.full(count, OTHER),
+        at=np.zeros(count, np.int64),
+        start=np.zeros((len(TEXTS), count), np.int64),
+        end=np.full((len(TEXTS), count), -1, np.int64),
+        number=np.full((len(NUMBERS), count), -1, np.int64),
+        gone=np.zeros(count, np.bool_),
+    )
+    _scan(data, offsets, *program, *found)
+    return found
+
+
+def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
+    """The number of so many digits; a negative one where something else stands there."""
+    value = 0
+    for i in range(start, start + count):
+        digit = np.int64(data[i]) - 48
+        if digit < 0 or digit > 9:
+            return -1_000_000
+        value = value * 10 + digit
+    return value
+
+
+_digits = compiled(_digits)
+
+
+def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
+    """The time (ms since 1970) that a line begins with, and where it ends; ``_NO_TIME`` where there is none."""
+    nothing = (_NO_TIME, start)
+    if end - start < 24 or data[start + 10] != 84 or (data[start + 19] != 44 and data[start + 19] != 46):  # "T", ",."
+        return nothing
+    if data[start + 4] != 45 or data[start + 7] != 45 or data[start + 13] != 58 or data[start + 16] != 58:  # "-", ":"
+        return nothing
+    year, month, day = _digits(data, start, 4), _digits(data, start + 5, 2), _digits(data, start + 8, 2)
+    hour, minute, second = _digits(data, start + 11, 2), _digits(data, start + 14, 2), _digits(data, start + 17, 2)
+    millis, zone, at = _digits(data, start + 20, 3), 0, start + 23
+    if year < 1971 or not 1 <= month <= 12 or hour < 0 or minute < 0 or second < 0 or millis < 0:
+        return nothing
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= day <= _DAYS[month] - _DAYS[month - 1] + (leap and month == 2) or hour > 23 or minute > 59:
+        return nothing
+    if data[at] == 90:  # "Z"
+        at += 1
+    else:
+        sign = 44 - np.int64(data[at])  # 1 for "+", -1 for "-"
+        minutes = at + 4 if at + 3 < end and data[at + 3] == 58 else at + 3  # +HH:MM, or +HHMM
+        if (sign != 1 and sign != -1) or minutes + 2 > end:
+            return nothing
+        zone = _digits(data, at + 1, 2) * 60 + _digits(data, minutes, 2)
+        if zone < 0:
+            return nothing
+        zone, at = zone * sign, minutes + 2
+    before = year - 1
+    days = (before - 1969) * 365 + (before // 4 - before // 100 + before // 400 - 477)
+    days += _DAYS[month - 1] + (leap and month > 2) + day - 1
+    return ((days * 24 + hour) * 60 + minute - zone) * 60_000 + second * 1_000 + millis, at
+
+
+_time = compiled(_time)
+
+
+def _find(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
+    """Where the words first stand between ``start`` and ``end``; -1 where they do not."""
+    size, head = stop - begin, words[begin]
+    for i in range(start, end - size + 1):
+        if data[i] == head:
+            k = 1
+            while k < size and data[i + k] == words[begin + k]:
+                k += 1
+            if k == size:
+                return i
+    return -1
+
+
+_find = compiled(_find)
+
+
+def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
+    """How many bytes from ``start`` on are those of the words, at the most all."""
+    most = min(end - start, stop - begin)
+    k = 0
+    while k < most and data[start + k] == words[begin + k]:
+        k += 1
+    return k
+
+
+_same = compiled(_same)
+
+
+def _ends_within(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> bool:
+    """Whether the text ends with a beginning of the words."""
+    for size in range(min(end - start, stop - begin - 1), _SURE - 1, -1):
+        if _same(data, end - size, end, words, begin, begin + size) == size:
+            return True
+    return False
+
+
+_ends_within = compiled(_ends_within)
+
+
+def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+    """The client's address in what a line calls a connection, and whether that is lost: ``/A``, or
+    ``[id: .., L:.. - R:/A] [..]`` where ``!`` instead of ``-`` tells so."""
+    gone = False
+    for i in range(start, end - 2):
+        if data[i] == 32 and data[i + 1] == 82 and data[i + 2] == 58:  # " R:"
+            gone = data[i - 1] == 33
+            start = i + 3
+            close = start
+            while close < end and data[close] != 32:
+                close += 1
+            end = close - 1 if data[close - 1] == 93 else close  # "]"
+            break
+    for i in range(end - 1, start - 1, -1):
+        if data[i] == 47:  # a host's name may stand before "/"
+            return i + 1, end, gone
+    return start, end, gone
+
+
+_address = compiled(_address)
+
+
+def _scan(
+    data, offsets, words, step, begin, stop, field, first, pattern_kind, patterns, logger_begin, logger_end,
+    kind, at, starts, ends, number, gone,
+):  # type: ignore[no-untyped-def]  # fmt: skip
+    for row in range(len(offsets) - 1):
+        start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
+            end -= 1
+        kind[row] = HEADLESS
+        time, i = _time(data, start, end)
+        at[row] = time
+        if time == _NO_TIME or i + 2 >= end or data[i] != 32 or data[i + 1] != 91:  # " ["
+            continue
+        thread = i + 2
+        i = thread
+        while i < end - 1 and not (data[i] == 93 and data[i + 1] == 32):  # "] "
+            i += 1
+        thread_end = i
+        i += 2
+        while i < end and data[i] != 32:  # the level
+            i += 1
+        while i < end and data[i] == 32:
+            i += 1
+        name = i
+        while i < end and data[i] != 32:
+            name = i + 1 if data[i] == 46 else name  # "."
+            i += 1
+        if i + 3 > end or data[i + 1] != 45 or data[i + 2] != 32:  # " - "
+            continue
+        name_end = i
+        if name_end - name > 7 and data[name_end - 7] == 67 and data[name_end - 6] == 108 and data[name_end - 1] == 99:
+            name_end -= 7  # "Classic": a dispatcher of 4.x that is as in 3.x
+        message = i + 3
+        kind[row] = OTHER
+        for logger in range(len(logger_begin)):
+            size = logger_end[logger] - logger_begin[logger]
+            if name_end - name != size:
+                continue
+            if _same(data, name, name_end, words, logger_begin[logger], logger_end[logger]) != size:
+                continue
+            kind[row] = UNKNOWN
+            for pattern in range(patterns[logger], patterns[logger + 1]):
+                i, state = message, _MATCHED
+                for k in range(first[pattern], first[pattern + 1]):
+                    if step[k] == LITERAL:
+                        same = _same(data, i, end, words, begin[k], stop[k])
+                        if same < stop[k] - begin[k]:
+                            state = _ENDED if i + same == end else _DEPARTED
+                            break
+                        i += same
+                    elif step[k] == NUMBER:
+                        value, digits = np.int64(0), 0
+                        while i < end and 48 <= data[i] <= 57 and digits <= _MOST_DIGITS:
+                            value = value * 10 + np.int64(data[i]) - 48
+                            i += 1
+                            digits += 1
+                        if digits == 0 or digits > _MOST_DIGITS:
+                            state = _ENDED if i == end else _DEPARTED
+                            break
+                        number[field[k], row] = value
+                    else:
+                        until, after = end, end
+                        if step[k] == UNTIL:
+                            until = _find(data, i, end, words, begin[k], stop[k])
+                            if until < 0:
+                                state = _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
+                                break
+                            after = until + stop[k] - begin[k]
+                        if field[k] == _CONNECTION:
+                            starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
+                        elif field[k] != NO_FIELD:
+                            starts[field[k], row], ends[field[k], row] = i, until
+                        i = after
+                if state == _MATCHED and i == end:
+                    kind[row] = pattern_kind[pattern]
+                    starts[_THREAD, row], ends[_THREAD, row] = thread, thread_end
+                    break
+                number[:, row] = -1
+                ends[:, row] = -1
+                gone[row] = False
+                if state == _ENDED:
+                    kind[row] = CUT
+            break
+
+
+_scan = compiled(_scan)
+
+
+def gather(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Any, Any]:
+    """The texts one after the other, and their offsets; a negative end is an empty text."""
+    lengths = np.where(end < 0, 0, end - start)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    texts = np.empty(int(offsets[-1]), np.uint8)
+    _copy(data, start, offsets, texts)
+    return texts, offsets
+
+
+def _copy(data, start, offsets, texts):  # type: ignore[no-untyped-def]
+    for row in range(len(start)):
+        first, size = start[row], offsets[row + 1] - offsets[row]
+        for k in range(size):
+            texts[offsets[row] + k] = data[first + k]
+
+
+_copy = compiled(_copy)
+
+
+def positions(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+    """The ``ledger:entry`` that each list names, one after the other, and how many each has: -1 for no list of them."""
+    most = int(((end - start + 2) // 5 + 1).clip(0).sum())  # none is shorter than "1:2, "
+    ledger, entry, counts = np.empty(most, np.int64), np.empty(most, np.int64), np.zeros(len(start), np.int64)
+    total = _positions(data, start, end, ledger, entry, counts)
+    return ledger[:total], entry[:total], counts
+
+
+def _positions(data, start, end, ledger, entry, counts):  # type: ignore[no-untyped-def]
+    total = 0
+    for row in range(len(start)):
+        i, before = start[row], total
+        while i < end[row]:
+            numbers = 0
+            for part in range(2):
+                value, digits = np.int64(0), 0
+                while i < end[row] and 48 <= data[i] <= 57 and digits <= _MOST_DIGITS:
+                    value = value * 10 + np.int64(data[i]) - 48
+                    i += 1
+                    digits += 1
+                if digits == 0 or digits > _MOST_DIGITS:
+                    break
+                if part == 0:
+                    ledger[total] = value
+                    if i >= end[row] or data[i] != 58:  # ":"
+                        break
+                    i += 1
+                else:
+                    entry[total] = value
+                numbers += 1
+            more = i + 2 < end[row] and data[i] == 44 and data[i + 1] == 32  # ", "
+            if numbers < 2 or (i < end[row] and not more):
+                counts[row], total = -1, before
+                break
+            total += 1
+            i += 2 if more else 0
+        if counts[row] == 0:
+            counts[row] = total - before
+    return total
+
+
+_positions = compiled(_positions)
