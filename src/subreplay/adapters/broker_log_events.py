@@ -42,6 +42,7 @@ EVENTS: Final = pa.schema(
         pa.field("ledger", pa.int64()),
         pa.field("entry", pa.int64()),
         pa.field("count", pa.int64()),  # messages of an entry (added, sending), entries (selected, got), pending ones
+        pa.field("partial", pa.bool_()),  # some messages of the entry only were acknowledged
         pa.field("hash", pa.int64()),  # sticky key hash of the entry
         pa.field("reason", pa.string()),  # why a consumer was refused
     ]
@@ -166,12 +167,13 @@ def _table(
                 wrong.setdefault(int(rows[i]), reason)
     ids = TEXTS.index("ids")
     listing = found.end[ids, rows] >= 0
-    ledgers, entries, counts = positions(data, found.start[ids, rows][listing], found.end[ids, rows][listing])
+    listed = positions(data, found.start[ids, rows][listing], found.end[ids, rows][listing])
+    sizes = listed.counts.clip(0)
     number = {name: found.number[field, rows] for field, name in enumerate(NUMBERS)}
-    for i in np.flatnonzero(listing)[counts < 0]:
+    for i in np.flatnonzero(listing)[listed.counts < 0]:
         wrong.setdefault(int(rows[i]), Reason("ids", "", "a list of entries is L:E, L:E, …", _REMEDY))
     times = np.ones(len(rows), np.int64)
-    times[listing] = counts.clip(0)
+    times[listing] = sizes
     partition = texts["topic"].partitions()
     for name, value, legal in (
         ("ledger", number["ledger"], LEDGER), ("entry", number["entry"], OF_A_LEDGER),
@@ -180,15 +182,18 @@ def _table(
     ):  # fmt: skip
         for i in np.flatnonzero(value > legal.most):
             wrong.setdefault(int(rows[i]), Reason(name, str(value[i]), legal.rule, _REMEDY))
-    far = np.flatnonzero(np.repeat(rows[listing], counts.clip(0))[entries > OF_A_LEDGER.most])
-    for i in np.repeat(rows[listing], counts.clip(0))[entries > OF_A_LEDGER.most][: len(far)]:
-        wrong.setdefault(int(i), Reason("entry", "", OF_A_LEDGER.rule, _REMEDY))
+    of_list = np.repeat(rows[listing], sizes)
+    for i in np.flatnonzero(listed.entry > OF_A_LEDGER.most):
+        wrong.setdefault(int(of_list[i]), Reason("entry", str(listed.entry[i]), OF_A_LEDGER.rule, _REMEDY))
     times[np.isin(rows, list(wrong))] = 0
 
     of = np.repeat(np.arange(len(rows)), times)
     ledger, entry = number["ledger"][of], number["entry"][of]
-    kept = np.repeat(np.isin(rows[listing], list(wrong), invert=True), counts.clip(0))
-    ledger[listing[of]], entry[listing[of]] = ledgers[kept], entries[kept]
+    kept = np.isin(of_list, list(wrong), invert=True)
+    partial = np.zeros(len(of), np.bool_)
+    ledger[listing[of]], entry[listing[of]], partial[listing[of]] = (
+        listed.ledger[kept], listed.entry[kept], listed.partial[kept],
+    )  # fmt: skip
     take = pa.array(rows[of])
     at = pa.array(found.at[rows][of] * _MICROS).cast(TIME)
     columns = {
@@ -198,6 +203,7 @@ def _table(
         "kind": pa.DictionaryArray.from_arrays(found.kind[rows][of].astype(np.int32), list(KINDS)).cast(pa.string()),
         "partition": pa.array(partition[of], pa.int32(), mask=(texts["topic"].missing())[of]),
         "gone": pa.array(found.gone[rows][of]),
+        "partial": pa.array(partial),
         "ledger": _number(ledger),
         "entry": _number(entry),
         **{name: _number(number[name][of]) for name in ("consumer_id", "count", "hash")},

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.adapters.broker_log_words import LITERAL, NO_FIELD, NUMBER, NUMBERS, REST, TEXTS, UNTIL, Program
+from subreplay.adapters.broker_log_words import ENDING, LITERAL, NO_FIELD, NUMBER, NUMBERS, TEXTS, UNTIL, Program
 from subreplay.hashing.compiled import compiled
 
 OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
@@ -62,6 +62,18 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
 
 
 _digits = compiled(_digits)
+
+
+def _natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+    """Where the number ends that begins here, the number, and whether it is one that fits 64 bits."""
+    value, i = np.int64(0), start
+    while i < end and 48 <= data[i] <= 57 and i - start <= _MOST_DIGITS:
+        value = value * 10 + np.int64(data[i]) - 48
+        i += 1
+    return i, value, start < i <= start + _MOST_DIGITS
+
+
+_natural = compiled(_natural)
 
 
 def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
@@ -211,12 +223,8 @@ def _scan(
                             break
                         i += same
                     elif step[k] == NUMBER:
-                        value, digits = np.int64(0), 0
-                        while i < end and 48 <= data[i] <= 57 and digits <= _MOST_DIGITS:
-                            value = value * 10 + np.int64(data[i]) - 48
-                            i += 1
-                            digits += 1
-                        if digits == 0 or digits > _MOST_DIGITS:
+                        i, value, legal = _natural(data, i, end)
+                        if not legal:
                             state = _ENDED if i == end else _DEPARTED
                             break
                         number[field[k], row] = value
@@ -228,6 +236,11 @@ def _scan(
                                 state = _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
                                 break
                             after = until + stop[k] - begin[k]
+                        elif step[k] == ENDING:
+                            until = end - (stop[k] - begin[k])
+                            if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
+                                state = _ENDED
+                                break
                         if field[k] == _CONNECTION:
                             starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
                         elif field[k] != NO_FIELD:
@@ -267,44 +280,50 @@ def _copy(data, start, offsets, texts):  # type: ignore[no-untyped-def]
 _copy = compiled(_copy)
 
 
-def positions(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Any, Any, Any]:
-    """The ``ledger:entry`` that each list names, one after the other, and how many each has: -1 for no list of them."""
+class Positions(NamedTuple):
+    """The entries that lists name, one after the other; ``counts`` is how many each list has, -1 for what is no list.
+    ``partial`` tells that some messages of the batch only were acknowledged."""
+
+    ledger: NDArray[np.int64]
+    entry: NDArray[np.int64]
+    partial: NDArray[np.bool_]
+    counts: NDArray[np.int64]
+
+
+def positions(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> Positions:
+    """What lists ``L:E, L:E (ackSet …), …`` name."""
     most = int(((end - start + 2) // 5 + 1).clip(0).sum())  # none is shorter than "1:2, "
-    ledger, entry, counts = np.empty(most, np.int64), np.empty(most, np.int64), np.zeros(len(start), np.int64)
-    total = _positions(data, start, end, ledger, entry, counts)
-    return ledger[:total], entry[:total], counts
+    found = Positions(
+        np.empty(most, np.int64), np.empty(most, np.int64), np.zeros(most, np.bool_), np.zeros(len(start), np.int64)
+    )
+    total = _positions(data, start, end, *found)
+    return Positions(found.ledger[:total], found.entry[:total], found.partial[:total], found.counts)
 
 
-def _positions(data, start, end, ledger, entry, counts):  # type: ignore[no-untyped-def]
+def _positions(data, start, end, ledger, entry, partial, counts):  # type: ignore[no-untyped-def]
     total = 0
     for row in range(len(start)):
-        i, before = start[row], total
-        while i < end[row]:
-            numbers = 0
-            for part in range(2):
-                value, digits = np.int64(0), 0
-                while i < end[row] and 48 <= data[i] <= 57 and digits <= _MOST_DIGITS:
-                    value = value * 10 + np.int64(data[i]) - 48
-                    i += 1
-                    digits += 1
-                if digits == 0 or digits > _MOST_DIGITS:
-                    break
-                if part == 0:
-                    ledger[total] = value
-                    if i >= end[row] or data[i] != 58:  # ":"
-                        break
-                    i += 1
-                else:
-                    entry[total] = value
-                numbers += 1
-            more = i + 2 < end[row] and data[i] == 44 and data[i + 1] == 32  # ", "
-            if numbers < 2 or (i < end[row] and not more):
-                counts[row], total = -1, before
+        i, last, before = start[row], end[row], total
+        legal = True
+        while legal and i < last:
+            i, ledger[total], legal = _natural(data, i, last)
+            legal = legal and i < last and data[i] == 58  # ":"
+            if not legal:
                 break
+            i, entry[total], legal = _natural(data, i + 1, last)
+            partial[total] = i + 1 < last and data[i] == 32 and data[i + 1] == 40  # " ("
+            if partial[total]:
+                while i < last and data[i] != 41:  # ")"
+                    i += 1
+                legal = legal and i < last
+                i += 1
             total += 1
-            i += 2 if more else 0
-        if counts[row] == 0:
-            counts[row] = total - before
+            if i < last:
+                legal = legal and i + 2 < last and data[i] == 44 and data[i + 1] == 32  # ", "
+                i += 2
+        counts[row] = total - before
+        if not legal:
+            counts[row], total = -1, before
     return total
 
 

@@ -42,6 +42,9 @@ LINES: Final = (
     Line("refused", "ServerCnx",
          "[<connection>][<topic>][<subscription>] Failed to create consumer: consumerId=<consumer_id>, <reason>",
          "] Failed to create consumer: "),
+    Line("refused", "PersistentTopic",
+         "[<topic>][<subscription>] Consumer <consumer_id> <consumer> already connected: <reason>",
+         " already connected: "),
     Line("closing", "ServerCnx", "[<connection>] Closing consumer: consumerId=<consumer_id>", "] Closing consumer: "),
     Line("disconnected", "ServerCnx", "Closed connection from <connection>", "Closed connection from "),
     Line("removed", "PersistentDispatcherMultipleConsumers",
@@ -69,22 +72,22 @@ LINES: Final = (
     Line("acked", "PersistentSubscription",
          "[<topic>][<subscription>] Individual acks on [<ids>]", "] Individual acks on ["),
     Line("acked_up_to", "PersistentSubscription",
-         "[<topic>][<subscription>] Cumulative ack on <ledger>:<entry>", "] Cumulative ack on "),
+         "[<topic>][<subscription>] Cumulative ack on <ids>", "] Cumulative ack on "),
 )  # fmt: skip
 
 KINDS: Final = tuple(dict.fromkeys(line.kind for line in LINES))
 MARKS: Final = "|".join(re.escape(mark) for mark in dict.fromkeys(line.mark for line in LINES))
 """A regular expression that finds the mark of any kind."""
 
-LITERAL, UNTIL, NUMBER, REST = range(4)
+LITERAL, UNTIL, NUMBER, REST, ENDING = range(5)
 NO_FIELD: Final = -1
 
 
 class Program(NamedTuple):
     """The patterns as the arrays that a compiled loop follows, one step after the other.
 
-    A step is one of ``LITERAL`` (these words stand here), ``UNTIL`` (a text, up to the words), ``NUMBER`` and ``REST``
-    (a text, up to the line's end); its words are ``words[begin:end]``, its field an index of ``TEXTS`` or ``NUMBERS``.
+    A step is one of ``LITERAL`` (these words stand here), ``UNTIL`` (a text, up to the words), ``NUMBER``, ``REST`` (a
+    text, up to the line's end) and ``ENDING`` (a text, up to the words that end the line); its words are ``words[begin:end]``, its field an index of ``TEXTS`` or ``NUMBERS``.
     The steps of pattern i are ``first[i]`` to ``first[i + 1]``; those of logger j are the patterns ``patterns[j]`` to
     ``patterns[j + 1]``, and its name is ``words[logger_begin[j]:logger_end[j]]``.
     """
@@ -111,6 +114,8 @@ def _steps(pattern: str) -> list[tuple[int, str, int]]:
             steps += [(LITERAL, words, NO_FIELD)] if words else []
         else:
             steps.append((UNTIL if words else REST, words, TEXTS.index(name) if name in TEXTS else NO_FIELD))
+    if steps[-1][0] == UNTIL:
+        steps[-1] = (ENDING, *steps[-1][1:])
     return steps
 
 
