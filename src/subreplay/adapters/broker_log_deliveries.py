@@ -114,7 +114,7 @@ class Fold:
         self._selected, self._left = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._got = np.full(2, np.int64(UNKNOWN))
         self._kept = _NONE
-        self._sent = (NEVER, -1)  # first and last `Sending`
+        self._first_sent = NEVER  # when `Sending` began to be logged
         self.counts = Counts()
 
     def _columns(self) -> _Holders:
@@ -139,7 +139,7 @@ class Fold:
         steps = new.take(new.kind <= ACKED)
         sent = steps.seq[steps.kind == SENDING]
         if len(sent):
-            self._sent = (min(self._sent[0], int(sent[0])), int(sent[-1]))
+            self._first_sent = min(self._first_sent, int(sent[0]))
         dispatched = _joined(self._kept, steps)
         done = self._done_up_to(dispatched.take(dispatched.kind <= SENDING), new.take(new.kind == ACKED_UP_TO))
         return self._fold(_joined(dispatched, done), last=False)
@@ -200,8 +200,9 @@ class Fold:
         redelivered, state = np.zeros(count, np.int64), np.full(count, np.int64(OPEN))
         finished = np.zeros(len(rows.seq), np.bool_)
         self.counts.unmatched += kernels.fold(
-            rows.kind, rows.seq, same, dispatch, rows.session, found.session, found.sent, self._holders.end,
-            self._holders.lost, *self._sent, acked, nacked, redelivered, state, finished,
+            rows.kind, rows.seq, same, dispatch, rows.session, found.session, found.thread, found.sent,
+            self._holders.end, self._holders.lost, self._holders.thread, self._first_sent,
+            acked, nacked, redelivered, state, finished,
         )  # fmt: skip
         steps = rows.kind <= SENDING
         rows.session[steps] = np.maximum(found.session, UNKNOWN)[dispatch[steps]]
@@ -209,7 +210,7 @@ class Fold:
         done[dispatch[finished & steps]] = True
         if last:
             done[:] = True
-            state[~found.sent & (acked == NO_ROW) & (self._sent[0] < found.seq)] = kernels.UNSENT
+            state[~found.sent & (acked == NO_ROW) & (self._first_sent < found.seq)] = kernels.UNSENT
         self._kept = _NONE if last else rows.take(~finished & ((rows.kind <= NACKED)))
         self.counts.unsent += int((done & (state != OPEN)).sum())
         chosen = np.flatnonzero(done & (state == OPEN))

@@ -93,7 +93,7 @@ resolve = compiled(resolve)
 
 def fold(
     kind: Ints, seq: Ints, same: NDArray[np.bool_], dispatch: Ints, session: Ints, dispatch_session: Ints,
-    sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, first_sent: int, last_sent: int,
+    dispatch_thread: Ints, sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, of_thread: Ints, first_sent: int,
     acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
 ) -> int:  # fmt: skip
     """What became of each dispatch. Rows are by entry and in order; ``same`` tells that a row is of the entry of the one
@@ -109,8 +109,8 @@ def fold(
         while end < len(kind) and same[end]:
             end += 1
         unmatched += _entry(
-            begin, end, kind, seq, dispatch, session, dispatch_session, sent, of_end, of_lost, first_sent, last_sent,
-            acked, nacked, redelivered, state, finished,
+            begin, end, kind, seq, dispatch, session, dispatch_session, dispatch_thread, sent, of_end, of_lost,
+            of_thread, first_sent, acked, nacked, redelivered, state, finished,
         )  # fmt: skip
         begin = end
     return unmatched
@@ -120,8 +120,8 @@ OPEN, UNSENT = 0, 1
 
 
 def _entry(
-    begin, end, kind, seq, dispatch, session, dispatch_session, sent, of_end, of_lost, first_sent, last_sent,
-    acked, nacked, redelivered, state, finished,
+    begin, end, kind, seq, dispatch, session, dispatch_session, dispatch_thread, sent, of_end, of_lost,
+    of_thread, first_sent, acked, nacked, redelivered, state, finished,
 ):  # type: ignore[no-untyped-def]  # fmt: skip
     asked, unmatched = 0, 0
     first = last = np.int64(NO_ROW)  # dispatches of the entry that are not finished
@@ -141,16 +141,23 @@ def _entry(
             line_before = seq[row]
             if first == NO_ROW:
                 continue
-            for one in range(last, first - 1, -1):
-                holder = dispatch_session[one]
-                unclear = holder < 0
-                if state[one] == OPEN and nacked[one] == NO_ROW and (holder == session[row] or unclear):
-                    nacked[one] = row
-                    if unclear:
-                        dispatch_session[one] = session[row]
-                    break
+            exact, unclear, candidates = np.int64(NO_ROW), np.int64(NO_ROW), 0
+            for one in range(first, last + 1):
+                if state[one] != OPEN or nacked[one] != NO_ROW:
+                    continue
+                if dispatch_session[one] == session[row]:
+                    exact = one
+                elif dispatch_session[one] < 0 and of_thread[session[row]] in (dispatch_thread[one], UNKNOWN):
+                    unclear = one
+                    candidates += 1
+            if exact == NO_ROW and candidates == 1:  # an entry may be at two consumers at once
+                exact = unclear
+                dispatch_session[exact] = session[row]
+            if exact != NO_ROW:
+                nacked[exact] = row
         elif first == NO_ROW:
-            unmatched += 1
+            unmatched += kind[row] == ACKED and seq[row] != line_before
+            line_before = seq[row]
         else:
             some = False
             for one in range(first, last + 1):
@@ -169,6 +176,7 @@ def _entry(
                 if not sent[one] and acked[one] == NO_ROW and first_sent < seq[row] and nacked[one] == NO_ROW:
                     state[one] = UNSENT
             finished[begin : row + 1] = True
+            line_before = seq[row]
             first, asked = np.int64(NO_ROW), 0
             last = np.int64(NO_ROW)
     return unmatched

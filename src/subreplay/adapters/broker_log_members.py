@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.recorded_rows import day
 
 RARE: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
-_WHOLE: Final = ("got", "nacked", "removed", "disconnecting")
+_WHOLE: Final = ("got", "shown", "nacked", "removed", "disconnecting")
 _OWN_THREAD: Final = ("subscribing", "closing", "disconnected")
 NEVER: Final = 2**62
 """A ``seq`` after all others."""
@@ -102,6 +102,8 @@ class _Membership:
         self._asked: dict[str, list[Session]] = defaultdict(list)  # by connection
         self._live: dict[str, list[Session]] = defaultdict(list)  # by connection
         self._threads: dict[str, str] = {}
+        self._closing: dict[tuple[str, int], Moment] = {}  # of members from before the log, by connection and id
+        self._lost: dict[str, Moment] = {}
 
     def apply(self, row: dict[str, Any], now: Moment) -> None:
         kind, connection, name = row["kind"], row["connection"], row["subscription"]
@@ -110,6 +112,7 @@ class _Membership:
             for session in self._live[connection]:
                 session.thread = session.thread or row["thread"]
         if kind == "subscribing":
+            self._lost.pop(connection, None)  # an address is used again
             session = Session(name, connection, row["consumer_id"], asked=now, thread=row["thread"])
             self._refuse(self._open(connection, name, row["consumer_id"]), now, "it asked again")
             self._asked[connection].append(session)
@@ -129,10 +132,13 @@ class _Membership:
         elif kind == "refused":
             self._refuse(self._open(connection, name, row["consumer_id"]), now, row["reason"])
         elif kind == "closing":
-            for session in self._live[connection]:
-                if session.consumer_id in (row["consumer_id"], None):
-                    session.closing = session.closing or now
+            of_id = [s for s in self._live[connection] if s.consumer_id in (row["consumer_id"], None)]
+            for session in of_id:
+                session.closing = session.closing or now
+            if not of_id:
+                self._closing[connection, row["consumer_id"]] = now
         elif kind == "disconnected":
+            self._lost[connection] = now
             for session in self._live[connection]:
                 session.lost = now
             self._refuse(self._asked.pop(connection, []), now, "its connection was closed before it was created")
@@ -152,8 +158,10 @@ class _Membership:
         """A line of ``removed`` or ``disconnecting``, which shows a consumer whole."""
         session = self._known(row["subscription"], row["connection"], row["consumer_id"])
         if session is None:
-            session = Session(row["subscription"], row["connection"], row["consumer_id"],
-                              thread=self._threads.get(row["connection"]))  # fmt: skip
+            connection, consumer_id = row["connection"], row["consumer_id"]
+            session = Session(row["subscription"], connection, consumer_id, thread=self._threads.get(connection))
+            session.closing = self._closing.pop((connection, consumer_id), None)
+            session.lost = self._lost.get(connection)
             self._live[session.connection].append(session)
             self.sessions.append(session)
         session.name = session.name or row["consumer"]

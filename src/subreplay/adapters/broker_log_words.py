@@ -66,6 +66,15 @@ LINES: Final = (
          "] Sending message to consumerId "),
     Line("got", "PersistentDispatcherSingleActiveConsumer",
          f"{_OF_CONSUMER}Got messages: <count>", "] Got messages: "),
+    *(
+        Line("shown", f"PersistentDispatcher{kind}", f"{_OF_CONSUMER}{words}<_>", f"] {words}")
+        for kind, words in (
+            ("MultipleConsumers", "Trigger new read after receiving flow control message"),
+            ("SingleActiveConsumer", "Trigger new read after receiving flow control message"),
+            ("SingleActiveConsumer", "Ignoring flow control message"),
+            ("SingleActiveConsumer", "Consumer buffer is full"),
+        )
+    ),
     Line("nacked", "PersistentDispatcherMultipleConsumers",
          f"{_OF_CONSUMER}Redelivering unacknowledged messages for consumer [<ids>]",
          "] Redelivering unacknowledged messages for consumer ["),

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log_deliveries import UNCHECKED, Counts, Fold
 from subreplay.adapters.broker_log_events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
@@ -78,7 +79,7 @@ def of_topic(found: pa.Table, topic: str, partition: int) -> pa.Table:
 
 
 def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-    """Events in the order in which they happened, with ``seq`` from 0 and ``at_micros``; and how far clocks went back.
+    """Events in the order in which they happened, with the ``seq`` of their line and ``at_micros``; and how far clocks went back.
 
     Within a file lines are in order, whatever its clock says; files are merged by the time that each has reached.
     """
@@ -93,8 +94,15 @@ def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
     np.maximum.at(back, file[order], reached - millis)
     order = order[np.argsort(reached, kind="stable")]
     ordered = found.take(pa.array(order)).append_column("at_micros", pa.array(at[order]))
-    ordered = ordered.append_column("seq", pa.array(np.arange(len(order))))
+    ordered = ordered.append_column("seq", pa.array(_ranks(file[order], ordered["line"].to_numpy())))
     return ordered, {name: int(step) for name, step in zip(names, back, strict=True) if step >= BACKWARDS}
+
+
+def _ranks(file: NDArray[np.int64], line: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of lines: events of one line have one."""
+    new = np.ones(len(line), np.bool_)
+    new[1:] = (file[1:] != file[:-1]) | (line[1:] != line[:-1])
+    return np.cumsum(new) - 1
 
 
 def rows(
