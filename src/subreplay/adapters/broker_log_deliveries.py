@@ -8,8 +8,8 @@ with its first acknowledgement that is not of some of its messages only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,30 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters import broker_log_kernels as kernels
+from subreplay.adapters.broker_log_columns import (
+    NO_ROWS,
+    Codes,
+    Dispatches,
+    Rows,
+    begin_of,
+    dispatches_of,
+    holders,
+    joined,
+)
 from subreplay.adapters.broker_log_kernels import (
-    ACKED, ACKED_PARTLY, ACKED_UP_TO, ADDED, ADDING, GOT, NACKED, NO_ROW, OPEN, SELECTED, SENDING, UNKNOWN, Ints,
+    ACKED,
+    ACKED_PARTLY,
+    ACKED_UP_TO,
+    ADDED,
+    ADDING,
+    GOT,
+    NACKED,
+    NO_ROW,
+    OPEN,
+    SELECTED,
+    SENDING,
+    UNKNOWN,
+    Ints,
 )  # fmt: skip
 from subreplay.adapters.broker_log_members import NEVER, Session
 from subreplay.tables import DELIVERIES
@@ -27,69 +49,6 @@ STEPS: Final = {
     "adding": ADDING, "added": ADDED, "sending": SENDING, "nacked": NACKED, "acked": ACKED,
     "acked_up_to": ACKED_UP_TO, "selected": SELECTED, "got": GOT,
 }  # fmt: skip
-GRACE: Final = 10_000
-"""So long (µs) a broker may still write to a consumer whose connection is lost."""
-_NO_TIME: Final = np.iinfo(np.int64).min
-
-
-class _Rows(NamedTuple):
-    """Events by column; names, threads and sessions are codes."""
-
-    seq: Ints
-    at: Ints
-    kind: Ints
-    thread: Ints
-    name: Ints
-    consumer_id: Ints
-    session: Ints
-    ledger: Ints
-    entry: Ints
-    count: Ints
-    hash: Ints
-
-    def take(self, which: NDArray[Any]) -> _Rows:
-        return _Rows(*(column[which] for column in self))
-
-
-def _joined(*parts: _Rows) -> _Rows:
-    return _Rows(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-_NONE: Final = _Rows(*(np.zeros(0, np.int64) for _ in _Rows._fields))
-
-
-@dataclass
-class Codes:
-    """Names by number, in order of appearance."""
-
-    number: dict[str | None, int] = field(default_factory=lambda: {None: UNKNOWN})
-
-    def of(self, name: str | None) -> int:
-        return self.number.setdefault(name, len(self.number) - 1)
-
-    def column(self, values: pa.ChunkedArray) -> Ints:
-        coded = values.combine_chunks().dictionary_encode()
-        if isinstance(coded, pa.ChunkedArray):
-            coded = coded.combine_chunks()
-        numbers = np.array([*map(self.of, coded.dictionary.to_pylist()), UNKNOWN])
-        return np.asarray(numbers[coded.indices.fill_null(-1).to_numpy(zero_copy_only=False)])
-
-    @property
-    def names(self) -> pa.Array:
-        return pa.array([name for name in self.number if name is not None], pa.string())
-
-
-class _Holders(NamedTuple):
-    """The sessions as columns, in the order of their ``begin``."""
-
-    begin: Ints
-    end: Ints
-    until: Ints
-    lost: Ints
-    name: Ints
-    consumer_id: Ints
-    thread: Ints
-    connection: Ints
 
 
 @dataclass
@@ -108,25 +67,14 @@ class Fold:
     def __init__(self, topic: str, partition: int, subscription: str, sessions: list[Session]) -> None:
         self._place = (topic, partition, subscription)
         self._names, self._threads, self._connections = Codes(), Codes(), Codes()
-        self._sessions = sorted(sessions, key=_begin)
-        self._holders = self._columns()
+        self._sessions = sorted(sessions, key=begin_of)
+        self._holders = holders(self._sessions, self._names, self._threads, self._connections)
         self._exact = np.lexsort((self._holders.begin, self._key(self._holders.connection, self._holders.consumer_id)))
         self._selected, self._left = np.zeros(0, np.int64), np.zeros(0, np.int64)
         self._got = np.full(2, np.int64(UNKNOWN))
-        self._kept = _NONE
+        self._kept = NO_ROWS
         self._first_sent = NEVER  # when `Sending` began to be logged
         self.counts = Counts()
-
-    def _columns(self) -> _Holders:
-        rows = [
-            (
-                _begin(s), s.left.seq if s.left else NEVER, s.left.at + GRACE if s.left and s.crashed else _NO_TIME,
-                s.lost.seq if s.lost else NEVER, self._names.of(s.name), UNKNOWN if s.consumer_id is None else s.consumer_id,
-                self._threads.of(s.thread), self._connections.of(s.connection),
-            )
-            for s in self._sessions
-        ]  # fmt: skip
-        return _Holders(*np.array(rows, np.int64).reshape(-1, len(_Holders._fields)).T.copy())
 
     @staticmethod
     def _key(connection: Ints, consumer_id: Ints) -> Ints:
@@ -140,15 +88,15 @@ class Fold:
         sent = steps.seq[steps.kind == SENDING]
         if len(sent):
             self._first_sent = min(self._first_sent, int(sent[0]))
-        dispatched = _joined(self._kept, steps)
+        dispatched = joined(self._kept, steps)
         done = self._done_up_to(dispatched.take(dispatched.kind <= SENDING), new.take(new.kind == ACKED_UP_TO))
-        return self._fold(_joined(dispatched, done), last=False)
+        return self._fold(joined(dispatched, done), last=False)
 
     def finish(self) -> pa.Table:
         """The deliveries that are outstanding at the end."""
         return self._fold(self._kept, last=True)
 
-    def _rows(self, events: pa.Table) -> _Rows:
+    def _rows(self, events: pa.Table) -> Rows:
         events = events.filter(pc.is_in(events["kind"], value_set=pa.array(list(STEPS))))
         coded = events["kind"].combine_chunks().dictionary_encode()
         coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
@@ -157,7 +105,7 @@ class Fold:
         partly = events["partial"].fill_null(False).to_numpy(zero_copy_only=False)
         kind = np.where(partly & (kind == ACKED), ACKED_PARTLY, kind)
         number = {name: _numbers(events[name]) for name in ("seq", "consumer_id", "ledger", "entry", "count", "hash")}
-        rows = _Rows(
+        rows = Rows(
             at=_numbers(events["at_micros"]), kind=kind, thread=self._threads.column(events["thread"]),
             name=self._names.column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)), **number,
         )  # fmt: skip
@@ -169,7 +117,7 @@ class Fold:
         rows.count[(kind == ACKED_UP_TO) & partly] = 0  # what it covers ends before its own entry
         return rows
 
-    def _follow(self, rows: _Rows) -> None:
+    def _follow(self, rows: Rows) -> None:
         more = len(self._threads.number) - len(self._left)
         self._selected = np.append(self._selected, np.full(more, np.int64(UNKNOWN)))
         self._left = np.append(self._left, np.zeros(more, np.int64))
@@ -178,7 +126,7 @@ class Fold:
             self._selected, self._left, self._got, self._holders.consumer_id, self._holders.thread,
         )  # fmt: skip
 
-    def _done_up_to(self, dispatched: _Rows, cumulative: _Rows) -> _Rows:
+    def _done_up_to(self, dispatched: Rows, cumulative: Rows) -> Rows:
         """An acknowledgement of each entry that a cumulative one covers."""
         which = kernels.first_after(
             dispatched.seq, dispatched.ledger, dispatched.entry,
@@ -188,12 +136,12 @@ class Fold:
         rows, by = dispatched.take(covered), cumulative.take(which[covered])
         return by._replace(ledger=rows.ledger, entry=rows.entry)
 
-    def _fold(self, rows: _Rows, *, last: bool) -> pa.Table:
+    def _fold(self, rows: Rows, *, last: bool) -> pa.Table:
         rows = rows.take(np.lexsort((rows.seq, rows.entry, rows.ledger)))
         same = np.zeros(len(rows.seq), np.bool_)
         same[1:] = (rows.ledger[1:] == rows.ledger[:-1]) & (rows.entry[1:] == rows.entry[:-1])
         dispatch = kernels.dispatches(rows.kind, same)
-        found = _dispatches(rows, dispatch)
+        found = dispatches_of(rows, dispatch)
         self._resolve(found)
         count = len(found.seq)
         acked, nacked = np.full(count, np.int64(NO_ROW)), np.full(count, np.int64(NO_ROW))
@@ -211,12 +159,12 @@ class Fold:
         if last:
             done[:] = True
             state[~found.sent & (acked == NO_ROW) & (self._first_sent < found.seq)] = kernels.UNSENT
-        self._kept = _NONE if last else rows.take(~finished & ((rows.kind <= NACKED)))
+        self._kept = NO_ROWS if last else rows.take(~finished & (rows.kind <= NACKED))
         self.counts.unsent += int((done & (state != OPEN)).sum())
         chosen = np.flatnonzero(done & (state == OPEN))
         return self._table(rows, found, chosen, acked, nacked, redelivered)
 
-    def _resolve(self, found: _Dispatches) -> None:
+    def _resolve(self, found: Dispatches) -> None:
         order = np.argsort(found.seq, kind="stable")
         columns = [column[order] for column in (found.seq, found.at, found.name, found.consumer_id, found.thread)]
         session = found.session[order]
@@ -225,7 +173,7 @@ class Fold:
         found.session[order], found.name[order] = session, columns[2]
 
     def _table(
-        self, rows: _Rows, found: _Dispatches, chosen: Ints, acked: Ints, nacked: Ints, redelivered: Ints
+        self, rows: Rows, found: Dispatches, chosen: Ints, acked: Ints, nacked: Ints, redelivered: Ints
     ) -> pa.Table:
         sizes = np.where(found.count[chosen] > 1, found.count[chosen], 1)
         of = np.repeat(chosen, sizes)
@@ -235,9 +183,9 @@ class Fold:
         name = np.where(session >= 0, np.append(self._holders.name, UNKNOWN)[session], found.name[of])
         name = np.where(name == UNKNOWN, found.name[of], name)
         closed = (ended[np.maximum(session, UNKNOWN)] < NEVER) & (session >= 0)
-        outcome = np.select(
-            [acked[of] != NO_ROW, nacked[of] != NO_ROW, closed], [0, 1, 2], 3
-        )
+        again = found.again[of]
+        outcome = np.select([acked[of] != NO_ROW, nacked[of] != NO_ROW, closed], [0, 1, 2], 3)
+        unclear = (outcome == 3) & (session < 0) & again  # its holder went, or gave it back: nobody can tell
         topic, partition, subscription = self._place
         at = pa.array(found.at[of]).cast(DELIVERIES.field("delivered_at").type)
         none = pa.nulls(len(of))
@@ -261,59 +209,15 @@ class Fold:
             ) if len(of) else pa.nulls(0, pa.string()),
             "nacked_at": _times(rows.at, nacked[of]),
             "outcome": pa.DictionaryArray.from_arrays(
-                outcome.astype(np.int32), ["acked", "redelivered", "closed", "pending"]
+                pa.array(outcome.astype(np.int32), mask=unclear), ["acked", "redelivered", "closed", "pending"]
             ).cast(pa.string()),
             "source": _constant("observed", len(of)),
         }  # fmt: skip
-        return pa.table(
-            [columns.get(f.name, none).cast(f.type) for f in UNCHECKED], schema=UNCHECKED
-        )
+        return pa.table([columns.get(f.name, none).cast(f.type) for f in UNCHECKED], schema=UNCHECKED)
 
 
 UNCHECKED: Final = pa.schema([f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES])
 """``DELIVERIES``, of which some consumers are not known."""
-
-
-class _Dispatches(NamedTuple):
-    """One row a dispatch: what its lines tell together. ``seq`` and ``at`` are of its last step that is logged."""
-
-    seq: Ints
-    at: Ints
-    thread: Ints
-    name: Ints
-    consumer_id: Ints
-    session: Ints
-    ledger: Ints
-    entry: Ints
-    count: Ints
-    hash: Ints
-    sent: NDArray[np.bool_]
-
-
-def _dispatches(rows: _Rows, dispatch: Ints) -> _Dispatches:
-    steps = np.flatnonzero(rows.kind <= SENDING)
-    of = dispatch[steps]
-    count = int(of[-1]) + 1 if len(of) else 0
-    last = np.zeros(count, np.int64)
-    last[of] = steps  # rows are in order: the last one stays
-
-    def known(column: Ints) -> Ints:
-        """The largest, which is the one that is known."""
-        most = np.full(count, np.int64(UNKNOWN))
-        np.maximum.at(most, of, column[steps])
-        return most
-
-    sent = rows.kind[last] == SENDING
-    thread = np.where(sent, rows.thread[last], UNKNOWN)  # of its connection; other lines are of the dispatcher's
-    return _Dispatches(
-        rows.seq[last], rows.at[last], thread, known(rows.name), rows.consumer_id[last], known(rows.session),
-        rows.ledger[last], rows.entry[last], known(rows.count), known(rows.hash), sent,
-    )  # fmt: skip
-
-
-def _begin(session: Session) -> int:
-    moment = session.asked or session.joined
-    return moment.seq if moment else -1
 
 
 def _numbers(values: pa.ChunkedArray) -> Ints:

@@ -15,15 +15,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.broker_log_scan import CUT, HEADLESS, UNKNOWN, Scanned, gather, positions, scan
+from subreplay.adapters.broker_log_scan import CUT, HEADLESS, UNKNOWN, Scanned, scan
+from subreplay.adapters.broker_log_texts import positions, texts
 from subreplay.adapters.broker_log_words import KINDS, MARKS, NUMBERS, PROGRAM, TEXTS
-from subreplay.adapters.recorded_rows import base_topic
 from subreplay.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
 from subreplay.hashing.arrow_bytes import data_and_offsets
 from subreplay.tables import TIME
 
 LOG_LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
-"""What is read: lines with or without their breaks, by file and number from 1. ``text`` may be a string, or large, too."""
+"""What is read: lines, with or without breaks, by file and number from 1. ``text`` may be a string, or large, too."""
 
 EVENTS: Final = pa.schema(
     [
@@ -158,12 +158,12 @@ def _table(
 ) -> tuple[pa.Table, dict[int, Reason]]:
     """The events of ``rows``, and why some of them are none."""
     wrong: dict[int, Reason] = {}
-    texts = {}
+    named = {}
     for field, name in enumerate(TEXTS):
         if name != "ids":
-            texts[name] = _text(data, found.start[field, rows], found.end[field, rows])
-            for i in np.flatnonzero(texts[name].wrong):
-                reason = Reason(name, texts[name].shown(int(i)), "a name is UTF-8", "copy the log again as bytes")
+            named[name] = texts(data, found.start[field, rows], found.end[field, rows])
+            for i in np.flatnonzero(named[name].wrong):
+                reason = Reason(name, named[name].shown(int(i)), "a name is UTF-8", "copy the log again as bytes")
                 wrong.setdefault(int(rows[i]), reason)
     ids = TEXTS.index("ids")
     listing = found.end[ids, rows] >= 0
@@ -174,7 +174,7 @@ def _table(
         wrong.setdefault(int(rows[i]), Reason("ids", "", "a list of entries is L:E, L:E, …", _REMEDY))
     times = np.ones(len(rows), np.int64)
     times[listing] = sizes
-    partition = texts["topic"].partitions()
+    partition = named["topic"].partitions()
     for name, value, legal in (
         ("ledger", number["ledger"], LEDGER), ("entry", number["entry"], OF_A_LEDGER),
         ("partition", partition, PARTITION), ("hash", number["hash"], OF_A_LEDGER),
@@ -201,74 +201,20 @@ def _table(
         "line": batch.column("line").cast(pa.int64()).take(take),
         "at": at,
         "kind": pa.DictionaryArray.from_arrays(found.kind[rows][of].astype(np.int32), list(KINDS)).cast(pa.string()),
-        "partition": pa.array(partition[of], pa.int32(), mask=(texts["topic"].missing())[of]),
+        "partition": pa.array(partition[of], pa.int32(), mask=(named["topic"].missing())[of]),
         "gone": pa.array(found.gone[rows][of]),
         "partial": pa.array(partial),
         "ledger": _number(ledger),
         "entry": _number(entry),
         **{name: _number(number[name][of]) for name in ("consumer_id", "count", "hash")},
-        **{name: text.strings(of) for name, text in texts.items()},
+        **{name: text.strings(of) for name, text in named.items()},
     }
-    columns["topic"] = texts["topic"].bases(of)
+    columns["topic"] = named["topic"].bases(of)
     return pa.table([columns[field.name] for field in EVENTS], schema=EVENTS), wrong
 
 
 def _number(values: NDArray[np.int64]) -> pa.Array:
     return pa.array(values, mask=values < 0)
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """A column of texts as codes of different ones; code 0 is the empty text, which also stands for a missing one."""
-
-    codes: NDArray[np.int64]
-    different: list[bytes]
-    absent: NDArray[np.bool_]
-
-    @property
-    def _legal(self) -> list[str | None]:
-        return [_decoded(word) for word in self.different]
-
-    @property
-    def wrong(self) -> NDArray[np.bool_]:
-        """Rows whose text is no UTF-8."""
-        return np.array([word is None for word in self._legal], np.bool_)[self.codes]
-
-    def shown(self, row: int) -> str:
-        return shortened(self.different[self.codes[row]].decode("utf-8", "backslashreplace"))
-
-    def missing(self) -> NDArray[np.bool_]:
-        return self.absent
-
-    def strings(self, of: NDArray[np.int64]) -> pa.Array:
-        return self._strings(self._legal, of)
-
-    def partitions(self) -> NDArray[np.int64]:
-        """Of the topic that the text names; -1 for none."""
-        return np.array([base_topic(word or "")[1] for word in self._legal], np.int64)[self.codes]
-
-    def bases(self, of: NDArray[np.int64]) -> pa.Array:
-        """The topic without its partition."""
-        return self._strings([word and base_topic(word)[0] for word in self._legal], of)
-
-    def _strings(self, words: list[str | None], of: NDArray[np.int64]) -> pa.Array:
-        codes = pa.array(self.codes[of].astype(np.int32), mask=self.absent[of])
-        return pa.DictionaryArray.from_arrays(codes, pa.array(words, pa.string())).cast(pa.string())
-
-
-def _decoded(word: bytes) -> str | None:
-    try:
-        return word.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _text(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> _Texts:
-    texts, offsets = gather(data, start, end)
-    column = pa.Array.from_buffers(pa.large_binary(), len(start), [None, pa.py_buffer(offsets), pa.py_buffer(texts)])
-    coded = column.dictionary_encode()
-    codes = coded.indices.to_numpy().astype(np.int64)
-    return _Texts(codes, coded.dictionary.to_pylist() or [b""], end < 0)
 
 
 def _files(
@@ -279,7 +225,9 @@ def _files(
     quarantined[rejected] = 1
     timed = found.kind != HEADLESS
     with np.errstate(over="ignore"):
-        digest = (line.astype(np.uint64) * _SEED) ^ (found.at.astype(np.uint64) + (sizes.astype(np.uint64) << np.uint64(44)))
+        digest = (line.astype(np.uint64) * _SEED) ^ (
+            found.at.astype(np.uint64) + (sizes.astype(np.uint64) << np.uint64(44))
+        )
         digest = (digest ^ (digest >> np.uint64(29))) * _SEED
     at = pa.array(np.where(timed, found.at * _MICROS, 0), mask=~timed).cast(TIME)
     return summed(pa.table({

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,12 @@ def follow(
     kind: Ints, thread: Ints, name: Ints, consumer_id: Ints, count: Ints, session: Ints,
     selected: Ints, left: Ints, got: Ints, of_id: Ints, of_thread: Ints,
 ) -> None:  # fmt: skip
-    """Hand on what a line says to those it speaks of: the name of ``selected`` to the next ``count`` of ``ADDED`` of its
-    thread, the session of the last ``GOT``, or of another one before it, to ``SENDING`` that fit its id and thread.
+    """Hand on what a line says to those it speaks of.
 
-    Rows are in order. ``selected`` and ``left`` (by thread) and ``got`` (the last one, the one before) are what is known
-    from rows before; ``of_id`` and ``of_thread`` are those of sessions.
+    The name of ``SELECTED`` goes to the next ``count`` of ``ADDED`` of its thread; the session of the last ``GOT``, or
+    of another one before it, to ``SENDING`` that fit its id and thread. Rows are in order; ``selected`` and ``left``
+    (by thread) and ``got`` (the last one, the one before) are what is known from rows before. ``of_id`` and
+    ``of_thread`` are those of sessions.
     """
     for row in range(len(kind)):
         if kind[row] == SELECTED:
@@ -96,12 +97,12 @@ def fold(
     dispatch_thread: Ints, sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, of_thread: Ints, first_sent: int,
     acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
 ) -> int:  # fmt: skip
-    """What became of each dispatch. Rows are by entry and in order; ``same`` tells that a row is of the entry of the one
-    before, ``dispatch`` which dispatch a row tells of (of others than dispatches: the next one's).
+    """What became of each dispatch.
 
-    Gives, by dispatch, the rows ``acked`` and ``nacked``, how often the entry had been ``redelivered`` and its ``state``
-    (of ``OPEN``, ``UNSENT``), and by row whether the entry is ``finished``: acknowledged as a whole, so that nothing of
-    it is outstanding. Returns the number of acknowledgements that no dispatch was there for.
+    Rows are by entry and in order; ``same`` tells that a row is of the entry of the one before, ``dispatch`` which
+    dispatch it tells of. Gives, by dispatch, the rows ``acked`` and ``nacked``, how often the entry had been
+    ``redelivered`` and its ``state`` (``OPEN``, ``UNSENT``), and by row whether the entry is ``finished``: acknowledged
+    as a whole. Returns the number of acknowledgements that no dispatch was there for.
     """
     unmatched, begin = 0, 0
     while begin < len(kind):
@@ -120,9 +121,10 @@ OPEN, UNSENT = 0, 1
 
 
 def _entry(
-    begin, end, kind, seq, dispatch, session, dispatch_session, dispatch_thread, sent, of_end, of_lost,
-    of_thread, first_sent, acked, nacked, redelivered, state, finished,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    begin: int, end: int, kind: Ints, seq: Ints, dispatch: Ints, session: Ints, dispatch_session: Ints,
+    dispatch_thread: Ints, sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, of_thread: Ints, first_sent: int,
+    acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
+) -> int:  # fmt: skip
     asked, unmatched = 0, 0
     first = last = np.int64(NO_ROW)  # dispatches of the entry that are not finished
     line_before = np.int64(NO_ROW)
@@ -162,7 +164,7 @@ def _entry(
             some = False
             for one in range(first, last + 1):
                 holder = dispatch_session[one]
-                gone = holder >= 0 and of_end[holder] < seq[row]
+                gone = of_end[holder] < seq[row] if holder >= 0 else one < last  # it was given to another one since
                 if state[one] == OPEN and nacked[one] == NO_ROW and not gone:
                     acked[one] = row
                     some = True

@@ -196,10 +196,8 @@ class _Membership:
             session.name = session.name or row["consumer"]
 
 
-def membership_rows(
-    found: Members, topic: str, partition: int, types: Mapping[str, str]
-) -> Iterator[dict[str, Any]]:
-    """``membership`` rows in order; ``consumer`` is null where no line shows the name. ``types`` are by subscription."""
+def membership_rows(found: Members, topic: str, partition: int, types: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """``membership`` rows in order; ``consumer`` is null where no line shows it. ``types`` are by subscription."""
     rows: list[dict[str, Any]] = []
     for session in found.sessions:
         row = {

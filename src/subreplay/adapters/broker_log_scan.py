@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log_words import ENDING, LITERAL, NO_FIELD, NUMBER, NUMBERS, TEXTS, UNTIL, Program
 from subreplay.hashing.compiled import compiled
+
+Ints: TypeAlias = NDArray[np.int64]
 
 OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
 """Instead of a kind: another logger's line; a line of a logger that is read, with other words; one that ends within
@@ -17,7 +19,7 @@ known words; one that does not begin with a time, a thread, a level and a logger
 _CONNECTION: Final = TEXTS.index("connection")
 _THREAD: Final = TEXTS.index("thread")
 _MATCHED, _DEPARTED, _ENDED = 0, 1, 2
-_MOST_DIGITS = 18  # of a number that surely fits 64 bits
+MOST_DIGITS = 18  # of a number that surely fits 64 bits
 _SURE = 4  # as many bytes of known words at the end of a line show that it was cut
 _NO_TIME = -(2**63)
 _DAYS: Final = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
@@ -64,16 +66,16 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
 _digits = compiled(_digits)
 
 
-def _natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
     """Where the number ends that begins here, the number, and whether it is one that fits 64 bits."""
     value, i = np.int64(0), start
-    while i < end and 48 <= data[i] <= 57 and i - start <= _MOST_DIGITS:
+    while i < end and 48 <= data[i] <= 57 and i - start <= MOST_DIGITS:
         value = value * 10 + np.int64(data[i]) - 48
         i += 1
-    return i, value, start < i <= start + _MOST_DIGITS
+    return i, value, start < i <= start + MOST_DIGITS
 
 
-_natural = compiled(_natural)
+natural = compiled(natural)
 
 
 def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
@@ -139,7 +141,9 @@ def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8
 _same = compiled(_same)
 
 
-def _ends_within(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> bool:
+def _ends_within(
+    data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int
+) -> bool:
     """Whether the text ends with a beginning of the words."""
     for size in range(min(end - start, stop - begin - 1), _SURE - 1, -1):
         if _same(data, end - size, end, words, begin, begin + size) == size:
@@ -173,9 +177,11 @@ _address = compiled(_address)
 
 
 def _scan(
-    data, offsets, words, step, begin, stop, field, first, pattern_kind, patterns, logger_begin, logger_end,
-    kind, at, starts, ends, number, gone,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    data: NDArray[np.uint8], offsets: NDArray[np.int64], words: NDArray[np.uint8],
+    step: Ints, begin: Ints, stop: Ints, field: Ints, first: Ints, pattern_kind: Ints, patterns: Ints,
+    logger_begin: Ints, logger_end: Ints, kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints,
+    gone: NDArray[np.bool_],
+) -> None:  # fmt: skip
     for row in range(len(offsets) - 1):
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
@@ -223,7 +229,7 @@ def _scan(
                             break
                         i += same
                     elif step[k] == NUMBER:
-                        i, value, legal = _natural(data, i, end)
+                        i, value, legal = natural(data, i, end)
                         if not legal:
                             state = _ENDED if i == end else _DEPARTED
                             break
@@ -259,72 +265,3 @@ def _scan(
 
 
 _scan = compiled(_scan)
-
-
-def gather(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> tuple[Any, Any]:
-    """The texts one after the other, and their offsets; a negative end is an empty text."""
-    lengths = np.where(end < 0, 0, end - start)
-    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    texts = np.empty(int(offsets[-1]), np.uint8)
-    _copy(data, start, offsets, texts)
-    return texts, offsets
-
-
-def _copy(data, start, offsets, texts):  # type: ignore[no-untyped-def]
-    for row in range(len(start)):
-        first, size = start[row], offsets[row + 1] - offsets[row]
-        for k in range(size):
-            texts[offsets[row] + k] = data[first + k]
-
-
-_copy = compiled(_copy)
-
-
-class Positions(NamedTuple):
-    """The entries that lists name, one after the other; ``counts`` is how many each list has, -1 for what is no list.
-    ``partial`` tells that some messages of the batch only were acknowledged."""
-
-    ledger: NDArray[np.int64]
-    entry: NDArray[np.int64]
-    partial: NDArray[np.bool_]
-    counts: NDArray[np.int64]
-
-
-def positions(data: NDArray[np.uint8], start: NDArray[np.int64], end: NDArray[np.int64]) -> Positions:
-    """What lists ``L:E, L:E (ackSet …), …`` name."""
-    most = int(((end - start + 2) // 5 + 1).clip(0).sum())  # none is shorter than "1:2, "
-    found = Positions(
-        np.empty(most, np.int64), np.empty(most, np.int64), np.zeros(most, np.bool_), np.zeros(len(start), np.int64)
-    )
-    total = _positions(data, start, end, *found)
-    return Positions(found.ledger[:total], found.entry[:total], found.partial[:total], found.counts)
-
-
-def _positions(data, start, end, ledger, entry, partial, counts):  # type: ignore[no-untyped-def]
-    total = 0
-    for row in range(len(start)):
-        i, last, before = start[row], end[row], total
-        legal = True
-        while legal and i < last:
-            i, ledger[total], legal = _natural(data, i, last)
-            legal = legal and i < last and data[i] == 58  # ":"
-            if not legal:
-                break
-            i, entry[total], legal = _natural(data, i + 1, last)
-            partial[total] = i + 1 < last and data[i] == 32 and data[i + 1] == 40  # " ("
-            if partial[total]:
-                while i < last and data[i] != 41:  # ")"
-                    i += 1
-                legal = legal and i < last
-                i += 1
-            total += 1
-            if i < last:
-                legal = legal and i + 2 < last and data[i] == 44 and data[i + 1] == 32  # ", "
-                i += 2
-        counts[row] = total - before
-        if not legal:
-            counts[row], total = -1, before
-    return total
-
-
-_positions = compiled(_positions)

@@ -96,9 +96,10 @@ class Program(NamedTuple):
     """The patterns as the arrays that a compiled loop follows, one step after the other.
 
     A step is one of ``LITERAL`` (these words stand here), ``UNTIL`` (a text, up to the words), ``NUMBER``, ``REST`` (a
-    text, up to the line's end) and ``ENDING`` (a text, up to the words that end the line); its words are ``words[begin:end]``, its field an index of ``TEXTS`` or ``NUMBERS``.
-    The steps of pattern i are ``first[i]`` to ``first[i + 1]``; those of logger j are the patterns ``patterns[j]`` to
-    ``patterns[j + 1]``, and its name is ``words[logger_begin[j]:logger_end[j]]``.
+    text, up to the line's end) and ``ENDING`` (a text, up to the words that end the line); its words are
+    ``words[begin:end]``, its field an index of ``TEXTS`` or ``NUMBERS``. The steps of pattern i are ``first[i]`` to
+    ``first[i + 1]``; those of logger j are the patterns ``patterns[j]`` to ``patterns[j + 1]``, and its name is
+    ``words[logger_begin[j]:logger_end[j]]``.
     """
 
     words: NDArray[np.uint8]

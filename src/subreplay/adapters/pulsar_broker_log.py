@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.broker_log_deliveries import UNCHECKED, Counts, Fold
 from subreplay.adapters.broker_log_events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
 from subreplay.adapters.broker_log_files import lines_of
-from subreplay.adapters.broker_log_members import Members, members, membership_rows
+from subreplay.adapters.broker_log_members import members, membership_rows
 from subreplay.tables import DELIVERIES, MEMBERSHIP
 
 __all__ = [
@@ -79,9 +79,10 @@ def of_topic(found: pa.Table, topic: str, partition: int) -> pa.Table:
 
 
 def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-    """Events in the order in which they happened, with the ``seq`` of their line and ``at_micros``; and how far clocks went back.
+    """Events in the order in which they happened, with ``seq`` (of their line) and ``at_micros``.
 
-    Within a file lines are in order, whatever its clock says; files are merged by the time that each has reached.
+    And how far (ms) the clocks of files went back. Within a file lines are in order, whatever its clock says; files are
+    merged by the time that each has reached.
     """
     at = found["at"].cast(pa.int64()).to_numpy()
     firsts = found.group_by("file").aggregate([("at", "min")]).sort_by([("at_min", "ascending"), ("file", "ascending")])
@@ -105,9 +106,7 @@ def _ranks(file: NDArray[np.int64], line: NDArray[np.int64]) -> NDArray[np.int64
     return np.cumsum(new) - 1
 
 
-def rows(
-    found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None
-) -> Rows:
+def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None) -> Rows:
     """Canonical rows of the ``events`` of one topic partition (``of_topic``).
 
     ``names`` (consumer by ``instance``, ``address#consumer id``) and ``types`` (by subscription) tell what a log does
@@ -134,7 +133,11 @@ def rows(
     delivered = pa.concat_tables(tables)
     joined = pa.Table.from_pylist(list(membership_rows(who, topic, partition, kinds)), schema=_UNNAMED)
     return Rows(
-        *_apart(joined, MEMBERSHIP), *_apart(delivered, DELIVERIES), _entries(ordered, topic, partition), backwards, counts
+        *_apart(joined, MEMBERSHIP),
+        *_apart(delivered, DELIVERIES),
+        _entries(ordered, topic, partition),
+        backwards,
+        counts,
     )
 
 
@@ -159,5 +162,10 @@ def _entries(ordered: pa.Table, topic: str, partition: int) -> pa.Table:
     dispatched = ordered.filter(pc.is_in(ordered["kind"], value_set=pa.array(["adding", "added", "sending"])))
     known = dispatched.group_by(["ledger", "entry"]).aggregate([("count", "max"), ("hash", "max")])
     known = known.sort_by([("ledger", "ascending"), ("entry", "ascending")])
-    place = {"topic": pa.array([topic] * len(known), pa.string()), "partition": pa.array([partition] * len(known), pa.int32())}
-    return pa.table([*place.values(), *(known[name] for name in ("ledger", "entry", "count_max", "hash_max"))], schema=ENTRIES)
+    place = {
+        "topic": pa.array([topic] * len(known), pa.string()),
+        "partition": pa.array([partition] * len(known), pa.int32()),
+    }
+    return pa.table(
+        [*place.values(), *(known[name] for name in ("ledger", "entry", "count_max", "hash_max"))], schema=ENTRIES
+    )
