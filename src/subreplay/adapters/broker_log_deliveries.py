@@ -92,6 +92,11 @@ class Fold:
         done = self._done_up_to(dispatched.take(dispatched.kind <= SENDING), new.take(new.kind == ACKED_UP_TO))
         return self._fold(joined(dispatched, done), last=False)
 
+    @property
+    def outstanding(self) -> int:
+        """Events that it holds."""
+        return len(self._kept.seq)
+
     def finish(self) -> pa.Table:
         """The deliveries that are outstanding at the end."""
         return self._fold(self._kept, last=True)
