@@ -115,6 +115,7 @@ def test_lines_about_other_things_are_passed_over():
     [
         sending(5)[:-5],  # its last number is gone
         sending(5)[: sending(5).index(" with")] + sending(6),  # two lines in one
+        line("Created 3 to", "BrokerService") + sending(5),
         sending(5)[60:],  # its first half is gone
         sending(5).replace("7-5", "7-x"),
         sending(5).replace("7-5", "7-" + "9" * 30),

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.broker_log_scan import CUT, HEADLESS, UNKNOWN, Scanned, scan
+from subreplay.adapters.broker_log_scan import CUT, HEADLESS, Scanned, scan
 from subreplay.adapters.broker_log_texts import positions, texts
 from subreplay.adapters.broker_log_words import KINDS, MARKS, NUMBERS, PROGRAM, TEXTS
 from subreplay.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
@@ -56,7 +56,9 @@ FILES: Final = pa.schema(
         pa.field("known", pa.int64(), nullable=False),  # lines that gave events
         pa.field("quarantined", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
-        pa.field("digest", pa.uint64(), nullable=False),  # of each line's number, time and size: it can be added up
+        pa.field(
+            "digest", pa.uint64(), nullable=False
+        ),  # of each line's number, time, size and last bytes: it can be added up
         pa.field("first", TIME),  # null: no line has a time
         pa.field("last", TIME),
     ]
@@ -140,8 +142,8 @@ def _events(batch: pa.RecordBatch) -> Parsed:
 
 
 def _doubtful(text: pa.Array, kind: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Lines that have the mark of a kind, but not its words, or end within known words."""
-    departed = np.flatnonzero((kind == UNKNOWN) | (kind == HEADLESS))
+    """Lines that should be of a kind that is read, and are not."""
+    departed = np.flatnonzero(kind == HEADLESS)
     marked = pc.match_substring_regex(text.take(pa.array(departed)).cast(pa.binary()), MARKS)
     return np.sort(np.concatenate([departed[marked.to_numpy(zero_copy_only=False)], np.flatnonzero(kind == CUT)]))
 
@@ -225,9 +227,8 @@ def _files(
     quarantined[rejected] = 1
     timed = found.kind != HEADLESS
     with np.errstate(over="ignore"):
-        digest = (line.astype(np.uint64) * _SEED) ^ (
-            found.at.astype(np.uint64) + (sizes.astype(np.uint64) << np.uint64(44))
-        )
+        shape = found.at.astype(np.uint64) + (sizes.astype(np.uint64) << np.uint64(44))
+        digest = (line.astype(np.uint64) * _SEED) ^ shape ^ found.tail
         digest = (digest ^ (digest >> np.uint64(29))) * _SEED
     at = pa.array(np.where(timed, found.at * _MICROS, 0), mask=~timed).cast(TIME)
     return summed(pa.table({

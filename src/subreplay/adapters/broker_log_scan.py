@@ -13,21 +13,24 @@ from subreplay.hashing.compiled import compiled
 Ints: TypeAlias = NDArray[np.int64]
 
 OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
-"""Instead of a kind: another logger's line; a line of a logger that is read, with other words; one that ends within
-known words; one that does not begin with a time, a thread, a level and a logger."""
+"""Instead of a kind: another logger's line; a line of a logger that is read, with other words; one with the mark of a
+kind, or that ends within known words; one that does not begin with a time, a thread, a level and a logger, or does so
+twice."""
 
 _CONNECTION: Final = TEXTS.index("connection")
 _THREAD: Final = TEXTS.index("thread")
 _MATCHED, _DEPARTED, _ENDED = 0, 1, 2
 MOST_DIGITS = 18  # of a number that surely fits 64 bits
 _SURE = 4  # as many bytes of known words at the end of a line show that it was cut
+_TAIL: Final = 32
+_PRIME: Final = np.uint64(0x100000001B3)  # of FNV-1a
 _NO_TIME = -(2**63)
 _DAYS: Final = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
 
 
 class Scanned(NamedTuple):
     """What was found in each line: ``at`` is in ms; texts are ``data[start:end]``, by field and line; ``gone`` tells
-    that the line itself says that the connection is lost."""
+    that the line itself says that the connection is lost; ``tail`` is a hash of its last bytes."""
 
     kind: NDArray[np.int64]
     at: NDArray[np.int64]
@@ -35,6 +38,7 @@ class Scanned(NamedTuple):
     end: NDArray[np.int64]
     number: NDArray[np.int64]
     gone: NDArray[np.bool_]
+    tail: NDArray[np.uint64]
 
 
 def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Scanned:
@@ -47,6 +51,7 @@ def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Sc
         end=np.full((len(TEXTS), count), -1, np.int64),
         number=np.full((len(NUMBERS), count), -1, np.int64),
         gone=np.zeros(count, np.bool_),
+        tail=np.zeros(count, np.uint64),
     )
     _scan(data, offsets, *program, *found)
     return found
@@ -63,7 +68,7 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
     return value
 
 
-_digits = compiled(_digits)
+_digits = compiled(_digits, _nrt=False)
 
 
 def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -75,7 +80,7 @@ def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bo
     return i, value, start < i <= start + MOST_DIGITS
 
 
-natural = compiled(natural)
+natural = compiled(natural, _nrt=False)
 
 
 def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
@@ -110,23 +115,27 @@ def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
     return ((days * 24 + hour) * 60 + minute - zone) * 60_000 + second * 1_000 + millis, at
 
 
-_time = compiled(_time)
+_time = compiled(_time, _nrt=False)
 
 
-def _find(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
+def _find(
+    data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int, skip: Ints
+) -> int:
     """Where the words first stand between ``start`` and ``end``; -1 where they do not."""
-    size, head = stop - begin, words[begin]
-    for i in range(start, end - size + 1):
-        if data[i] == head:
+    size, last = stop - begin, words[stop - 1]
+    i = start + size - 1
+    while i < end:
+        if data[i] == last:
             k = 1
-            while k < size and data[i + k] == words[begin + k]:
+            while k < size and data[i - k] == words[stop - 1 - k]:
                 k += 1
             if k == size:
-                return i
+                return i - size + 1
+        i += skip[data[i]]
     return -1
 
 
-_find = compiled(_find)
+_find = compiled(_find, _nrt=False)
 
 
 def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
@@ -138,7 +147,7 @@ def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8
     return k
 
 
-_same = compiled(_same)
+_same = compiled(_same, _nrt=False)
 
 
 def _ends_within(
@@ -151,7 +160,7 @@ def _ends_within(
     return False
 
 
-_ends_within = compiled(_ends_within)
+_ends_within = compiled(_ends_within, _nrt=False)
 
 
 def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -173,19 +182,71 @@ def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, b
     return start, end, gone
 
 
-_address = compiled(_address)
+_address = compiled(_address, _nrt=False)
+
+
+def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int) -> bool:
+    """Whether the bytes from ``start`` to ``stop`` stand once more in the rest of the line."""
+    for i in range(since, end - (stop - start) + 1):
+        if data[i] == data[start] and _same(data, i, end, data, start, stop) == stop - start:
+            return True
+    return False
+
+
+_again = compiled(_again, _nrt=False)
+
+
+def _match(
+    data: NDArray[np.uint8], i: int, end: int, words: NDArray[np.uint8],
+    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: int, last: int,
+    row: int, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_],
+) -> int:  # fmt: skip
+    """Follow the steps ``first`` to ``last`` from byte ``i`` on, and note the fields of the ``row``."""
+    for k in range(first, last):
+        if step[k] == LITERAL:
+            same = _same(data, i, end, words, begin[k], stop[k])
+            if same < stop[k] - begin[k]:
+                return _ENDED if i + same == end else _DEPARTED
+            i += same
+        elif step[k] == NUMBER:
+            i, value, legal = natural(data, i, end)
+            if not legal:
+                return _ENDED if i == end else _DEPARTED
+            number[field[k], row] = value
+        else:
+            until, after = end, end
+            if step[k] == UNTIL:
+                until = _find(data, i, end, words, begin[k], stop[k], skip[k])
+                if until < 0:
+                    return _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
+                after = until + stop[k] - begin[k]
+            elif step[k] == ENDING:
+                until = end - (stop[k] - begin[k])
+                if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
+                    return _ENDED
+            if field[k] == _CONNECTION:
+                starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
+            elif field[k] != NO_FIELD:
+                starts[field[k], row], ends[field[k], row] = i, until
+            i = after
+    return _MATCHED if i == end else _DEPARTED
+
+
+_match = compiled(_match, _nrt=False)
 
 
 def _scan(
     data: NDArray[np.uint8], offsets: NDArray[np.int64], words: NDArray[np.uint8],
-    step: Ints, begin: Ints, stop: Ints, field: Ints, first: Ints, pattern_kind: Ints, patterns: Ints,
-    logger_begin: Ints, logger_end: Ints, kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints,
-    gone: NDArray[np.bool_],
+    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: Ints, pattern_kind: Ints, patterns: Ints,
+    logger_begin: Ints, logger_end: Ints, mark_begin: Ints, mark_end: Ints, mark_skip: Ints,
+    kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_], tail: NDArray[np.uint64],
 ) -> None:  # fmt: skip
     for row in range(len(offsets) - 1):
         start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
         while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
             end -= 1
+        for k in range(max(end - _TAIL, start), end):
+            tail[row] = (tail[row] ^ np.uint64(data[k])) * _PRIME
         kind[row] = HEADLESS
         time, i = _time(data, start, end)
         at[row] = time
@@ -220,48 +281,23 @@ def _scan(
                 continue
             kind[row] = UNKNOWN
             for pattern in range(patterns[logger], patterns[logger + 1]):
-                i, state = message, _MATCHED
-                for k in range(first[pattern], first[pattern + 1]):
-                    if step[k] == LITERAL:
-                        same = _same(data, i, end, words, begin[k], stop[k])
-                        if same < stop[k] - begin[k]:
-                            state = _ENDED if i + same == end else _DEPARTED
-                            break
-                        i += same
-                    elif step[k] == NUMBER:
-                        i, value, legal = natural(data, i, end)
-                        if not legal:
-                            state = _ENDED if i == end else _DEPARTED
-                            break
-                        number[field[k], row] = value
-                    else:
-                        until, after = end, end
-                        if step[k] == UNTIL:
-                            until = _find(data, i, end, words, begin[k], stop[k])
-                            if until < 0:
-                                state = _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
-                                break
-                            after = until + stop[k] - begin[k]
-                        elif step[k] == ENDING:
-                            until = end - (stop[k] - begin[k])
-                            if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
-                                state = _ENDED
-                                break
-                        if field[k] == _CONNECTION:
-                            starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
-                        elif field[k] != NO_FIELD:
-                            starts[field[k], row], ends[field[k], row] = i, until
-                        i = after
-                if state == _MATCHED and i == end:
+                state = _match(
+                    data, message, end, words, step, begin, stop, field, skip, first[pattern], first[pattern + 1],
+                    row, starts, ends, number, gone,
+                )  # fmt: skip
+                if state == _MATCHED:
                     kind[row] = pattern_kind[pattern]
                     starts[_THREAD, row], ends[_THREAD, row] = thread, thread_end
                     break
                 number[:, row] = -1
                 ends[:, row] = -1
                 gone[row] = False
-                if state == _ENDED:
+                marked = _find(data, message, end, words, mark_begin[pattern], mark_end[pattern], mark_skip[pattern])
+                if state == _ENDED or marked >= 0:
                     kind[row] = CUT
             break
+        if (kind[row] == OTHER or kind[row] == UNKNOWN) and _again(data, thread - 7, thread, message, end):
+            kind[row] = HEADLESS
 
 
-_scan = compiled(_scan)
+_scan = compiled(_scan, _nrt=False)

@@ -99,7 +99,8 @@ class Program(NamedTuple):
     text, up to the line's end) and ``ENDING`` (a text, up to the words that end the line); its words are
     ``words[begin:end]``, its field an index of ``TEXTS`` or ``NUMBERS``. The steps of pattern i are ``first[i]`` to
     ``first[i + 1]``; those of logger j are the patterns ``patterns[j]`` to ``patterns[j + 1]``, and its name is
-    ``words[logger_begin[j]:logger_end[j]]``.
+    ``words[logger_begin[j]:logger_end[j]]``. The mark of pattern i is ``words[mark_begin[i]:mark_end[i]]``. A search
+    for words may go on by ``skip[step, b]`` (``mark_skip[i, b]``) bytes where ``b`` stands at their last place.
     """
 
     words: NDArray[np.uint8]
@@ -107,11 +108,15 @@ class Program(NamedTuple):
     begin: NDArray[np.int64]
     end: NDArray[np.int64]
     field: NDArray[np.int64]
+    skip: NDArray[np.int64]
     first: NDArray[np.int64]
     kind: NDArray[np.int64]
     patterns: NDArray[np.int64]
     logger_begin: NDArray[np.int64]
     logger_end: NDArray[np.int64]
+    mark_begin: NDArray[np.int64]
+    mark_end: NDArray[np.int64]
+    mark_skip: NDArray[np.int64]
 
 
 def _steps(pattern: str) -> list[tuple[int, str, int]]:
@@ -129,14 +134,25 @@ def _steps(pattern: str) -> list[tuple[int, str, int]]:
     return steps
 
 
+def _skips(word: bytes) -> list[int]:
+    """By byte how far from a word's end it last stands in the word, its end left out."""
+    far = [max(len(word), 1)] * 256
+    for i, byte in enumerate(word[:-1]):
+        far[byte] = len(word) - 1 - i
+    return far
+
+
 def _program() -> Program:
     loggers = list(dict.fromkeys(line.logger for line in LINES))
     lines = sorted(LINES, key=lambda line: loggers.index(line.logger))
     steps = [_steps(line.pattern) for line in lines]
     flat = [step for of_line in steps for step in of_line]
-    words = [word.encode() for _, word, _ in flat] + [name.encode() for name in loggers]
+    words = [word.encode() for _, word, _ in flat] + [line.mark.encode() for line in lines]
+    words += [name.encode() for name in loggers]
     ends = np.cumsum([len(word) for word in words])
     begins = ends - [len(word) for word in words]
+    skips = np.array([_skips(word) for word in words])
+    marks = slice(len(flat), len(flat) + len(lines))
     of_logger = [loggers.index(line.logger) for line in lines]
     return Program(
         words=np.frombuffer(b"".join(words), np.uint8),
@@ -144,11 +160,15 @@ def _program() -> Program:
         begin=begins[: len(flat)],
         end=ends[: len(flat)],
         field=np.array([field for _, _, field in flat]),
+        skip=skips[: len(flat)],
         first=np.concatenate([[0], np.cumsum([len(of_line) for of_line in steps])]),
         kind=np.array([KINDS.index(line.kind) for line in lines]),
         patterns=np.searchsorted(of_logger, np.arange(len(loggers) + 1)),
-        logger_begin=begins[len(flat) :],
-        logger_end=ends[len(flat) :],
+        logger_begin=begins[marks.stop :],
+        logger_end=ends[marks.stop :],
+        mark_begin=begins[marks],
+        mark_end=ends[marks],
+        mark_skip=skips[marks],
     )
 
 
