@@ -287,3 +287,28 @@ def test_what_is_acknowledged_is_not_held():
     assert len(fold.take(ordered)) == 500
     assert fold.outstanding == 1
     assert fold.finish()["entry"].to_pylist() == [1000]
+
+
+def test_a_selected_consumer_is_that_of_so_many_lines_of_the_same_thread_and_of_no_more():
+    select = line(
+        f"[{TOPIC} / billing] select consumer c1 with messages num 1, read type is Normal",
+        "persistent.PersistentStickyKeyDispatcherMultipleConsumers", thread="w-1",
+    )  # fmt: skip
+    added = [
+        line(
+            f"[{SUBSCRIPTION}] Added 7:{entry} ledger entry with batchSize of 1 to pendingAcks in broker.service.Consumer"
+            " for consumerId: 0", "Consumer", thread=thread,
+        )
+        for entry, thread in ((1, "w-2"), (2, "w-1"), (3, "w-1"))
+    ]  # fmt: skip
+    two = [*join(), *join(address="10.0.0.9:7000")]
+    found = folded([*two, select, *added, removed(), removed(name="c2", address="10.0.0.9:7000")])
+    assert found.deliveries.select(["entry", "consumer"]).to_pylist() == [{"entry": 2, "consumer": "c1"}]
+    assert found.unnamed_deliveries["entry"].to_pylist() == [1, 3]
+    assert found.membership["type"].to_pylist() == ["Key_Shared"] * 4
+
+
+def test_a_line_without_text_is_a_line_that_says_nothing():
+    lines = pa.table({"file": ["a", "a"], "line": [1, 2], "text": pa.array([None, sending(5)])})
+    assert events(lines).files.select(["lines", "known"]).to_pylist() == [{"lines": 2, "known": 1}]
+    assert len(events(lines.slice(0, 0)).events) == 0

@@ -144,7 +144,7 @@ def _events(batch: pa.RecordBatch) -> Parsed:
 def _doubtful(text: pa.Array, kind: NDArray[np.int64]) -> NDArray[np.int64]:
     """Lines that should be of a kind that is read, and are not."""
     departed = np.flatnonzero(kind == HEADLESS)
-    marked = pc.match_substring_regex(text.take(pa.array(departed)).cast(pa.binary()), MARKS)
+    marked = pc.match_substring_regex(text.take(pa.array(departed)).cast(pa.binary()), MARKS).fill_null(False)
     return np.sort(np.concatenate([departed[marked.to_numpy(zero_copy_only=False)], np.flatnonzero(kind == CUT)]))
 
 
