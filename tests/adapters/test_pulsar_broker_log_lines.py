@@ -296,8 +296,8 @@ def test_a_selected_consumer_is_that_of_so_many_lines_of_the_same_thread_and_of_
     )  # fmt: skip
     added = [
         line(
-            f"[{SUBSCRIPTION}] Added 7:{entry} ledger entry with batchSize of 1 to pendingAcks in broker.service.Consumer"
-            " for consumerId: 0", "Consumer", thread=thread,
+            f"[{SUBSCRIPTION}] Added 7:{entry} ledger entry with batchSize of 1 to pendingAcks"
+            " in broker.service.Consumer for consumerId: 0", "Consumer", thread=thread,
         )
         for entry, thread in ((1, "w-2"), (2, "w-1"), (3, "w-1"))
     ]  # fmt: skip
