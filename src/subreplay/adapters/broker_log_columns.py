@@ -30,7 +30,7 @@ class Rows(NamedTuple):
     session: Ints
     ledger: Ints
     entry: Ints
-    count: Ints
+    size: Ints
     hash: Ints
 
     def take(self, which: NDArray[Any]) -> Rows:
@@ -107,7 +107,7 @@ class Dispatches(NamedTuple):
     session: Ints
     ledger: Ints
     entry: Ints
-    count: Ints
+    size: Ints
     hash: Ints
     sent: NDArray[np.bool_]
     again: NDArray[np.bool_]  # the entry was dispatched once more after it
@@ -132,7 +132,7 @@ def dispatches_of(rows: Rows, dispatch: Ints) -> Dispatches:
     thread = np.where(sent, rows.thread[last], UNKNOWN)  # of its connection; other lines are of the dispatcher's
     return Dispatches(
         rows.seq[last], rows.at[last], thread, known(rows.name), rows.consumer_id[last], known(rows.session),
-        rows.ledger[last], rows.entry[last], known(rows.count), known(rows.hash), sent, again,
+        rows.ledger[last], rows.entry[last], known(rows.size), known(rows.hash), sent, again,
     )  # fmt: skip
 
 

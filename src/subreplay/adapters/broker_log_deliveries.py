@@ -109,17 +109,18 @@ class Fold:
         kind = step[coded.indices.to_numpy()] if len(events) else np.zeros(0, np.int64)
         partly = events["partial"].fill_null(False).to_numpy(zero_copy_only=False)
         kind = np.where(partly & (kind == ACKED), ACKED_PARTLY, kind)
-        number = {name: _numbers(events[name]) for name in ("seq", "consumer_id", "ledger", "entry", "count", "hash")}
+        number = {name: _numbers(events[name]) for name in ("seq", "consumer_id", "ledger", "entry", "hash")}
         rows = Rows(
             at=_numbers(events["at_micros"]), kind=kind, thread=self._threads.column(events["thread"]),
-            name=self._names.column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)), **number,
+            name=self._names.column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)),
+            size=_numbers(events["count"]), **number,
         )  # fmt: skip
         whole = np.flatnonzero((kind == GOT) | (kind == NACKED))
         key = self._key(self._connections.column(events["connection"])[whole], rows.consumer_id[whole])
         of_key = self._key(self._holders.connection, self._holders.consumer_id)[self._exact]
         found = kernels.exact_session(key, rows.seq[whole], of_key, self._holders.begin[self._exact])
         rows.session[whole] = np.append(self._exact, UNKNOWN)[found]
-        rows.count[(kind == ACKED_UP_TO) & partly] = 0  # what it covers ends before its own entry
+        rows.size[(kind == ACKED_UP_TO) & partly] = 0  # what it covers ends before its own entry
         return rows
 
     def _follow(self, rows: Rows) -> None:
@@ -127,7 +128,7 @@ class Fold:
         self._selected = np.append(self._selected, np.full(more, np.int64(UNKNOWN)))
         self._left = np.append(self._left, np.zeros(more, np.int64))
         kernels.follow(
-            rows.kind, rows.thread, rows.name, rows.consumer_id, rows.count, rows.session,
+            rows.kind, rows.thread, rows.name, rows.consumer_id, rows.size, rows.session,
             self._selected, self._left, self._got, self._holders.consumer_id, self._holders.thread,
         )  # fmt: skip
 
@@ -135,7 +136,7 @@ class Fold:
         """An acknowledgement of each entry that a cumulative one covers."""
         which = kernels.first_after(
             dispatched.seq, dispatched.ledger, dispatched.entry,
-            cumulative.seq, cumulative.ledger, cumulative.entry, cumulative.count == 0,
+            cumulative.seq, cumulative.ledger, cumulative.entry, cumulative.size == 0,
         )  # fmt: skip
         covered = which != NO_ROW
         rows, by = dispatched.take(covered), cumulative.take(which[covered])
@@ -171,19 +172,21 @@ class Fold:
 
     def _resolve(self, found: Dispatches) -> None:
         order = np.argsort(found.seq, kind="stable")
-        columns = [column[order] for column in (found.seq, found.at, found.name, found.consumer_id, found.thread)]
-        session = found.session[order]
+        name, session = found.name[order], found.session[order]
         h = self._holders
-        kernels.resolve(*columns, session, h.begin, h.end, h.until, h.name, h.consumer_id, h.thread)
-        found.session[order], found.name[order] = session, columns[2]
+        kernels.resolve(
+            found.seq[order], found.at[order], name, found.consumer_id[order], found.thread[order], session,
+            h.begin, h.end, h.until, h.name, h.consumer_id, h.thread,
+        )  # fmt: skip
+        found.name[order], found.session[order] = name, session
 
     def _table(
         self, rows: Rows, found: Dispatches, chosen: Ints, acked: Ints, nacked: Ints, redelivered: Ints
     ) -> pa.Table:
-        sizes = np.where(found.count[chosen] > 1, found.count[chosen], 1)
+        sizes = np.where(found.size[chosen] > 1, found.size[chosen], 1)
         of = np.repeat(chosen, sizes)
         index = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        index = np.where(found.count[of] > 1, index, -1)
+        index = np.where(found.size[of] > 1, index, -1)
         session, ended = found.session[of], np.append(self._holders.end, NEVER)
         name = np.where(session >= 0, np.append(self._holders.name, UNKNOWN)[session], found.name[of])
         name = np.where(name == UNKNOWN, found.name[of], name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.compiled import compiled
 
 Ints: TypeAlias = NDArray[np.int64]
+int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
 
 ADDING, ADDED, SENDING, NACKED, ACKED, ACKED_PARTLY, ACKED_UP_TO, SELECTED, GOT = range(9)
 """Kinds of events; the first three are the steps of one dispatch, in this order."""
@@ -67,7 +68,7 @@ def resolve(
             live[count] = following
             count, following = count + 1, following + 1
         kept = 0
-        found, common = np.int64(UNKNOWN), np.int64(UNKNOWN)
+        found, common = int64(UNKNOWN), int64(UNKNOWN)
         for k in range(count):
             one = live[k]
             if of_end[one] < seq[row] and of_until[one] < at[row]:
@@ -80,8 +81,8 @@ def resolve(
                 continue
             if thread[row] != UNKNOWN and of_thread[one] != thread[row] and of_thread[one] != UNKNOWN:
                 continue
-            common = of_name[one] if found == UNKNOWN or common == of_name[one] else np.int64(UNKNOWN)
-            found = one if found == UNKNOWN else np.int64(SEVERAL)
+            common = of_name[one] if found == UNKNOWN or common == of_name[one] else int64(UNKNOWN)
+            found = one if found == UNKNOWN else int64(SEVERAL)
         count = kept
         if session[row] < 0:
             session[row] = found
@@ -126,8 +127,8 @@ def _entry(
     acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
 ) -> int:  # fmt: skip
     asked, unmatched = 0, 0
-    first = last = np.int64(NO_ROW)  # dispatches of the entry that are not finished
-    line_before = np.int64(NO_ROW)
+    first = last = int64(NO_ROW)  # dispatches of the entry that are not finished
+    line_before = int64(NO_ROW)
     for row in range(begin, end):
         if kind[row] <= SENDING:
             if dispatch[row] != last:
@@ -143,7 +144,7 @@ def _entry(
             line_before = seq[row]
             if first == NO_ROW:
                 continue
-            exact, unclear, candidates = np.int64(NO_ROW), np.int64(NO_ROW), 0
+            exact, unclear, candidates = int64(NO_ROW), int64(NO_ROW), 0
             for one in range(first, last + 1):
                 if state[one] != OPEN or nacked[one] != NO_ROW:
                     continue
@@ -179,8 +180,8 @@ def _entry(
                     state[one] = UNSENT
             finished[begin : row + 1] = True
             line_before = seq[row]
-            first, asked = np.int64(NO_ROW), 0
-            last = np.int64(NO_ROW)
+            first, asked = int64(NO_ROW), 0
+            last = int64(NO_ROW)
     return unmatched
 
 
@@ -195,7 +196,7 @@ def first_after(seq: Ints, ledger: Ints, entry: Ints, of_seq: Ints, of_ledger: I
     for k in range(len(of_seq) - 2, -1, -1):
         if not _covers(of_ledger[k], of_entry[k], partial[k], of_ledger[most[k + 1]], of_entry[most[k + 1]]):
             most[k] = most[k + 1]
-    found = np.full(len(seq), np.int64(NO_ROW))
+    found = np.full(len(seq), int64(NO_ROW))
     for row in range(len(seq)):
         k = np.searchsorted(of_seq, seq[row])
         while k < len(of_seq):
@@ -221,7 +222,7 @@ first_after = compiled(first_after)
 
 def exact_session(key: Ints, seq: Ints, of_key: Ints, of_begin: Ints) -> Ints:
     """By row the last session of its key that began by then, else the first; ``of_key`` rises, ``of_begin`` within."""
-    found = np.full(len(key), np.int64(UNKNOWN))
+    found = np.full(len(key), int64(UNKNOWN))
     for row in range(len(key)):
         k = np.searchsorted(of_key, key[row], side="right") - 1
         while k > 0 and of_key[k - 1] == key[row] and of_begin[k] > seq[row]:
@@ -238,10 +239,10 @@ def dispatches(kind: Ints, same: NDArray[np.bool_]) -> Ints:
     """By row which dispatch it tells of, or comes after: a new one begins where a step is not a later one than the step
     before it, or the entry was acknowledged between them."""
     dispatch = np.empty(len(kind), np.int64)
-    current, step = np.int64(-1), np.int64(SENDING)
+    current, step = int64(-1), int64(SENDING)
     for row in range(len(kind)):
         if not same[row] or kind[row] > NACKED:
-            step = np.int64(SENDING)
+            step = int64(SENDING)
         if kind[row] <= SENDING:
             current += kind[row] <= step
             step = kind[row]

@@ -11,6 +11,7 @@ from subreplay.adapters.broker_log_words import ENDING, LITERAL, NO_FIELD, NUMBE
 from subreplay.hashing.compiled import compiled
 
 Ints: TypeAlias = NDArray[np.int64]
+int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
 
 OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
 """Instead of a kind: another logger's line; a line of a logger that is read, with other words; one with the mark of a
@@ -61,7 +62,7 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
     """The number of so many digits; a negative one where something else stands there."""
     value = 0
     for i in range(start, start + count):
-        digit = np.int64(data[i]) - 48
+        digit = int64(data[i]) - 48
         if digit < 0 or digit > 9:
             return -1_000_000
         value = value * 10 + digit
@@ -73,9 +74,9 @@ _digits = compiled(_digits, _nrt=False)
 
 def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
     """Where the number ends that begins here, the number, and whether it is one that fits 64 bits."""
-    value, i = np.int64(0), start
+    value, i = int64(0), start
     while i < end and 48 <= data[i] <= 57 and i - start <= MOST_DIGITS:
-        value = value * 10 + np.int64(data[i]) - 48
+        value = value * 10 + int64(data[i]) - 48
         i += 1
     return i, value, start < i <= start + MOST_DIGITS
 
@@ -101,7 +102,7 @@ def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
     if data[at] == 90:  # "Z"
         at += 1
     else:
-        sign = 44 - np.int64(data[at])  # 1 for "+", -1 for "-"
+        sign = 44 - int64(data[at])  # 1 for "+", -1 for "-"
         minutes = at + 4 if at + 3 < end and data[at + 3] == 58 else at + 3  # +HH:MM, or +HHMM
         if (sign != 1 and sign != -1) or minutes + 2 > end:
             return nothing
@@ -242,7 +243,7 @@ def _scan(
     kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_], tail: NDArray[np.uint64],
 ) -> None:  # fmt: skip
     for row in range(len(offsets) - 1):
-        start, end = np.int64(offsets[row]), np.int64(offsets[row + 1])
+        start, end = int64(offsets[row]), int64(offsets[row + 1])
         while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
             end -= 1
         for k in range(max(end - _TAIL, start), end):
