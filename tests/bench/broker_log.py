@@ -1,0 +1,57 @@
+"""What reading a broker's log costs on one core: ``python -m tests.bench.broker_log [file …]`` prints a table.
+
+Beside it a bare search for one substring in the same text, in turn with it, so that both meet the same machine. Times
+are of the processor; the compiled loops are loaded before. Without files the excerpts of the tests are read, many times
+over.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.pulsar_broker_log import events, lines_of, of_topic, rows, topics
+
+EXCERPTS = Path(__file__).parents[1] / "data" / "broker_log"
+ROUNDS = 5
+LEAST = 64 * 2**20  # bytes of text that are read
+
+
+def main(*paths: str) -> None:
+    files = [Path(path) for path in paths] or sorted(EXCERPTS.glob("*.log.gz"))
+    once = pa.Table.from_batches([batch for path in files for batch in lines_of(path)])
+    size = pc.sum(pc.binary_length(once["text"])).as_py()
+    times = -(-LEAST // size)
+    lines = pa.concat_tables([once] * times)
+    text = lines["text"].cast(pa.string())
+    found = events(once).events
+    partitions = [of_topic(found, *place) for place in topics(found)]
+    works: dict[str, tuple[int, Callable[[], Any]]] = {
+        "one substring": (size * times, lambda: pc.match_substring(text, "to pendingAcks in")),
+        "events": (size * times, lambda: events(lines)),
+        "rows": (size, lambda: [rows(of) for of in partitions]),
+    }
+    best: dict[str, float] = {}
+    for turn in range(ROUNDS):
+        for name, (_, work) in works.items():
+            began = time.process_time()
+            work()
+            if turn:
+                best[name] = min(best.get(name, float("inf")), time.process_time() - began)
+    speeds = {name: size / best[name] / 1e6 for name, (size, _) in works.items()}
+    print(f"{size * times / 1e6:,.0f} MB of {len(lines):,} lines, {len(found) * times:,} events")
+    print(f"{'':16}{'MB/s':>8}{'of one substring':>18}")
+    for name, speed in speeds.items():
+        print(f"{name:16}{speed:8.0f}{speed / speeds['one substring']:18.2f}")
+    print(f"rows: {len(found) / best['rows']:,.0f} events/s")
+
+
+if __name__ == "__main__":
+    pa.set_cpu_count(1)
+    main(*sys.argv[1:])
