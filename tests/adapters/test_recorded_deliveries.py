@@ -224,6 +224,11 @@ def test_where_many_consumers_share_it_covers_what_it_names_only(tmp_path, kind)
     assert deliveries(tmp_path, recording, "outcome", "ack_type") == ends
 
 
+def test_a_refused_request_of_another_type_changes_nothing(tmp_path):
+    recording = four().subscribe("c9", type="Shared").ack(1, "c1", cumulative=True)
+    assert deliveries(tmp_path, recording, "outcome") == ["acked"] * 2 + ["pending"] * 2
+
+
 def test_a_later_cumulative_acknowledgement_leaves_the_time_of_the_earlier_one(tmp_path):
     recording = four().ack(1, "c1", cumulative=True).ack(3, "c1", cumulative=True).ack(2, "c1", cumulative=True)
     assert deliveries(tmp_path, recording, "acked_at") == [13, 13, 14, 14]

@@ -20,6 +20,7 @@ from subreplay.replay.assign import Plan
 from subreplay.replay.balance import connected
 from subreplay.reports import assemble, compare
 from subreplay.reports.json_report import to_json
+from subreplay.reports.verdict import Judgement
 from subreplay.timeline import Timeline
 
 CONSUMERS, PARTITIONS, WINDOWS = 200, 100, 240
@@ -72,7 +73,7 @@ def main(joins: int) -> None:
         for some in (joins // 4, joins // 2, joins):
             counted = figures(policy, some)
             run = assemble.run_info(config, counted, "audit", "none")
-            report, built = timed(lambda: assemble.report(run, counted, Verdict.VALID, ()))  # noqa: B023
+            report, built = timed(lambda: assemble.report(run, counted, Judgement(Verdict.VALID), ()))  # noqa: B023
             plans = (counted.plan,)
             _, compared = timed(lambda: compare.scenario_views(plans, (), counted.extent, counted.width, 1))  # noqa: B023
             text, written = timed(lambda: to_json(report))  # noqa: B023

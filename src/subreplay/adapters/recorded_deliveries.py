@@ -85,16 +85,18 @@ class Replayer:
         self._held = defaultdict(lambda: defaultdict(list))
         self._connected: dict[tuple[str, str], set[str]] = defaultdict(set)  # instances by (topic, consumer)
         self._early: dict[One, Ack] = {}
-        self._individually = False
+        self._individually: bool | None = None  # whether its type knows no cumulative acknowledgement; None: not known
 
     def apply(self, event: Any) -> None:
         """One broker event; kinds that say nothing of deliveries pass."""
         match event:
             case Dispatch():
                 self._dispatch(event)
-            case Subscribe() | Created():
+            case Subscribe() if self._individually is None:  # later ones may be refused because of their type
                 self._individually = event.type in ("Shared", "Key_Shared")
-                if isinstance(event, Created) and event.instance is not None:
+            case Created():
+                self._individually = event.type in ("Shared", "Key_Shared")
+                if event.instance is not None:
                     self._connected[event.topic, event.consumer].add(event.instance)
             case Ack() if event.ack_type == "Individual" or self._individually:  # the broker ignores what is more
                 for one in self._named(event):

@@ -30,6 +30,7 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
+DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
 MOST_BYTES = 1 << 25  # of the keys of so many rows
@@ -50,8 +51,11 @@ def open_session(options: Spark) -> SparkSession:
         session = _local(builder, options)
     session.conf.set("spark.sql.session.timeZone", "UTC")
     session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
-    if options.shuffle_partitions is not None:
-        session.conf.set("spark.sql.shuffle.partitions", str(options.shuffle_partitions))
+    shuffles, master = options.shuffle_partitions, str(session.conf.get("spark.master", ""))
+    if shuffles is None and master.startswith("local") and partitions(session) == DEFAULT_PARTITIONS:
+        shuffles = 2 * cores(master)  # spark-submit on one machine
+    if shuffles is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
     fit_batches(session, 0)
     # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
@@ -59,9 +63,9 @@ def open_session(options: Spark) -> SparkSession:
 
 
 def partitions(session: SparkSession) -> int:
-    """Into how many partitions a session shuffles; 200, Spark's default, where the platform decides by itself."""
+    """Into how many partitions a session shuffles; Spark's default where the platform decides by itself."""
     value = str(session.conf.get("spark.sql.shuffle.partitions"))
-    return int(value) if value.isdigit() else 200
+    return int(value) if value.isdigit() else DEFAULT_PARTITIONS
 
 
 def cores(master: str) -> int:
