@@ -99,7 +99,9 @@ def _messages(seen: pa.Table) -> pa.Table:
 
 def _same(seen: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     """A column that captures have under the same name; null where they have none."""
-    return seen[field.name].cast(field.type) if field.name in seen.column_names else pa.nulls(len(seen), field.type)
+    if field.name in seen.column_names:
+        return seen[field.name].cast(field.type)
+    return pa.array([None] * len(seen), field.type)  # of a struct, ``pa.nulls`` leaves fields null that must not be
 
 
 def _table(path: Path) -> pa.Table:
