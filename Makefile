@@ -29,9 +29,8 @@ run: $(READY) ## run the main job on bundled real recordings, print the path of 
 
 demo: run ## the same as run
 
-# Two processes: one has the Spark session, the other all that needs none.
 test: $(READY) ## run every test (some of them only: ARGS="-k failover")
-	@$(SPARK) $(BIN)/python -m pytest -n 2 --dist loadgroup $(ARGS)
+	@$(SPARK) sh .ci/test $(BIN)/python $(ARGS)
 
 bench: $(READY) ## print what folds, hashes and replays cost on this machine
 	@$(SPARK) $(BIN)/python -m tests.bench

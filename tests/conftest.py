@@ -14,18 +14,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where tests run side by side (``pytest -n 2``), those that need Spark run in one process, which has one session;
-    they take longest, so they begin."""
-    of_spark = [
-        item for item in items if item.get_closest_marker("spark") or "spark" in getattr(item, "fixturenames", ())
-    ]
-    for item in of_spark:
-        item.add_marker(pytest.mark.xdist_group("spark"))
-    items[:] = of_spark + [item for item in items if item not in set(of_spark)]
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of the whole test run: small, local, with Delta.
