@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test bench check fmt wheel clean distclean
+.PHONY: help setup run demo test slow bench check fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -29,8 +29,11 @@ run: $(READY) ## run the main job on bundled real recordings, print the path of 
 
 demo: run ## the same as run
 
-test: $(READY) ## run every test (some of them only: ARGS="-k failover")
+test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k failover")
 	@$(SPARK) sh .ci/test $(BIN)/python $(ARGS)
+
+slow: $(READY) ## run the few tests that take minutes each, which test leaves out
+	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
 bench: $(READY) ## print what folds, hashes and replays cost on this machine
 	@$(SPARK) $(BIN)/python -m tests.bench

@@ -128,6 +128,7 @@ def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
     assert sorted(str(row.date) for row in unseen.collect()) == nights[:3]
 
 
+@pytest.mark.slow
 def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
     spark: SparkSession, waiting: Path, tmp_path: Path
 ) -> None:
@@ -212,6 +213,7 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
     return rows
 
 
+@pytest.mark.slow
 @settings(max_examples=2, deadline=None, phases=[Phase.generate], suppress_health_check=[HealthCheck.too_slow])
 @given(told=histories(), hours=st.just(1))
 def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_run_finds(
@@ -235,6 +237,7 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
     assert {c: by_night.get(c, 0) for c in lasting} == {c: at_once.get(c, 0) for c in lasting}
 
 
+@pytest.mark.slow
 def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, month: Path, nightly: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
     before = {name: contents(spark, nightly, name) for name in names}

@@ -96,6 +96,7 @@ def test_the_life_of_a_key_ends_with_the_deliveries_asked_for(explained: Explain
     assert explained("--key", "never seen")[1].endswith("\nno message of this key in OUT/in\n")
 
 
+@pytest.mark.slow
 def test_without_the_tables_of_an_audit_its_findings_are_the_same(
     explained: Explained, steady: Path, tmp_path: Path
 ) -> None:
@@ -223,6 +224,7 @@ def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Pat
     assert table(spark, tmp_path, "violations").where("verdict = 'invalid'").count() == 118
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["4.0.8/s1f_key_shared_default_batching", "3.2.3/s5_failover_partitioned"])
 def test_an_audit_that_keeps_findings_only_tells_the_same(
     spark: SparkSession, scenario: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
