@@ -88,7 +88,9 @@ class Capture:
         """Those deliveries by key (with one active consumer, by partition)."""
         found = defaultdict(list)
         for d in self.once:
-            key = (d["partition"],) if self.active else (d["partition"], self.keys[place(d)])
+            key = (
+                (d["partition"],) if self.active else (d["partition"], self.keys.get(place(d)))
+            )  # of cut data, messages may be missing
             if key[-1] is not None:
                 found[key].append(d)
         return list(found.values())
