@@ -53,7 +53,7 @@ def open_session(options: Spark) -> SparkSession:
     session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
     shuffles, master = options.shuffle_partitions, str(session.conf.get("spark.master", ""))
     if shuffles is None and master.startswith("local") and partitions(session) == DEFAULT_PARTITIONS:
-        shuffles = 2 * cores(master)  # spark-submit on one machine
+        shuffles = 2 * cores(master)  # of one machine, which nobody has told otherwise
     if shuffles is not None:
         session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
     fit_batches(session, 0)
@@ -97,7 +97,6 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        "spark.sql.shuffle.partitions": str(options.shuffle_partitions or 2 * cores(options.master)),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
