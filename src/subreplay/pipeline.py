@@ -15,9 +15,10 @@ from subreplay.reports.dispatch_assemble import dispatch_view
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.result_tables import result_tables
 from subreplay.reports.verdict import Judgement, judgement
-from subreplay.spark import stages
+from subreplay.spark import audit_stages, whatif_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
 from subreplay.spark.session import SparkSession
+from subreplay.spark.source import Source, read, read_traffic, write_tables
 
 Progress = Callable[[str], AbstractContextManager[object]]
 
@@ -34,44 +35,44 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
     """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
     it."""
     with progress("reading and checking the tables"):
-        source = stages.read(spark, config)
+        source = read(spark, config)
     with progress("folding the membership into epochs"):
-        judge = stages.fold(source)
+        judge = audit_stages.fold(source)
     with progress("judging every delivery"):
-        judged = stages.judge(source, judge)
+        judged = audit_stages.judge(source, judge)
     with progress("putting findings into words"):
-        found = stages.explain(source, judge, judged)
+        found = audit_stages.explain(source, judge, judged)
     with progress("summing windows"):
-        figures = stages.sum_audit(source, judge, judged, found)
+        figures = audit_stages.sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
-        figures, plans = stages.assign(source, figures)
+        figures, plans = whatif_stages.assign(source, figures)
     dispatch = _dispatch(source, plans, progress)
     found_out = judgement(figures, config)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     run = assemble.run_info(config, figures, "audit", spark.version)
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, run, found_out, views))
+        write_tables(source, result_tables(figures, run, found_out, views))
     return Result(found_out.verdict, report)
 
 
 def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
     """Replay recorded traffic under every scenario of the run and compare them side by side."""
     with progress("reading and checking the tables"):
-        source = stages.read_traffic(spark, config)
+        source = read_traffic(spark, config)
     with progress("replaying the traffic under the scenarios"):
-        figures, plans = stages.assign(source, stages.sum_traffic(source))
+        figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
     dispatch = _dispatch(source, plans, progress)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     run = assemble.run_info(config, figures, "whatif", spark.version)
     judged = Judgement(Verdict.VALID)
     report = assemble.report(run, figures, judged, views, dispatch)
     with progress("writing the result tables"):
-        stages.write_tables(source, result_tables(figures, run, judged, views))
+        write_tables(source, result_tables(figures, run, judged, views))
     return Result(Verdict.VALID, report)
 
 
-def _dispatch(source: stages.Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
+def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
     asked = dispatch_asked(source, plans)
     if not asked:
         return ()

@@ -24,7 +24,8 @@ from subreplay.rules.terms import Terms
 from subreplay.spark import audit, collect, dispatch
 from subreplay.spark.log import as_log
 from subreplay.spark.session import partitions
-from subreplay.spark.stages import Source, scenario_events
+from subreplay.spark.source import Source
+from subreplay.spark.whatif_stages import scenario_events
 from subreplay.spark.worst import worst
 from subreplay.words import KeyWords
 

@@ -24,11 +24,12 @@ from subreplay.model import Scope
 from subreplay.rules.codes import Code
 from subreplay.rules.judge import Judge
 from subreplay.rules.life import Life, finding_lines
-from subreplay.spark import audit, collect, known_secret, lake, nights, stages, topic_findings
+from subreplay.spark import audit, audit_stages, collect, known_secret, lake, nights, topic_findings
 from subreplay.spark.census import census
 from subreplay.spark.log import as_log, read_inputs
 from subreplay.spark.rejects import rejects
 from subreplay.spark.session import fit_batches
+from subreplay.spark.source import Source
 from subreplay.tables import JUDGED, LOG
 
 Row = Mapping[str, Any]
@@ -109,7 +110,7 @@ def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator
 class _Evidence:
     """A run's input and its judge."""
 
-    source: stages.Source
+    source: Source
     judge: Judge
     written: DataFrame | None  # table ``audited`` of this run, where it has every delivery
     whose: str  # who judged
@@ -120,15 +121,15 @@ class _Evidence:
         before = nights.handed_on(spark, run, inputs.topic)
         found = census(inputs, None if before is None else before.carried)
         fit_batches(spark, found.widest)
-        source = stages.Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
-        return cls(source, stages.fold(source), *_written(source))
+        source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
+        return cls(source, audit_stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
         """Table ``audited``, of some dispatchers."""
         if self.written is not None:
             return self.written.where(dispatchers)
         config = self.source.config
-        judged = audit.judged(self.source.night.where(dispatchers), self.judge)
+        judged = audit.judged(self.source.log_of_night().where(dispatchers), self.judge)
         return audit.published(audit.deliveries(judged), config.subscription.name, self.judge)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
@@ -200,7 +201,7 @@ class _Evidence:
         return tuple(collect.rows(rows.where("rank = 1").orderBy(*_PLACE)))
 
 
-def _written(source: stages.Source) -> tuple[DataFrame | None, str]:
+def _written(source: Source) -> tuple[DataFrame | None, str]:
     """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
     tables = source.config.output.tables
     runs, audited = (lake.find(source.spark, tables, name) for name in ("runs", "audited"))

@@ -13,7 +13,7 @@ from subreplay.config import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.replay.assign import Plan
 from subreplay.rules.happenings import event_words
-from subreplay.spark import stages
+from subreplay.spark import whatif_stages
 
 MANY = 20
 
@@ -25,7 +25,7 @@ def lines(run: RunConfig, key: str, open_session: Callable[[Spark], SparkSession
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in stages.plans(run, open_session):
+    for plan in whatif_stages.plans(run, open_session):
         yield from _plan_lines(plan, hash32)
 
 

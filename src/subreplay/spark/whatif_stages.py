@@ -1,0 +1,117 @@
+"""The stages of a what-if: plans over the recorded traffic, and what they assign to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from subreplay.config import RECORDED, AnyScenario, Member, RunConfig, Spark
+from subreplay.figures import Figures
+from subreplay.model import Scope
+from subreplay.policies.base import Policy
+from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.replay.assign import Assigner, Plan, slot_and_owner
+from subreplay.replay.balance import connected
+from subreplay.replay.recent_load import RecentLoad
+from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.spark import collect, whatif
+from subreplay.spark.census import census
+from subreplay.spark.log import read_inputs
+from subreplay.spark.source import Events, Source
+
+
+def sum_traffic(source: Source) -> Figures:
+    """Figures of a what-if, which has no deliveries."""
+    folded = measured_plan(
+        source, RECORDED, source.config.subscription.make_policy(), {s: recorded(e) for s, e in source.events.items()}
+    )
+    intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
+    return Figures(
+        source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals,
+        guessable=source.config.keys.guessable,
+    )  # fmt: skip
+
+
+def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
+    """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
+    plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
+    assigner = Assigner((figures.plan, *plans), figures.width, source.extent["first"], moves_of=figures.plan.name)
+    # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
+    with collect.together(1 if source.census.widest > whatif.LARGE else 4) as start:
+        traffic = whatif.traffic(source.log.messages, assigner)
+        summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
+        few = max(1, source.config.report.hot_keys)
+        hottest = start(collect.rows, whatif.hot_keys(source.log.messages, few, source.census.widest))
+    hot = hottest.result()
+    figures = replace(
+        figures,
+        traffic=summed.result(),
+        hottest=hot[0]["messages"] if hot else 0,
+        hot_keys=[_hot_key(source, figures.plan, row) for row in hot[: source.config.report.hot_keys]],
+    )
+    return figures, plans
+
+
+def measured_plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
+    """A plan over this traffic; a load-aware policy measures it first."""
+    if isinstance(policy, KeyFailover):
+        load = RecentLoad.of(policy, events)
+        policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
+    return plan(name, policy, events)
+
+
+def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
+    events = scenario_events(scenario, source.events, source.extent["first"])
+    return measured_plan(source, scenario.name, scenario.make_policy(), events)
+
+
+def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
+    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
+    if scenario.members == "recorded":
+        return {scope: recorded(mine) for scope, mine in events.items()}
+    members = [
+        PlannedMember(
+            m.consumer,
+            m.join * 1_000,
+            None if m.leave is None else m.leave * 1_000,
+            m.priority,
+            None if m.ranges is None else tuple(m.ranges),
+            m.instance_id,
+            m.rack,
+            None if m.crash is None else m.crash * 1_000,
+            None if m.restart is None else m.restart * 1_000,
+        )
+        for m in scenario.members
+        if isinstance(m, Member)
+    ]
+    return {scope: planned_events(members, scope, start) for scope in events}
+
+
+def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> list[Plan]:
+    """Every plan of a run without its traffic: the recorded one where the run names tables, and the scenarios.
+
+    Members that a scenario invents join at time 0.
+    """
+    found: list[Plan] = []
+    recorded_events: Events = {}
+    if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
+        recorded_events = census(read_inputs(open_session(config.spark), config)).events
+        found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
+    topic = config.subscription.topic or "persistent://public/default/topic"
+    somewhere: Events = recorded_events or {Scope(topic): ()}
+    for scenario in config.scenarios:
+        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
+    return found
+
+
+def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
+    found: dict[str, Any] = {"key": source.config.keys.words.word(bytes(row["key"])), "messages": row["messages"]}
+    if folded.policy.routing != "slot" or len(folded.timelines) != 1:
+        return found | {"slot": None, "consumer": None}
+    timeline = next(iter(folded.timelines.values()))
+    slot, owner = slot_and_owner(timeline, bytes(row["key"]), source.extent["last"])
+    return found | {"slot": slot, "consumer": owner}
