@@ -22,6 +22,12 @@ def outer_keys(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
 
 
 def outer_sticky_keys(rows: pa.Table, profile: str) -> pa.Array:
-    """The sticky key by which a broker dispatches each message under ``profile``."""
+    """The sticky key by which a broker dispatches each message under ``profile``.
+
+    Without a key some releases spread messages by producer and sequence id. Where these are not known, the place in the
+    log stands for them: so the messages are spread alike, over other slots (rules that need the slot do not look).
+    """
     ordering, key = outer_keys(rows)
-    return sticky_keys(ordering, key, None, column(rows, "producer"), column(rows, "sequence_id"), profile)
+    producer, sequence_id = pc.fill_null(column(rows, "producer"), ""), column(rows, "sequence_id")
+    numbers = pc.coalesce(sequence_id, column(rows, "entry")) if sequence_id.null_count else sequence_id
+    return sticky_keys(ordering, key, None, producer, numbers, profile)

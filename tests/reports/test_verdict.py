@@ -11,14 +11,14 @@ import pytest
 from subreplay import config
 from subreplay.figures import Figures
 from subreplay.held import FEW, Stored, nothing_of, told
-from subreplay.model import Verdict
+from subreplay.model import Standing, Verdict
 from subreplay.policies import make
 from subreplay.replay.assign import Plan
 from subreplay.reports.findings import code_summaries
 from subreplay.reports.verdict import judgement, share_judged, unseen_promises
 from subreplay.rules.clocks import Clocks, Shift
 from subreplay.rules.needs import Need
-from subreplay.rules.registry import Code, Excuse
+from subreplay.rules.registry import Code, Excuse, standings
 
 DAY, LATER = date(2026, 11, 21), date(2026, 11, 22)
 HELD = (
@@ -147,6 +147,39 @@ def test_a_rule_that_could_not_look_says_why() -> None:
     assert rules["PARTITION_ORDER"].note == "pulsar.key_shared.auto_split makes no such promise"
     assert rules["DLQ_INCOMPLETE"].note == "the run names no dead letter policy"
     assert rules["KEY_ORDER"].status == "clean"
+
+
+ORDER_OF_KEYS = {Code.KEY_ORDER, Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK, Code.REDELIVERY_ORDER}
+OF_ONE_SLOT = {Code.WRONG_OWNER, Code.LOST, Code.UNROUTABLE, Code.STUCK, Code.STARVED}
+OF_ALL_DELIVERIES = {Code.LOST, Code.UNSEEN, Code.UNACKED, Code.STUCK, Code.STARVED, Code.UNROUTABLE}
+
+
+@pytest.mark.parametrize(
+    ("need", "blind", "seeing"),
+    [
+        (Need.KEYS, ORDER_OF_KEYS | {Code.MIXED_BATCH, Code.KEY_TWO_PARTITIONS}, OF_ONE_SLOT),
+        (Need.STICKY_KEYS, OF_ONE_SLOT, ORDER_OF_KEYS),
+        (Need.PRODUCERS, {Code.PRODUCER_ORDER, Code.DUP_PUBLISH}, ORDER_OF_KEYS | OF_ONE_SLOT),
+        (Need.EVERY_DELIVERY, OF_ALL_DELIVERIES | {Code.OVER_PERMITS}, ORDER_OF_KEYS | {Code.WRONG_OWNER}),
+        (Need.DELIVERIES, ORDER_OF_KEYS | OF_ONE_SLOT | OF_ALL_DELIVERIES, {Code.PRODUCER_ORDER, Code.MIXED_BATCH}),
+    ],
+)
+def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Code], seeing: set[Code]) -> None:
+    told = {summary.code: summary for summary in code_summaries(POLICY, replace(JUDGED, lacking=frozenset({need})))}
+    assert {told[code.name].status for code in blind} == {"not applicable"}
+    assert all(need.value in told[code.name].note for code in blind - {Code.STUCK, Code.STARVED})
+    assert "not applicable" not in {told[code.name].status for code in seeing}
+
+
+def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_release_spreads_such_messages() -> None:
+    before = make("pulsar.key_shared.auto_split", "pulsar-3.2")
+    assert standings(POLICY, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.NOT_APPLICABLE
+    assert standings(before, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.PROMISED
+
+
+def test_progress_alone_finds_nothing_lost_and_proves_nothing() -> None:
+    progress = replace(JUDGED, lacking=frozenset({Need.DELIVERIES}))
+    assert verdict(progress) == (Verdict.UNKNOWN, (Need.DELIVERIES.value,))
 
 
 def test_a_membership_that_nobody_joined_is_unknown_and_told_with_the_subscriptions_there_are() -> None:

@@ -85,6 +85,8 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         asked = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == asked[:2] for s in figures.held)
         yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *asked)
+    if Need.DELIVERIES in figures.lacking:
+        yield Need.DELIVERIES.value
     yield from _unmet(figures, config)
     yield from _in_quarantine(figures, config)
     for table, rows in figures.contradicted.items():

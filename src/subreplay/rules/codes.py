@@ -277,7 +277,7 @@ class Rule:
 
     ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
     for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
-    ``needs`` is what it looks at besides messages and deliveries. ``uncertain`` findings say that the data contradict
+    ``needs`` is what it looks at besides messages. ``uncertain`` findings say that the data contradict
     themselves: *unknown*, not *invalid*.
     """
 

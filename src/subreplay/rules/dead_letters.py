@@ -35,7 +35,7 @@ RULES = (
         "A message given back at its last attempt, or delivered beyond it, stands on the dead letter topic.",
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         promised=MANY,
-        needs=frozenset({Need.DEAD_LETTER_POLICY}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
     ),
 )
 

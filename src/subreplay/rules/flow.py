@@ -21,6 +21,7 @@ RULES = (
         "consumer ignores delays.",
         "InMemoryDelayedDeliveryTracker.getCutoffTime (3.2.3, 4.0.8, 4.2.4); row L-DELAY-1",
         promised=MANY,
+        needs=frozenset({Need.DELIVERIES}),
     ),
     Rule(
         Code.BEFORE_PUBLICATION,
@@ -30,6 +31,7 @@ RULES = (
         "row L-SUB-1",
         promised=EVERY,
         uncertain=True,
+        needs=frozenset({Need.DELIVERIES}),
     ),
     Rule(
         Code.OVER_PERMITS,
@@ -41,7 +43,7 @@ RULES = (
         "Consumer.MESSAGE_PERMITS_UPDATER, ConsumerImpl.processMessageChunk, "
         "MultiTopicsConsumerImpl.messageReceived (3.2.3, 4.0.8); row D-FLOW-1",
         promised=EVERY,
-        needs=frozenset({Need.MEMBERSHIP, Need.RECEIPTS, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.RECEIPTS, Need.DISPATCH_TIMES}),
     ),
 )
 

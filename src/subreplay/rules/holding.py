@@ -34,7 +34,7 @@ RULES = (
         "PIP-379: DrainingHashesTracker (4.0.8), recentlyJoinedConsumers (3.2.3); row P-KS-ORD-1",
         promised=KEYED,
         allowed=ANY_ORDER,
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.BEFORE_PREDECESSOR_ACK,
@@ -44,7 +44,7 @@ RULES = (
         "PIP-379: DrainingHashesTracker.shouldBlockStickyKeyHash (4.0.8), recentlyJoinedConsumers (3.2.3)",
         promised=KEYED,
         allowed=ANY_ORDER,
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.STUCK,
@@ -53,7 +53,17 @@ RULES = (
         "same slot (3.x: all that was read before it joined itself); of several, for the one that finished last.",
         "rows P-KS-ORD-1, P-KS-ORD-2",
         allowed=KEYED,
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES, Need.STUCK_AFTER}),
+        needs=frozenset(
+            {
+                Need.DELIVERIES,
+                Need.EVERY_DELIVERY,
+                Need.STICKY_KEYS,
+                Need.MEMBERSHIP,
+                Need.ACKNOWLEDGEMENTS,
+                Need.DISPATCH_TIMES,
+                Need.STUCK_AFTER,
+            }
+        ),
     ),
 )
 

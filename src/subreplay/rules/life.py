@@ -119,8 +119,7 @@ class Life:
             slots.setdefault(scope, {})[slot] = hash32
             owner = self._owner(scope, row["at"], slot, hash32)
             due = f", due at {clock(row['deliver_at'])}" if row["deliver_at"] is not None else ""
-            said = f"published by {row['producer']} as sequence {row['own_sequence_id']}, {row['size']} bytes{due}"
-            yield Happening(row["at"], PUBLISHED, _place(row), said + owner)
+            yield Happening(row["at"], PUBLISHED, _place(row), f"published{_by_whom(row)}{due}{owner}")
         last = self._last()
         for scope, mine in slots.items():
             for slot, hash32 in mine.items():
@@ -210,6 +209,13 @@ def _wait(wait: Row) -> str:
     holder = position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
     others = f"{wait['of']:,} others, last by " if wait["of"] > 1 else ""
     return f"held back by {others}{holder} at {wait['consumer']} until {until}"
+
+
+def _by_whom(row: Row) -> str:
+    """By which producer, as what, and how large, as far as the source tells."""
+    by = "" if row["producer"] is None else f" by {row['producer']}"
+    numbered = "" if row["own_sequence_id"] is None else f" as sequence {row['own_sequence_id']}"
+    return by + numbered + ("" if row["size"] is None else f", {row['size']} bytes")
 
 
 def _place(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""What rules need to look at, besides messages and deliveries: a rule without it could not look, and is not clean."""
+"""What rules need to look at, besides messages: a rule without it could not look, and is not clean."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ class Need(Enum):
     ACKNOWLEDGEMENTS = "no acknowledgement is recorded"
     RECEIPTS = "not every application recorded what it received"
     DISPATCH_TIMES = "the deliveries tell when applications received messages, not when they were dispatched"
+    DELIVERIES = "the data tell what was acknowledged, not what was delivered"
+    EVERY_DELIVERY = "the deliveries are a sample of all"
+    KEYS = "the messages do not tell their keys"
+    STICKY_KEYS = "some messages have neither a key nor a producer with a sequence id, so that their slot is not known"
+    PRODUCERS = "the messages do not tell their producers and sequence ids"
     ROUTING = "the run does not say how producers choose a partition"
     STUCK_AFTER = "no threshold is set"
     STARVED_AFTER = "no threshold of waiting is set"
@@ -26,7 +31,7 @@ class Need(Enum):
     @property
     def of_data(self) -> bool:
         """Whether the tables should tell it, not the run file."""
-        return self in (Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES)
+        return self not in (Need.ROUTING, Need.STUCK_AFTER, Need.STARVED_AFTER, Need.DEAD_LETTER_POLICY)
 
 
 def told(lacking: frozenset[Need]) -> str:

@@ -17,6 +17,7 @@ RULES = (
         "PIP-379, Key_Shared ordering; row L-ROUTE-3",
         promised=KEYED | FILTERED,
         allowed=ANY_ORDER,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS}),
     ),
     Rule(
         Code.PARTITION_ORDER,
@@ -25,6 +26,7 @@ RULES = (
         "poll).",
         "PersistentDispatcherSingleActiveConsumer.readEntriesComplete (3.2.3, 4.0.8); row P-FO-1",
         promised=ACTIVE,
+        needs=frozenset({Need.DELIVERIES}),
     ),
     Rule(
         Code.REDELIVERY_ORDER,
@@ -34,6 +36,7 @@ RULES = (
         "PersistentStickyKeyDispatcherMultipleConsumers.redeliverUnacknowledgedMessages (3.2.3, 4.0.8): a nacked "
         "position goes back without its hash",
         allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS}),
     ),
     Rule(
         Code.SKIP,
@@ -44,7 +47,7 @@ RULES = (
         "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
         "(3.2.3, 4.0.8); row P-FO-6",
         promised=ACTIVE,
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
 )
 

@@ -19,7 +19,7 @@ RULES = (
         "StickyKeyConsumerSelector.select, AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer "
         "(3.2.3, 4.0.8); rows P-KS-1, P-FO-1",
         promised=BY_SLOT | ACTIVE | FILTERED,
-        needs=frozenset({Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.STICKY_KEYS, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
     Rule(
         Code.NOT_CONNECTED,
@@ -27,7 +27,7 @@ RULES = (
         "Only consumers that have joined and not yet left receive messages.",
         "Dispatcher.addConsumer and removeConsumer (3.2.3, 4.0.8)",
         promised=EVERY,
-        needs=frozenset({Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
     Rule(
         Code.TWO_ACTIVE,
@@ -36,7 +36,7 @@ RULES = (
         "served a second time. (Once alone is a stray delivery: WRONG_OWNER.)",
         "AbstractDispatcherSingleActiveConsumer.ACTIVE_CONSUMER_UPDATER (3.2.3, 4.0.8); row P-FO-1",
         promised=ACTIVE,
-        needs=frozenset({Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
 )
 

@@ -26,7 +26,7 @@ RULES = (
         "RoundRobinPartitionMessageRouterImpl, SinglePartitionMessageRouterImpl.choosePartition (3.2.3, 4.0.8); rows "
         "L-ROUTE-1, L-ROUTE-2",
         promised=EVERY,
-        needs=frozenset({Need.ROUTING}),
+        needs=frozenset({Need.KEYS, Need.ROUTING}),
     ),
     Rule(
         Code.KEY_TWO_PARTITIONS,
@@ -34,6 +34,7 @@ RULES = (
         "All messages of a key are in one partition of their topic, since order holds only inside one.",
         "rows L-ROUTE-1, L-ROUTE-3",
         promised=EVERY,
+        needs=frozenset({Need.KEYS}),
     ),
 )
 
@@ -52,6 +53,10 @@ FIRST_MESSAGES = pa.schema(
     ]
 )
 """The first message of each key (or, of messages without one, of each producer) in each partition."""
+
+
+def _by(producer: str | None) -> str:
+    return "" if producer is None else f" by {producer}"
 
 
 def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partition: int) -> Misrouted:
@@ -82,11 +87,13 @@ def keys_in_two_partitions(rows: pa.Table) -> Iterator[Finding]:
                 _why(home["producer"], other["producer"]),
                 (other["ledger"], other["entry"], other["batch_index"]),
                 key=other["key"],
-                witness=(f"{elsewhere} in partition {home['partition']} by {home['producer']}",),
+                witness=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
             )
 
 
-def _why(first: str, other: str) -> str:
+def _why(first: str | None, other: str | None) -> str:
+    if first is None or other is None:
+        return "producers choose partitions differently, or one of them changed its mind"
     if first == other:
         return f"producer {other} changed its mind: its router or the number of partitions changed"
     return f"producers {first} and {other} choose partitions differently"

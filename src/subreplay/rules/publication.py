@@ -8,6 +8,7 @@ import numpy as np
 
 from subreplay.columns import UNKNOWN, Ints
 from subreplay.rules.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
+from subreplay.rules.needs import Need
 from subreplay.rules.steps import step
 
 RULES = (
@@ -18,6 +19,7 @@ RULES = (
         "the lowest id seen or below is a producer that started anew.",
         "ProducerImpl.msgIdGenerator (3.2.3, 4.0.8); row L-ROUTE-3",
         promised=EVERY,
+        needs=frozenset({Need.PRODUCERS}),
     ),
     Rule(
         Code.DUP_PUBLISH,
@@ -26,6 +28,7 @@ RULES = (
         "share theirs).",
         "MessageDeduplication (3.2.3, 4.0.8); row L-DEDUP-1",
         promised=EVERY,
+        needs=frozenset({Need.PRODUCERS}),
     ),
     Rule(
         Code.DIVERGENT_ID,
@@ -42,6 +45,7 @@ RULES = (
         "ManagedCursorImpl.readEntries (3.2.3, 4.0.8): what is dispatched was read from the log",
         promised=EVERY,
         uncertain=True,
+        needs=frozenset({Need.DELIVERIES}),
     ),
     Rule(
         Code.MIXED_BATCH,
@@ -49,6 +53,7 @@ RULES = (
         "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
         "Commands.peekStickyKey, BatchMessageContainerImpl.add (3.2.3, 4.0.8); row L-BATCH-3",
         promised=BY_SLOT | FILTERED,
+        needs=frozenset({Need.KEYS}),
     ),
 )
 

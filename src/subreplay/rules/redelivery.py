@@ -19,7 +19,7 @@ RULES = (
         "A message that was acknowledged is never delivered again.",
         "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
         promised=EVERY,
-        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.DUP_OUTSTANDING,
@@ -31,7 +31,7 @@ RULES = (
         allowed=ACTIVE | FILTERED,
         # a replay read that races with its own pending acknowledgement
         profiles={PULSAR_3_2: Standing.ALLOWED},
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.ACK_EARLY,
@@ -39,7 +39,7 @@ RULES = (
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
         "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
         allowed=EVERY,
-        needs=frozenset({Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
     ),
     Rule(
         Code.CUM_ACK_MISUSE,
@@ -56,7 +56,7 @@ RULES = (
         "Messages that were delivered but not acknowledged when the data end.",
         "row L-SUB-1",
         allowed=EVERY,
-        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(
         Code.REDELIVERED,
@@ -64,6 +64,7 @@ RULES = (
         "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
         allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES}),
     ),
     Rule(
         Code.REDELIVERED_UNASKED,
@@ -72,6 +73,7 @@ RULES = (
         "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
         allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
 )
 

@@ -13,6 +13,7 @@ from typing import Final
 from subreplay.model import Standing
 from subreplay.policies.base import Policy
 from subreplay.policies.pulsar.key_hash_range import KeyHashRange
+from subreplay.profiles import KEYLESS
 from subreplay.rules import (
     dead_letters,
     flow,
@@ -88,5 +89,7 @@ def standings(
 def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code, frozenset[Need]]:
     """What the rules that ``policy`` would look at need and do not have, by rule."""
     lacking |= terms.lacking
+    if not (policy.routing == "slot" and KEYLESS[policy.profile].per_message):
+        lacking -= {Need.STICKY_KEYS}
     needs = {code: rule.needs & lacking for code, rule in RULES.items() if standing(code, policy).looks}
     return {code: needed for code, needed in needs.items() if needed}

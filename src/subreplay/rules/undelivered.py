@@ -40,7 +40,7 @@ RULES = (
         "waits for a stuck consumer, is late and not lost.",
         "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
         promised=EVERY,
-        needs=frozenset({Need.MEMBERSHIP}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
     ),
     Rule(
         Code.UNROUTABLE,
@@ -49,7 +49,7 @@ RULES = (
         "others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
         allowed=BY_SLOT,
-        needs=frozenset({Need.MEMBERSHIP}),
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
     ),
     Rule(
         Code.UNSEEN,
@@ -57,6 +57,7 @@ RULES = (
         "Messages that were still waiting when the data end.",
         "row L-SUB-1",
         allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
     Rule(
         Code.STARVED,
@@ -65,7 +66,17 @@ RULES = (
         "holds nothing, nothing of its slot is outstanding, and others were served since.",
         "rows P-KS-1, P-FO-1, L-SUB-1",
         promised=BY_SLOT | ACTIVE | FILTERED,
-        needs=frozenset({Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES, Need.STARVED_AFTER}),
+        needs=frozenset(
+            {
+                Need.DELIVERIES,
+                Need.EVERY_DELIVERY,
+                Need.STICKY_KEYS,
+                Need.MEMBERSHIP,
+                Need.ACKNOWLEDGEMENTS,
+                Need.DISPATCH_TIMES,
+                Need.STARVED_AFTER,
+            }
+        ),
     ),
 )
 

@@ -84,7 +84,9 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
         extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
         events=seen,
-        lacking=_lacking(delivered) | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
+        lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
+        | _lacking_in_messages([row for row in stored if row["valid"]], inputs.absent.get("messages", frozenset()))
+        | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
         uncovered=uncovered,
         repeated=repeated,
         contradicted=contradicted,
@@ -101,15 +103,28 @@ def _first_join(events: tuple[MembershipEvent, ...]) -> int:
     return min((event.since.at for event in events if event.event == "join"), default=NEVER)
 
 
-def _lacking(delivered: Rows) -> frozenset[Need]:
+def _lacking(delivered: Rows, acknowledged_only: bool) -> frozenset[Need]:
     """What rules need and deliveries (as ``_served`` counts them) do not tell. Receipts are recorded if some are, and
-    nobody acknowledged deliveries without ever recording one."""
+    nobody acknowledged deliveries without ever recording one. ``acknowledged_only``: there are acknowledgements without
+    a delivery."""
     recorded = {row["consumer"] for row in delivered if row["recorded"]}
     silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
     told = {
         Need.RECEIPTS: bool(recorded) and not silent,
         Need.ACKNOWLEDGEMENTS: any(row["ended"] for row in delivered),
         Need.DISPATCH_TIMES: any(row["dispatched"] for row in delivered),
+        Need.DELIVERIES: bool(delivered) or not acknowledged_only,
+    }
+    return frozenset(need for need, known in told.items() if not known)
+
+
+def _lacking_in_messages(stored: Rows, absent: frozenset[str]) -> frozenset[Need]:
+    """What rules need and messages (as ``_stored`` counts them) do not tell; ``absent`` are columns that their table
+    does not have."""
+    told = {
+        Need.KEYS: not {"key", "ordering_key"} <= absent,
+        Need.PRODUCERS: not stored or any(row["numbered"] for row in stored),
+        Need.STICKY_KEYS: not any(row["slotless"] for row in stored),
     }
     return frozenset(need for need, known in told.items() if not known)
 
@@ -117,12 +132,15 @@ def _lacking(delivered: Rows) -> frozenset[Need]:
 def _stored(checked: DataFrame) -> DataFrame:
     at = _if_valid(nanos("publish_time"))
     keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
+    numbered = F.col("producer").isNotNull() & F.col("sequence_id").isNotNull()
     return checked.groupBy("valid", _valid("partition")).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
         F.min(F.struct(*_PLACE)).alias("lowest"),
         F.max(keys).alias("widest"),
+        F.bool_or(numbered).alias("numbered"),
+        F.bool_or(~numbered & F.coalesce(*KEYS).isNull()).alias("slotless"),
     )
 
 

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from subreplay.config import RunConfig
 from subreplay.held import Stored
 from subreplay.spark import collect
-from subreplay.spark.log import input_table
+from subreplay.spark.traffic import table as input_table
 from subreplay.tables import INPUTS
 
 MOST: Final = 10_000  # subscriptions and topics of a table that are looked at
@@ -20,7 +20,7 @@ def held(spark: SparkSession, config: RunConfig) -> tuple[Stored, ...]:
     """Subscriptions, topics and days of every input table."""
     found = []
     for table in INPUTS:
-        rows = input_table(spark, config, table)
+        rows = input_table(spark, config, table).frame
         whose = F.col("subscription") if table != "messages" else F.lit(None).cast("string").alias("subscription")
         groups = rows.groupBy(whose, "topic").agg(F.min("date").alias("first"), F.max("date").alias("last"))
         known = groups.where("topic IS NOT NULL AND first IS NOT NULL").orderBy("subscription", "topic").limit(MOST)

@@ -17,9 +17,9 @@ from subreplay.config import RunConfig
 from subreplay.contracts import FIRST_TIME, LAST_TIME
 from subreplay.errors import InputError, NothingThere
 from subreplay.held import instead, told
-from subreplay.spark import lake
+from subreplay.spark import lake, traffic
 from subreplay.spark.contracts import split
-from subreplay.spark.schemas import require, spark_schema
+from subreplay.spark.schemas import spark_schema
 from subreplay.tables import INPUTS, LOG
 
 MOST_NAMES: Final = 1_000  # that are looked at
@@ -38,12 +38,14 @@ class Inputs:
     checked: Mapping[str, DataFrame]  # all rows of each table, with column ``valid``
     topic: str
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
+    absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
 
 
 def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
     """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
     missing."""
-    frames = {name: input_table(spark, config, name) for name in INPUTS}
+    tables = {name: traffic.table(spark, config, name) for name in INPUTS}
+    frames = {name: table.frame for name, table in tables.items()}
     topic = config.subscription.topic or _topic_of(frames, config)
     mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
     selected = {
@@ -66,6 +68,7 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         checked={name: part.checked for name, part in parts.items()},
         topic=topic,
         ingest=_ingest_quarantine(spark, config, topic),
+        absent={name: table.absent for name, table in tables.items()},
     )
 
 
@@ -77,12 +80,6 @@ def _ingest_quarantine(spark: SparkSession, config: RunConfig, topic: str) -> Da
         return None
     raw = F.col("raw")
     return rejected.where(raw.contains(topic) | ~raw.contains('"topic"'))
-
-
-def input_table(spark: SparkSession, config: RunConfig, name: str) -> DataFrame:
-    """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing."""
-    traffic = config.traffic
-    return require(lake.read(spark, traffic.path, name, traffic.format), INPUTS[name], f"{traffic.path}/{name}")
 
 
 def _topic_of(frames: Mapping[str, DataFrame], config: RunConfig) -> str:

@@ -22,9 +22,9 @@ from subreplay.config import RunConfig
 from subreplay.errors import ConfigError
 from subreplay.rules.carried import BASIS, CARRY, OPEN, Carried, open_table, read
 from subreplay.rules.codes import Code
-from subreplay.spark import lake
+from subreplay.spark import lake, traffic
 from subreplay.spark.contracts import split
-from subreplay.spark.log import Inputs, Log, delivery_rows, input_table, message_rows
+from subreplay.spark.log import Inputs, Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
 from subreplay.tables import CARRIED, LOG, OPEN_POSITIONS
 
@@ -188,4 +188,4 @@ def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) ->
 
 
 def _valid(spark: SparkSession, config: RunConfig, name: str, mine: Column) -> DataFrame:
-    return split(name, input_table(spark, config, name).where(mine)).valid
+    return split(name, traffic.table(spark, config, name).frame.where(mine)).valid

@@ -28,8 +28,8 @@ def traffic(messages: DataFrame, assigner: Assigner) -> DataFrame:
 
 def recent_load(messages: DataFrame, load: RecentLoad) -> DataFrame:
     """Messages by dispatcher, bucket and slot in the windows that a load-aware policy looks at."""
-    columns = ["topic", "partition", "batch_index", "at", "key", "ordering_key", "batch_key", "batch_ordering_key",
-               "producer", "sequence_id"]  # fmt: skip
+    columns = ["topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
+               "batch_ordering_key", "producer", "sequence_id"]  # fmt: skip
     rows = messages.select(*columns).mapInArrow(load.count, spark_schema(LOAD))
     dimensions = [f.name for f in LOAD if f.name != "messages"]
     return rows.groupBy(*dimensions).agg(F.sum("messages").alias("messages"))

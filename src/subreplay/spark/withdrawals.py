@@ -29,7 +29,9 @@ def found(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame |
     stored = inputs.messages.groupBy(*_PLACE).agg(
         F.lit(Code.UNKNOWN_MESSAGE.name).alias("code"),
         F.min("publish_time").alias("at"),
-        F.concat(F.lit("and was published by "), F.min("producer")).alias("what"),
+        F.concat(F.lit("and was published"), F.coalesce(F.concat(F.lit(" by "), F.min("producer")), F.lit(""))).alias(
+            "what"
+        ),
     )
     found = failing.join(came.unionAll(stored), [*_PLACE, "code"])
     earlier = lake.find(spark, config.output.tables, "withdrawn")
