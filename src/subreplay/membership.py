@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from subreplay.model import Instant, MembershipEvent, Scope
 from subreplay.namesakes import with_aliases
+from subreplay.tables import MEMBERSHIP
 
 
 def dispatcher_events(
@@ -58,6 +59,24 @@ def strangers(served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[
             before = found.get(name, Present(row["first"], row["last"]))
             found[name] = Present(min(before.first, row["first"]), max(before.last, row["last"]))
     return found
+
+
+def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
+    """Rows of a membership that nobody recorded: each consumer, by name and instance, is there on each topic partition
+    from its first delivery to its last one.
+
+    ``served`` rows have partition, consumer, instance, ``first`` and ``last`` (ns). When consumers really joined and
+    left is not known: rules that need it do not look.
+    """
+    fields = {f.name: None for f in MEMBERSHIP} | {"subscription": "", "topic": topic, "type": "", "since_nanos": None}
+    found = []
+    for row in served:
+        whose = {name: row[name] for name in ("partition", "consumer", "instance")}
+        found.append({**fields, **whose, "event": "join", "at": row["first"], "seq": 0})
+        found.append({**fields, **whose, "event": "leave", "at": row["last"] + 1, "seq": 1})
+    return sorted(
+        found, key=lambda row: (row["at"], row["seq"], row["partition"], row["consumer"], row["instance"] or "")
+    )
 
 
 def _place(item: tuple[Scope, object]) -> tuple[str, int]:

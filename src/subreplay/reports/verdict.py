@@ -85,8 +85,9 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         asked = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == asked[:2] for s in figures.held)
         yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *asked)
-    if Need.DELIVERIES in figures.lacking:
-        yield Need.DELIVERIES.value
+    for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
+        if need in figures.lacking:
+            yield need.value
     yield from _unmet(figures, config)
     yield from _in_quarantine(figures, config)
     for table, rows in figures.contradicted.items():

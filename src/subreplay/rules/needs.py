@@ -9,6 +9,7 @@ class Need(Enum):
     """Something that a rule looks at. Its value says in words what it means that it is missing."""
 
     MEMBERSHIP = "no join of this subscription is known by the time of its deliveries"
+    EXACT_MEMBERSHIP = "when consumers joined and left is inferred from what they were given"
     ACKNOWLEDGEMENTS = "no acknowledgement is recorded"
     RECEIPTS = "not every application recorded what it received"
     DISPATCH_TIMES = "the deliveries tell when applications received messages, not when they were dispatched"
@@ -26,7 +27,7 @@ class Need(Enum):
     def essential(self) -> bool:
         """Whether its absence is a hole in the data (the rule is *unknown*), and not a trait of the source or a choice
         of the run (the rule is *not applicable*)."""
-        return self is Need.MEMBERSHIP
+        return self in (Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP)
 
     @property
     def of_data(self) -> bool:

@@ -91,5 +91,10 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
     lacking |= terms.lacking
     if not (policy.routing == "slot" and KEYLESS[policy.profile].per_message):
         lacking -= {Need.STICKY_KEYS}
-    needs = {code: rule.needs & lacking for code, rule in RULES.items() if standing(code, policy).looks}
+    needs = {code: _needs(rule) & lacking for code, rule in RULES.items() if standing(code, policy).looks}
     return {code: needed for code, needed in needs.items() if needed}
+
+
+def _needs(rule: Rule) -> frozenset[Need]:
+    """Who needs the membership needs it as it was."""
+    return rule.needs | ({Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set())

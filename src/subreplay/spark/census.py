@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 
 from subreplay.columns import NEVER, UNKNOWN
 from subreplay.contracts import KEYS
-from subreplay.membership import Present, dispatcher_events, strangers
+from subreplay.membership import Present, dispatcher_events, inferred, strangers
 from subreplay.model import MembershipEvent, Scope
 from subreplay.rules.beginning import FirstServed, Position
 from subreplay.rules.needs import Need
@@ -71,10 +71,10 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         changes = start(rows, membership.orderBy("at", "seq", "consumer", "event"))
         open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
     stored, served, members = messages.result(), deliveries.result(), changes.result()
-    events, repeated, contradicted = members_once(members)
     places = {row["partition"] for row in (*stored, *served) if row["valid"]}
     places |= {row["partition"] for row in open_.result()} if open_ is not None else set()
     delivered = [row for row in served if row["valid"] and row["last"] is not None]
+    events, repeated, contradicted = members_once(inferred(delivered, inputs.topic) if inputs.inferred else members)
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
     joined = any(row["event"] == "join" for row in events)
     seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
@@ -86,6 +86,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         events=seen,
         lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
         | _lacking_in_messages([row for row in stored if row["valid"]], inputs.absent.get("messages", frozenset()))
+        | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
         | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
         uncovered=uncovered,
         repeated=repeated,

@@ -39,6 +39,7 @@ class Inputs:
     topic: str
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
+    inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
 
 
 def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
