@@ -13,9 +13,10 @@
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from subreplay import config, pipeline
+from subreplay import pipeline
 from subreplay.adapters import ADAPTERS
-from subreplay.reports.html import to_html
+from subreplay.config import run as config
+from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 from subreplay.spark import explain, ingest, lake
 from subreplay.spark.session import open_session

@@ -17,11 +17,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from subreplay import config, pipeline
+from subreplay import pipeline
 from subreplay.adapters import ADAPTERS
-from subreplay.reports.html import to_html
+from subreplay.config import run as config
+from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
-from subreplay.spark import evidence, ingest, lake
+from subreplay.spark import ingest, lake, trace
 from subreplay.spark.session import open_session
 
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
@@ -130,8 +131,8 @@ display(found.select("code", "explanation", "cause"))
 # COMMAND ----------
 
 worst = found.first()
-message = evidence.Place.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
-for line in evidence.of_message(spark, run, message, last=50):
+message = trace.Place.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
+for line in trace.of_message(spark, run, message, last=50):
     print(line)
 
 # COMMAND ----------
@@ -145,7 +146,7 @@ for line in evidence.of_message(spark, run, message, last=50):
 place = (moved["ledger"], moved["entry"])
 messages = ingested.tables["messages"].select(["ledger", "entry", "key"]).to_pylist()
 key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == place)
-for line in evidence.of_key(spark, run, key, last=20):
+for line in trace.of_key(spark, run, key, last=20):
     print(line)
 
 # COMMAND ----------

@@ -22,7 +22,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     compiles itself simply.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from subreplay.config import Spark
+    from subreplay.config.run import Spark
     from subreplay.spark.session import open_session
 
     warehouse = tmp_path_factory.mktemp("warehouse")

@@ -14,13 +14,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay import __version__, cli, pipeline, terminal
+from subreplay import __version__, cli, pipeline
 from subreplay.adapters import FileCount, Ingested, Reason, Rejected
-from subreplay.model import Verdict
+from subreplay.model.rows import Verdict
+from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
-from subreplay.spark.evidence import Place
+from subreplay.spark.trace import Place
 from tests.reports import made_reports
 from tests.support.snapshots import snapshot
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.model import Verdict
+from subreplay.model.rows import Verdict
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

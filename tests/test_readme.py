@@ -8,15 +8,15 @@ import pytest
 import typer
 import yaml
 
-from subreplay import config
+from subreplay.audit.rules.registry import Code
 from subreplay.cli import app
+from subreplay.config import run as config
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.interruption import SIGNALS
+from subreplay.model.tables import INPUTS
 from subreplay.policies import REGISTRY
 from subreplay.profiles import KEYLESS
-from subreplay.program import EXIT
-from subreplay.rules.registry import Code
-from subreplay.tables import INPUTS
+from subreplay.program.command import EXIT
+from subreplay.program.interruption import SIGNALS
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,14 +14,16 @@ from typing import Annotated, Literal
 import typer
 import yaml
 
-from subreplay import __version__, config, failures
+from subreplay import __version__, failures
 from subreplay.adapters import ADAPTERS, Ingested
-from subreplay.config_fields import folder_path
-from subreplay.conformance import fidelity as recorded
-from subreplay.conformance import fidelity_text, golden
+from subreplay.config import run as config
+from subreplay.config.fields import folder_path
+from subreplay.conformance.fidelity import measure as recorded
+from subreplay.conformance.fidelity import text as fidelity_text
+from subreplay.conformance.golden import files as golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.model import Verdict
-from subreplay.program import EXIT, log, run_command, session, terminal
+from subreplay.model.rows import Verdict
+from subreplay.program.command import EXIT, log, run_command, session, terminal
 from subreplay.reports.data import ReportData
 from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
@@ -216,17 +218,17 @@ def explain(
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
     run = _load(config_file, date, tables, out_dir)
-    from subreplay.spark import evidence
     from subreplay.spark import explain as explain_spark
+    from subreplay.spark import trace
 
-    place = None if message is None else evidence.Place.parse(message)
+    place = None if message is None else trace.Place.parse(message)
     lines: list[Iterable[str]] = []
     if key is not None:
         lines.append(explain_spark.lines(run, key, session))
     if key is not None and "traffic" in run.model_fields_set:
-        lines.append(["", *evidence.of_key(session(run.spark), run, key, last)])
+        lines.append(["", *trace.of_key(session(run.spark), run, key, last)])
     if place is not None:
-        lines.append(evidence.of_message(session(run.spark), run, place, last))
+        lines.append(trace.of_message(session(run.spark), run, place, last))
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0

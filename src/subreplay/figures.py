@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from datetime import date as Date
 from typing import Any
 
-from subreplay.held import Stored
-from subreplay.replay.assign import Plan
-from subreplay.replay.balance import Connected
-from subreplay.rules.clocks import Clocks
-from subreplay.rules.needs import Need
-from subreplay.rules.terms import Terms
+from subreplay.audit.clocks import Clocks
+from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
+from subreplay.model.held import Stored
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import Connected
 
 Row = Mapping[str, Any]
 MOST_TOLD = 2_000  # findings in words that come back to the driver and stand in a report, of all rules together

@@ -6,19 +6,21 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from subreplay.config import RunConfig
-from subreplay.model import Verdict
-from subreplay.replay.assign import Plan
-from subreplay.reports import assemble, compare
+from subreplay.config.run import RunConfig
+from subreplay.model.rows import Verdict
+from subreplay.reports.assemble import compare
+from subreplay.reports.assemble import report as assemble
+from subreplay.reports.assemble.dispatch import dispatch_view
+from subreplay.reports.assemble.result_tables import result_tables
+from subreplay.reports.assemble.verdict import Judgement, judgement
 from subreplay.reports.data import ReportData
-from subreplay.reports.dispatch_assemble import dispatch_view
 from subreplay.reports.dispatch_data import DispatchView
-from subreplay.reports.result_tables import result_tables
-from subreplay.reports.verdict import Judgement, judgement
-from subreplay.spark import audit_stages, whatif_stages
+from subreplay.spark import whatif_stages
+from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
+from subreplay.spark.read.source import Source, read, read_traffic, write_tables
 from subreplay.spark.session import SparkSession
-from subreplay.spark.source import Source, read, read_traffic, write_tables
+from subreplay.whatif.assign import Plan
 
 Progress = Callable[[str], AbstractContextManager[object]]
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.adapters.capture import ingested, numbered, read
+from subreplay.adapters.capture.adapter import ingested, numbered, read
 from subreplay.capture.events import KAFKA, PULSAR
 from subreplay.errors import InputError
-from subreplay.tables import INPUTS
+from subreplay.model.tables import INPUTS
 from tests.support import consumers as fakes
 
 T0 = 1_700_000_000_000_000_000

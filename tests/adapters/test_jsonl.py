@@ -7,7 +7,7 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.errors import EnvironmentFailed, InputError
-from tests.adapters.recording import Recording, counts, reasons, rows
+from tests.adapters.pulsar_recording.recording import Recording, counts, reasons, rows
 
 read = ADAPTERS["pulsar-recording"]
 

@@ -71,7 +71,8 @@ def _resident(process: psutil.Process) -> int:
 
 def audit(warm_up: Path, folder: Path, kept: str) -> dict[str, Any]:
     """Seconds of each stage of the audit of one folder, and what was found; ``kept``: ``output.audited``."""
-    from subreplay import config, pipeline
+    from subreplay import pipeline
+    from subreplay.config import run as config
     from subreplay.spark.session import open_session
 
     stages: dict[str, float] = {}

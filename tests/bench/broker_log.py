@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.pulsar_broker_log import events, lines_of, of_topic, rows, topics
+from subreplay.adapters.broker_log.adapter import events, lines_of, of_topic, rows, topics
 
 EXCERPTS = Path(__file__).parents[1] / "data" / "broker_log"
 ROUNDS = 5

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from subreplay.columns import Ints
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.model.columns import Ints
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.model.tables import DELIVERIES, MEMBERSHIP, MESSAGES
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.tables import DELIVERIES, MEMBERSHIP, MESSAGES
-from subreplay.timeline import Timeline
+from subreplay.timelines.timeline import Timeline
 
 TOPIC, SUBSCRIPTION = "persistent://bench/default/orders", "sub"
 POLICY, PROFILE = "pulsar.key_shared.consistent_hash", "pulsar-4.0"

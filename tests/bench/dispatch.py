@@ -19,18 +19,18 @@ from functools import partial
 
 import numpy as np
 
+from subreplay.dispatch.broker.records import Records, empty_records
+from subreplay.dispatch.broker.rules import MILLISECOND
+from subreplay.dispatch.broker.state import new_broker
+from subreplay.dispatch.choice import log_of, subscription_of
+from subreplay.dispatch.predict import Replay
+from subreplay.dispatch.prediction import SECOND, ConsumerModel, Prediction
+from subreplay.dispatch.reenact import DEEDS, ENTRIES, Deed, changes, reenact
+from subreplay.dispatch.service import Fixed
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
-from subreplay.replay.dispatch.broker import new_broker
-from subreplay.replay.dispatch.choice import log_of, subscription_of
-from subreplay.replay.dispatch.predict import Replay
-from subreplay.replay.dispatch.prediction import SECOND, ConsumerModel, Prediction
-from subreplay.replay.dispatch.records import Records, empty_records
-from subreplay.replay.dispatch.reenact import DEEDS, ENTRIES, Deed, changes, reenact
-from subreplay.replay.dispatch.rules import MILLISECOND
-from subreplay.replay.dispatch.service import Fixed
-from subreplay.timeline import Timeline
+from subreplay.timelines.timeline import Timeline
 from tests.bench import queue_in_simpy
 from tests.support.joins import fold
 

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.dispatch.broker.records import Records, empty_records
+from subreplay.dispatch.service import Fixed, LogNormal, Service
+from subreplay.groups.predict import GroupReplay
+from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.state import LOGGED
+from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.replay.dispatch.records import Records, empty_records
-from subreplay.replay.dispatch.service import Fixed, LogNormal, Service
-from subreplay.replay.kafka.predict import GroupReplay
-from subreplay.replay.kafka.state import LOGGED
-from subreplay.replay.kafka.supposition import MemberModel, Supposed
 
 TOPIC, MEMBERS, PARTITIONS, BATCH = "t", 8, 32, 50_000
 GAP, SERVICE = 100_000, 700_000  # ns between two records, and that a record takes

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from subreplay.adapters.kafka_coordinator_log import parse_lines
-from subreplay.adapters.kafka_group import decode_records
-from tests.adapters import kafka_encoding as encode
+from subreplay.adapters.kafka_group.consumer_offsets import decode_records
+from subreplay.adapters.kafka_group.coordinator_log import parse_lines
+from tests.adapters.kafka_group import encoding as encode
 
 ROWS = 1 << 16  # of a batch
 OTHER = "[2026-11-20 10:00:00,123] INFO [UnifiedLog partition=orders-{i}, dir=/data] Rolled new log segment at {i}."

@@ -17,10 +17,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from subreplay.group_timeline import GroupTimeline
-from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import ASSIGNORS, REGISTRY, make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.timelines.group_timeline import GroupTimeline
 from tests.support.joins import fold
 
 SLOTS = 65536

@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from subreplay.columns import DAY, NEVER, UNKNOWN
-from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.audit.checkpoint import CARRY
+from subreplay.audit.external_sort import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.model.columns import DAY, NEVER, UNKNOWN
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.model.tables import LOG
 from subreplay.policies import make
-from subreplay.rules.carried import CARRY
-from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.rules.travelling import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
 from subreplay.spark.session import BATCH
-from subreplay.tables import LOG
-from subreplay.timeline import Timeline
+from subreplay.timelines.timeline import Timeline
 
 SCOPE = Scope("persistent://bench/default/orders")
 BEGIN = 20_000 * DAY

@@ -12,16 +12,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from subreplay.config import parse
+from subreplay.config.run import parse
 from subreplay.figures import Figures
-from subreplay.model import Instant, MembershipEvent, Scope, Verdict
+from subreplay.model.rows import Instant, MembershipEvent, Scope, Verdict
 from subreplay.policies import make
-from subreplay.replay.assign import Plan
-from subreplay.replay.balance import connected
-from subreplay.reports import assemble, compare
+from subreplay.reports.assemble import compare
+from subreplay.reports.assemble import report as assemble
+from subreplay.reports.assemble.verdict import Judgement
 from subreplay.reports.json_report import to_json
-from subreplay.reports.verdict import Judgement
-from subreplay.timeline import Timeline
+from subreplay.timelines.timeline import Timeline
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import connected
 
 CONSUMERS, PARTITIONS, WINDOWS = 200, 100, 240
 SECOND = 1_000_000_000

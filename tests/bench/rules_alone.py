@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from subreplay.columns import Ints
-from subreplay.rules.codes import Code
-from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.rules.loads import Span
-from subreplay.rules.travelling import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
+from subreplay.audit.codes import Code
+from subreplay.audit.external_sort import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.passes.loads import Span
+from subreplay.model.columns import Ints
+from subreplay.model.tables import LOG
 from subreplay.spark.session import BATCH
-from subreplay.tables import LOG
 from tests.bench import day
 
 PROCESSES = 2

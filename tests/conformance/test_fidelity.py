@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from subreplay.cli import main
-from subreplay.conformance.fidelity import ENOUGH, fidelity, recordings
-from subreplay.conformance.fidelity_inputs import inputs
-from subreplay.conformance.fidelity_recording import recorded_dispatchers, recorded_profile
-from subreplay.conformance.fidelity_replay import reenacted
+from subreplay.conformance.fidelity.inputs import inputs
+from subreplay.conformance.fidelity.measure import ENOUGH, fidelity, recordings
+from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
+from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.dispatch.reenact import Deed
 from subreplay.errors import InputError
-from subreplay.replay.dispatch.reenact import Deed
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 ALL = recordings([RECORDINGS])

@@ -12,17 +12,17 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.cli import main
-from subreplay.conformance.fidelity import fidelity, recordings
-from subreplay.conformance.fidelity_figures import compare
-from subreplay.conformance.fidelity_inputs import inputs
-from subreplay.conformance.fidelity_log import LoggedFlow, logged_flows
-from subreplay.conformance.fidelity_reads import LONGEST_LAG, READ_LAG, read_at, read_by
-from subreplay.conformance.fidelity_recording import recorded_dispatchers, recorded_profile
-from subreplay.conformance.fidelity_replay import reenacted
-from subreplay.replay.dispatch.records import DISPATCHED
-from subreplay.replay.dispatch.reenact import Deed
-from subreplay.replay.dispatch.single_active import BY_RULE
-from tests.rules.test_faults import found_in
+from subreplay.conformance.fidelity.figures import compare
+from subreplay.conformance.fidelity.inputs import inputs
+from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
+from subreplay.conformance.fidelity.measure import fidelity, recordings
+from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at, read_by
+from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
+from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
+from subreplay.dispatch.broker.records import DISPATCHED
+from subreplay.dispatch.reenact import Deed
+from tests.audit.rules.test_faults import found_in
 from tests.support.pure import judge_of
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings-with-logs"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from subreplay.cli import main
-from subreplay.conformance.golden import golden_files, judge
-from subreplay.conformance.pulsar_selectors import _impacted
+from subreplay.conformance.golden.files import golden_files, judge
+from subreplay.conformance.golden.pulsar_selectors import _impacted
 from subreplay.errors import InputError
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.conformance.pulsar import CASES, PROFILE_OF
+from subreplay.conformance.golden.pulsar import CASES, PROFILE_OF
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "pulsar"
 

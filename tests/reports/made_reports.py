@@ -7,7 +7,8 @@ from collections import Counter
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from subreplay.reports.answer import answers
+from subreplay.reports.assemble.answer import answers
+from subreplay.reports.assemble.drain import drain, longest
 from subreplay.reports.data import (
     SCHEMA_VERSION,
     Answer,
@@ -35,7 +36,6 @@ from subreplay.reports.dispatch_data import (
     Latency,
     Outcomes,
 )
-from subreplay.reports.drain import drain, longest
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)

@@ -10,8 +10,8 @@ import yaml
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
+from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
 from subreplay.cli import main
-from subreplay.rules.definitions_of_messages import dead_letters_behind, never_arrived
 from tests.support.recordings import Recording
 
 pytestmark = pytest.mark.spark

@@ -2,8 +2,9 @@
 
 import pytest
 
-from subreplay import config, pipeline
+from subreplay import pipeline
 from subreplay.cli import main
+from subreplay.config import run as config
 from subreplay.spark import lake
 from tests.support.recordings import ROOT
 

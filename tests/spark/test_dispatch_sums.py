@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.replay.predicted import DELIVERY, PREDICTED, WAITED
 from subreplay.spark import dispatch
 from subreplay.spark.schemas import spark_schema
+from subreplay.whatif.predicted import DELIVERY, PREDICTED, WAITED
 
 pytestmark = pytest.mark.spark
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from subreplay import config, pipeline
+from subreplay import pipeline
 from subreplay.cli import main
-from subreplay.config import Output, Traffic
+from subreplay.config import run as config
+from subreplay.config.run import Output, Traffic
 from subreplay.reports.text import to_text
 from subreplay.spark import lake
 from tests.support.recordings import ROOT

@@ -21,17 +21,19 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from subreplay import config, pipeline
+from subreplay import pipeline
 from subreplay.adapters import ADAPTERS
-from subreplay.columns import UNKNOWN
-from subreplay.config import Output
-from subreplay.model import Scope, Verdict
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.config import run as config
+from subreplay.config.run import Output
+from subreplay.model.columns import UNKNOWN
+from subreplay.model.rows import Scope, Verdict
+from subreplay.model.tables import LOG, TIME
 from subreplay.policies import make
-from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.spark import lake, topic_findings
-from subreplay.tables import LOG, TIME
-from tests.rules.test_definitions import histories
-from tests.rules.test_nights import published_just_in_time
+from subreplay.spark import lake
+from subreplay.spark.audit import topic_findings
+from tests.audit.definitions.test_definitions import histories
+from tests.audit.test_nights import published_just_in_time
 from tests.support import days
 from tests.support.days import DAY, FIRST, dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history

@@ -12,16 +12,17 @@ import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.audit.checkpoint import Carried
 from subreplay.cli import main
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.reports.assemble import GUESSABLE
-from subreplay.rules.carried import Carried
-from subreplay.spark import audit, lake
-from subreplay.spark.contracts import split
+from subreplay.model.tables import CARRIED, INPUTS, MESSAGES
+from subreplay.model.words import KeyWords
+from subreplay.reports.assemble.report import GUESSABLE
+from subreplay.spark import lake
+from subreplay.spark.audit import passes
+from subreplay.spark.read.contracts import split
 from subreplay.spark.schemas import require, spark_schema
-from subreplay.tables import CARRIED, INPUTS, MESSAGES
-from subreplay.words import KeyWords
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
 from tests.support.snapshots import snapshot
@@ -142,7 +143,7 @@ def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
 
 def test_the_secret_stands_in_no_plan(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
     words = KeyWords.of(False, "not to be told")
-    messages = spark.createDataFrame([(b"k",)], "key binary").select(audit.key_words(F.col("key"), words))
+    messages = spark.createDataFrame([(b"k",)], "key binary").select(passes.key_words(F.col("key"), words))
     messages.explain(True)
     plan = capsys.readouterr().out
     assert "in_words" in plan
@@ -238,7 +239,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
         codes.add(main(["audit", "--config", str(run_file), "--out", str(tmp_path / kept)]))
     assert len(codes) == 1
     assert (tmp_path / "all/report/report.json").read_bytes() == (tmp_path / "findings/report/report.json").read_bytes()
-    every, few = (audit.deliveries(table(spark, tmp_path / kept, "audited")) for kept in ("all", "findings"))
+    every, few = (passes.deliveries(table(spark, tmp_path / kept, "audited")) for kept in ("all", "findings"))
     assert sorted(map(str, few.collect())) == sorted(map(str, every.where("codes != 0").collect()))
     assert 0 < few.count() < every.count()
     for name in ("assignments", "finding_counts", "violations", "moves"):
@@ -338,7 +339,7 @@ def test_key_digests_are_the_same_in_spark_and_in_python(spark: SparkSession) ->
     keys = [b"Order-1", b"", "日本".encode(), None, b"\xff\xfe"]
     for show in (False, True):
         frame = spark.createDataFrame([(k,) for k in keys], "key binary").select(
-            audit.key_words(F.col("key"), KeyWords.of(show, "s"))
+            passes.key_words(F.col("key"), KeyWords.of(show, "s"))
         )
         assert [row[0] for row in frame.collect()] == [KeyWords.of(show, "s").word(k) for k in keys]
 

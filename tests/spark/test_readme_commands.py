@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay import cli
-from subreplay.model import Verdict
+from subreplay.model.rows import Verdict
 
 pytestmark = pytest.mark.spark
 

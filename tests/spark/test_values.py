@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.adapters.recorded_rows import day
+from subreplay.adapters.pulsar_recording.rows import day
 from subreplay.cli import main
-from subreplay.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
-from subreplay.tables import INPUTS
+from subreplay.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
+from subreplay.model.tables import INPUTS
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 
 pytestmark = pytest.mark.spark

@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.model import Scope
-from subreplay.rules.codes import Code
-from subreplay.rules.loads import REPEATED, Given, Span
-from subreplay.spark import lake, windows
-from subreplay.tables import LOAD
+from subreplay.audit.codes import Code
+from subreplay.audit.passes.loads import REPEATED, Given, Span
+from subreplay.model.rows import Scope
+from subreplay.model.tables import LOAD
+from subreplay.spark import lake
+from subreplay.spark.audit import windows
 
 pytestmark = pytest.mark.spark
 VIOLATIONS = "verdict string, moment timestamp, code string, consumer string, cause string"

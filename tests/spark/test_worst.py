@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.reports.findings import spread
+from subreplay.model.tables import VIOLATIONS
+from subreplay.reports.assemble.findings import spread
+from subreplay.spark.audit.worst import worst
 from subreplay.spark.collect import rows
 from subreplay.spark.schemas import spark_schema
-from subreplay.spark.worst import worst
-from subreplay.tables import VIOLATIONS
 
 pytestmark = pytest.mark.spark
 WIDTH = 10_000_000_000

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.rules.clocks import LAGS, QUANTILES
+from subreplay.audit.clocks import LAGS, QUANTILES
 from tests.support.history import History
 from tests.support.pure import PLACE
 
@@ -29,7 +29,7 @@ def off(tables: History, consumer: str, micros: int, columns: Iterable[str]) -> 
 
 
 def lags(tables: History) -> list[dict[str, Any]]:
-    """What ``spark.clocks.lags`` finds in tables."""
+    """What ``spark.read.clocks.lags`` finds in tables."""
     of_message = [tables["messages"][name].to_pylist() for name in PLACE]
     times = pc.coalesce(tables["messages"]["deliver_at"], tables["messages"]["publish_time"])
     due = dict(zip(zip(*of_message, strict=True), _micros(times), strict=True))

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import yaml
 
 from subreplay.cli import main
-from subreplay.tables import TIME
+from subreplay.model.tables import TIME
 
 Tables = dict[str, pa.Table]
 DAY = 86_400_000_000

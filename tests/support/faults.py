@@ -19,15 +19,15 @@ from typing import Any
 import pyarrow as pa
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.recorded_rows import to_table
-from subreplay.config import parse
+from subreplay.adapters.pulsar_recording.rows import to_table
+from subreplay.audit.routing import Routing
+from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
+from subreplay.audit.rules.partitions import FIRST_MESSAGES
+from subreplay.audit.terms import Terms
+from subreplay.config.run import parse
 from subreplay.hashing.producer_routing import producer_partition
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
-from subreplay.rules.partitions import FIRST_MESSAGES
-from subreplay.rules.routing import Routing
-from subreplay.rules.terms import Terms
 from tests.support.recordings import ROOT
 
 Row = dict[str, Any]

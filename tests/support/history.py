@@ -21,13 +21,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters.recorded_rows import day, to_table
+from subreplay.adapters.pulsar_recording.rows import day, to_table
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model import Standing
+from subreplay.model.rows import Standing
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from subreplay.rules.codes import Code, Excuse, excuse_of
-from subreplay.rules.terms import Terms
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 TOPIC, SUBSCRIPTION = "persistent://public/default/t", "sub"

@@ -10,10 +10,10 @@ import re
 
 import numpy as np
 
-from subreplay.model import Instant, MembershipEvent, Scope
+from subreplay.model.range_table import NOBODY
+from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.base import Policy
-from subreplay.range_table import NOBODY
-from subreplay.timeline import Timeline
+from subreplay.timelines.timeline import Timeline
 
 TOPIC = Scope("persistent://public/default/orders")
 WORD = re.compile(r"([+!-])([^@\[]+)(?:@(-?\d+))?(?:\[([\d,-]*)\])?")

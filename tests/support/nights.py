@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import UNKNOWN, column
+from subreplay.audit.checkpoint import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, OPEN_LEDGER, OPEN_WAITING, Carried
+from subreplay.audit.judge import Judge
+from subreplay.audit.terms import Terms
+from subreplay.model.columns import UNKNOWN, column
+from subreplay.model.tables import LOG
 from subreplay.policies.base import Policy
-from subreplay.rules.carried import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, OPEN_LEDGER, OPEN_WAITING, Carried
-from subreplay.rules.judge import Judge
-from subreplay.rules.terms import Terms
-from subreplay.tables import LOG
 from tests.support.pure import NOTHING_TOLD, ORDER, judge_of, judged_log, log_of, with_receipts
 
 Tables = dict[str, pa.Table]

@@ -8,17 +8,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.columns import UNKNOWN
-from subreplay.membership import dispatcher_events, strangers
-from subreplay.model import Scope
+from subreplay.audit.beginning import FirstServed, Position, beginnings
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
+from subreplay.audit.unknown_consumers import with_strangers
+from subreplay.model.columns import UNKNOWN
+from subreplay.model.rows import Scope
+from subreplay.model.tables import FACTS, JUDGED, LOG
 from subreplay.policies.base import Policy
-from subreplay.rules.beginning import FirstServed, Position, beginnings
-from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.rules.needs import Need
-from subreplay.rules.strangers import with_strangers
-from subreplay.rules.terms import Terms
-from subreplay.tables import FACTS, JUDGED, LOG
-from subreplay.timeline import Timeline
+from subreplay.timelines.membership import dispatcher_events, strangers
+from subreplay.timelines.timeline import Timeline
 
 NOTHING_TOLD = Terms()
 PLACE = ["topic", "partition", "ledger", "entry", "batch_index"]

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, data_and_offsets
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _PADDING = ord("=")

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 
 _PRIME = np.uint64(0x100000001B3)
 _BASIS = np.uint64(0xCBF29CE484222325)

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 
 DEFAULT_CAPACITY = 16
 MAX_CAPACITY = 1 << 30

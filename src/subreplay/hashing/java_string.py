@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
-from subreplay.hashing.compiled import compiled
 from subreplay.hashing.murmur3 import MASK_31
+from subreplay.kernels.compiled import compiled
 
 _NOT_UTF8 = MASK_31 + 1  # no hash has this bit
 _SMALLEST = np.array([0, 0, 0x80, 0x800, 0x10000])  # code point of an encoding this many bytes long

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
-from subreplay.hashing.compiled import compiled
 from subreplay.hashing.murmur3 import MASK_31, little_endian
+from subreplay.kernels.compiled import compiled
 
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 
 MASK_31 = 0x7FFFFFFF
 

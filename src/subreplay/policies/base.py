@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.model import Consumer, Instant, Scope
-from subreplay.range_table import RangeTable
+from subreplay.model.range_table import RangeTable
+from subreplay.model.rows import Consumer, Instant, Scope
 
 Routing = Literal["slot", "partition", "any"]
 

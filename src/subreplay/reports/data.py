@@ -115,7 +115,7 @@ class RangeMap:
 
 @dataclass(frozen=True, slots=True)
 class LoadPoint:
-    """What one consumer was given in one window. ``skew`` is its share over the even one (``replay.balance``)."""
+    """What one consumer was given in one window. ``skew`` is its share over the even one (``whatif.balance``)."""
 
     window_start: str
     window_end: str

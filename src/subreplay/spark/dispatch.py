@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
-from subreplay.replay.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
-from subreplay.replay.predicted_group import GroupPredictor
-from subreplay.spark.audit import day_of
-from subreplay.spark.log import nanos
+from subreplay.model.tables import DELIVERIES
+from subreplay.spark.audit.passes import day_of
+from subreplay.spark.read.log import nanos
 from subreplay.spark.schemas import spark_schema
-from subreplay.tables import DELIVERIES
+from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor
+from subreplay.whatif.predicted_group import GroupPredictor
 
 _BY_POSITION = ("scenario", "topic", "partition", "ledger", "entry", "batch_index")
 LAST_SEQ = 2**62  # membership of the same instant comes first

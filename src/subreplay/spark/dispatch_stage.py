@@ -9,25 +9,26 @@ from functools import reduce
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
-from subreplay.config import GroupScenario, Scenario
-from subreplay.config_dispatch import Dispatch
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.terms import Terms
+from subreplay.config.dispatch import Dispatch
+from subreplay.config.run import GroupScenario, Scenario
+from subreplay.dispatch.service import Empirical, Fixed, Service
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
-from subreplay.replay.assign import Plan
-from subreplay.replay.dispatch.service import Empirical, Fixed, Service
-from subreplay.replay.predicted import Predictor, Supposition
-from subreplay.replay.predicted_group import GroupPredictor, GroupSupposition, retold
-from subreplay.replay.scenario import group_events
-from subreplay.rules.explain import Explainer
-from subreplay.rules.judge import Dispatcher, Judge
-from subreplay.rules.terms import Terms
-from subreplay.spark import audit, collect, dispatch
-from subreplay.spark.log import as_log
+from subreplay.model.words import KeyWords
+from subreplay.spark import collect, dispatch
+from subreplay.spark.audit import passes
+from subreplay.spark.audit.worst import worst
+from subreplay.spark.read.log import as_log
+from subreplay.spark.read.source import Source
 from subreplay.spark.session import partitions
-from subreplay.spark.source import Source
 from subreplay.spark.whatif_stages import scenario_events
-from subreplay.spark.worst import worst
-from subreplay.words import KeyWords
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.predicted import Predictor, Supposition
+from subreplay.whatif.predicted_group import GroupPredictor, GroupSupposition, retold
+from subreplay.whatif.scenario import group_events
 
 MOST_BLOCKED = 12
 BY_PLACE = ("consumer", "holder", "hash")
@@ -144,8 +145,8 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         mine = rows.where(F.col("scenario") == name)
         deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(supposed.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
-        judged = audit.published(
-            audit.deliveries(audit.judged(log, judge)),
+        judged = passes.published(
+            passes.deliveries(passes.judged(log, judge)),
             config.subscription.name,
             judge,
         )
@@ -154,8 +155,8 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     found = {}
     for name, judge in judges.items():
         mine = written.where(F.col("scenario") == name).drop("scenario")
-        told = audit.violations(mine, Explainer(judge, config.subscription.name))
-        counted = audit.finding_counts(mine, judge, config.windows.width * 1_000)
+        told = passes.violations(mine, Explainer(judge, config.subscription.name))
+        counted = passes.finding_counts(mine, judge, config.windows.width * 1_000)
         found[name] = Figures(
             source.inputs.topic,
             source.census.counts,
@@ -163,7 +164,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
             source.width,
             scenarios[name],
             (),
-            findings=collect.rows(audit.coarser(counted, source.width)),
+            findings=collect.rows(passes.coarser(counted, source.width)),
             worst=collect.rows(worst(told, config.report.worst, source.width)),
             terms=judge.terms,
         )

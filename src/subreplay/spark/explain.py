@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from pyspark.sql import SparkSession
 
-from subreplay.config import RunConfig, Spark
+from subreplay.config.run import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.replay.assign import Plan
-from subreplay.rules.happenings import event_words
 from subreplay.spark import whatif_stages
+from subreplay.timelines.happenings import event_words
+from subreplay.whatif.assign import Plan
 
 MANY = 20
 

@@ -8,10 +8,10 @@ import pyspark.sql.functions as F
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import Ingested, Rejected
-from subreplay.contracts import KEYS
+from subreplay.model.contracts import KEYS
+from subreplay.model.tables import QUARANTINE
 from subreplay.spark import lake
 from subreplay.spark.session import fit_batches
-from subreplay.tables import QUARANTINE
 
 
 def write(spark: SparkSession, ingested: Ingested, root: str, form: str, source: str) -> None:

@@ -11,7 +11,7 @@ from subreplay.errors import InputError
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The Spark form of a table of ``subreplay.tables``."""
+    """The Spark form of a table of ``subreplay.model.tables``."""
     return from_arrow_schema(schema)
 
 

@@ -10,7 +10,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from subreplay import __version__
-from subreplay.config import Spark
+from subreplay.config.run import Spark
 
 __all__ = ["SparkSession", "fit_batches", "open_session", "partitions"]
 

@@ -8,10 +8,10 @@ from typing import Final
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, GroupedData
 
-from subreplay.replay.assign import TRAFFIC, Assigner
-from subreplay.replay.recent_load import LOAD, RecentLoad
-from subreplay.rules.routing import HASHED, Hashing
+from subreplay.audit.routing import HASHED, Hashing
 from subreplay.spark.schemas import spark_schema
+from subreplay.whatif.assign import TRAFFIC, Assigner
+from subreplay.whatif.recent_load import LOAD, RecentLoad
 
 LARGE: Final = 1 << 10
 """From how many bytes on a key is large."""

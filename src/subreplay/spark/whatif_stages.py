@@ -8,19 +8,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from subreplay.config import RECORDED, AnyScenario, Member, RunConfig, Spark
+from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig, Spark
 from subreplay.figures import Figures
-from subreplay.model import Scope
+from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
 from subreplay.policies.pulsar.key_failover import KeyFailover
-from subreplay.replay.assign import Assigner, Plan, slot_and_owner
-from subreplay.replay.balance import connected
-from subreplay.replay.recent_load import RecentLoad
-from subreplay.replay.scenario import PlannedMember, plan, planned_events, recorded
 from subreplay.spark import collect, whatif
-from subreplay.spark.census import census
-from subreplay.spark.log import read_inputs
-from subreplay.spark.source import Events, Source
+from subreplay.spark.read.input_statistics import census
+from subreplay.spark.read.log import read_inputs
+from subreplay.spark.read.source import Events, Source
+from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
+from subreplay.whatif.balance import connected
+from subreplay.whatif.recent_load import RecentLoad
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
 
 
 def sum_traffic(source: Source) -> Figures:

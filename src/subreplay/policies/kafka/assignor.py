@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.slots import HASH_RANGE
-from subreplay.model import Scope
+from subreplay.model.rows import Scope
 
 UNASSIGNED = -1
 NO_GENERATION = -1

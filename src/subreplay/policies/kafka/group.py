@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from subreplay.errors import InputError
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import (
     NO_CLAIM,
     NO_GENERATION,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Member, Owners, Partitions
 from subreplay.policies.kafka.racks import NOWHERE, replica_kinds
 from subreplay.policies.kafka.ranges import Nearness, add_near_ranges

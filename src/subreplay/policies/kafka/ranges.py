@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
 from subreplay.policies.kafka.subscriptions import Flags
 

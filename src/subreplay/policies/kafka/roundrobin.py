@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Ints, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.subscriptions import CLIENT_ORDER, Flags, by_join_order, subscribed
 from subreplay.profiles import rule_of

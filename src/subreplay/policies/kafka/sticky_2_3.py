@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.hashing.compiled import compiled
 from subreplay.hashing.java_map import map_order, string_hash_codes
 from subreplay.hashing.java_string import utf16_order
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
 from subreplay.policies.kafka.sticky_group import GroupSubscription, Target
 from subreplay.policies.kafka.sticky_racks import no_racks

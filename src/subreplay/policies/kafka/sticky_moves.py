@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numba.typed import Dict
 
-from subreplay.hashing.compiled import compiled
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
 from subreplay.policies.kafka.sticky_racks import Racks
 from subreplay.policies.kafka.subscriptions import Flags

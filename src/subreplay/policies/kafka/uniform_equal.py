@@ -6,8 +6,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from subreplay.hashing.compiled import compiled
 from subreplay.hashing.java_map import copy_capacity_for, map_order, string_hash_codes, uuid_hash_code
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
 from subreplay.policies.kafka.subscriptions import Flags
 from subreplay.policies.kafka.uniform_group import UniformGroup, topic_id

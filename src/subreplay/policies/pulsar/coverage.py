@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from subreplay.hashing.slots import HASH_RANGE
-from subreplay.range_table import Range, RangeTable
+from subreplay.model.range_table import Range, RangeTable
 
 
 class Overlap(NamedTuple):

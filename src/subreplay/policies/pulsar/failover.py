@@ -14,11 +14,11 @@ from subreplay.errors import ConfigError
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.slots import HASH_RANGE, range_slots
-from subreplay.model import Consumer, Scope
+from subreplay.model.range_table import Range, RangeTable
+from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing
 from subreplay.policies.pulsar.members import Members, with_member, without_member
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
-from subreplay.range_table import Range, RangeTable
 
 RING_POINTS = 100
 

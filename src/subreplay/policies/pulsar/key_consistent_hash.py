@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.hashing.slots import HASH_RANGE, RING_SLOTS
-from subreplay.model import Consumer, Scope
+from subreplay.model.range_table import Range
+from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing
 from subreplay.policies.pulsar.rings import FirstComeRing, SharedPointRing
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
-from subreplay.range_table import Range
 
 Ring: TypeAlias = FirstComeRing | SharedPointRing
 

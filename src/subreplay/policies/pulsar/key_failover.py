@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
-from subreplay.model import Consumer, Instant, MembershipEvent, Scope
+from subreplay.model.range_table import Range, RangeTable
+from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.base import Routing
 from subreplay.policies.pulsar.members import Members, without_member
 from subreplay.policies.pulsar.slot_traffic import RecentWindows, SlotTraffic
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
-from subreplay.range_table import Range, RangeTable
 
 PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
 

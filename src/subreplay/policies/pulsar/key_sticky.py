@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
-from subreplay.model import Consumer, Scope
+from subreplay.model.range_table import Range
+from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing
 from subreplay.policies.pulsar.members import with_member, without_member
 from subreplay.policies.pulsar.range_maps import EndPoints, WholeRanges
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
-from subreplay.range_table import Range
 
 Selector: TypeAlias = EndPoints | WholeRanges
 

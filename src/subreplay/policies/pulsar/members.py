@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from subreplay.model import Consumer
+from subreplay.model.rows import Consumer
 
 Members = tuple[Consumer, ...]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from subreplay.model import Consumer
+from subreplay.model.range_table import Range, RangeTable
+from subreplay.model.rows import Consumer
 from subreplay.policies.pulsar.members import Members
-from subreplay.range_table import Range, RangeTable
 
 
 @dataclass(frozen=True)

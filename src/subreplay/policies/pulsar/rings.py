@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.slots import HASH_RANGE, SHORT_RING, WHOLE_RING, SlotRule
-from subreplay.model import Consumer
+from subreplay.model.range_table import NOBODY, Groups, Range, RangeTable
+from subreplay.model.rows import Consumer
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.range_table import NOBODY, Groups, Range, RangeTable
 
 _NOTHING = np.zeros(0, np.int64)
 

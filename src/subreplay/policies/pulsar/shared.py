@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.slots import HASH_RANGE, range_slots
-from subreplay.model import Consumer, Scope
+from subreplay.model.range_table import Range, RangeTable
+from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing
 from subreplay.policies.pulsar.members import Members, with_member, without_member
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
-from subreplay.range_table import Range, RangeTable
 
 PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
 

@@ -1,0 +1,171 @@
+"""Adapter ``pulsar-broker-log``: what a Pulsar broker's own log tells of members, deliveries and acknowledgements.
+
+The stock log4j2 layout of 3.2, 4.0 and 4.2. Members are told at level INFO; dispatches and acknowledgements by the
+DEBUG lines of a few classes. ``events`` reads lines by themselves; ``rows`` folds the events of one topic partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.adapters.broker_log.deliveries import UNCHECKED, Counts, Fold
+from subreplay.adapters.broker_log.events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
+from subreplay.adapters.broker_log.files import lines_of
+from subreplay.adapters.broker_log.members import members, membership_rows
+from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+
+__all__ = [
+    "ENTRIES", "EVENTS", "FILES", "LOG_LINES", "Parsed", "Rows", "duplicates", "events", "in_order", "lines_of",
+    "members", "of_topic", "rows", "summed", "topics",
+]  # fmt: skip
+
+BATCH: Final = 1_000_000
+"""Events that are folded at once."""
+BACKWARDS: Final = 1_000
+"""A step back (ms) that is more than lines of several threads out of turn: the clock was set back."""
+
+ENTRIES: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("ledger", pa.int64(), nullable=False),
+        pa.field("entry", pa.int64(), nullable=False),
+        pa.field("messages", pa.int64()),  # in the entry; 1 also of one that is no batch
+        pa.field("sticky_hash", pa.int64()),  # of its first message's key, where logged (Key_Shared of 4.x)
+    ]
+)
+"""What a log knows of messages: where they are. Keys, producers and times are in the topic."""
+
+_UNNAMED: Final = pa.schema([f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP])
+_ORDERED: Final = EVENTS.append(pa.field("at_micros", pa.int64())).append(pa.field("seq", pa.int64()))
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What the events of one topic partition tell.
+
+    ``membership`` and ``deliveries`` are canonical. Of ``unnamed_membership`` and ``unnamed_deliveries`` the log does
+    not tell the consumer's name: members who did not leave within it, requests that were refused, and Shared dispatches
+    to one of several members on one IO thread. ``entries`` (``ENTRIES``) is what is known of messages. ``backwards`` is
+    the largest step (ms) that a file's clock went back, by file. ``counts`` are of what is no row, by subscription.
+    """
+
+    membership: pa.Table
+    unnamed_membership: pa.Table
+    deliveries: pa.Table
+    unnamed_deliveries: pa.Table
+    entries: pa.Table
+    backwards: dict[str, int]
+    counts: dict[str, Counts]
+
+
+def topics(found: pa.Table) -> list[tuple[str, int]]:
+    """The topic partitions that ``events`` are of."""
+    pairs = found.group_by(["topic", "partition"]).aggregate([])
+    return sorted((row["topic"], row["partition"]) for row in pairs.to_pylist() if row["topic"] is not None)
+
+
+def of_topic(found: pa.Table, topic: str, partition: int) -> pa.Table:
+    """The ``events`` of one topic partition, and those of connections, which have no topic."""
+    mine = pc.and_(pc.equal(found["topic"], topic), pc.equal(found["partition"], partition))
+    return found.filter(pc.or_kleene(mine, pc.is_null(found["topic"])))
+
+
+def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
+    """Events in the order in which they happened, with ``seq`` (of their line) and ``at_micros``.
+
+    And how far (ms) the clocks of files went back. Within a file lines are in order, whatever its clock says; files are
+    merged by the time that each has reached.
+    """
+    at = found["at"].cast(pa.int64()).to_numpy()
+    firsts = found.group_by("file").aggregate([("at", "min")]).sort_by([("at_min", "ascending"), ("file", "ascending")])
+    names = firsts["file"].to_pylist()
+    file = pc.index_in(found["file"], value_set=pa.array(names, pa.string())).to_numpy().astype(np.int64)
+    order = np.lexsort((found["line"].to_numpy(), file))
+    millis, of_file = at[order] // 1_000, file[order] << 43
+    reached = np.maximum.accumulate(of_file + millis) - of_file if len(order) else millis
+    back = np.zeros(len(names), np.int64)
+    np.maximum.at(back, file[order], reached - millis)
+    order = order[np.argsort(reached, kind="stable")]
+    ordered = found.take(pa.array(order)).append_column("at_micros", pa.array(at[order]))
+    ordered = ordered.append_column("seq", pa.array(_ranks(file[order], ordered["line"].to_numpy())))
+    return ordered, {name: int(step) for name, step in zip(names, back, strict=True) if step >= BACKWARDS}
+
+
+def _ranks(file: NDArray[np.int64], line: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order of lines: events of one line have one."""
+    new = np.ones(len(line), np.bool_)
+    new[1:] = (file[1:] != file[:-1]) | (line[1:] != line[:-1])
+    return np.cumsum(new) - 1
+
+
+def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None) -> Rows:
+    """Canonical rows of the ``events`` of one topic partition (``of_topic``).
+
+    ``names`` (consumer by ``instance``, ``address#consumer id``) and ``types`` (by subscription) tell what a log does
+    not: topic statistics have both. A type that is not given is ``Key_Shared`` where the log shows that dispatcher,
+    else ``unknown``. Raises ``ValueError`` where the events are of more than one topic partition.
+    """
+    ordered, backwards = in_order(found)
+    places = topics(ordered)
+    if len(places) > 1:
+        raise ValueError(f"events of {len(places)} topic partitions: fold each by itself")
+    if not places:
+        return _nothing(backwards)
+    topic, partition = places[0]
+    who = members(ordered, names)
+    subscriptions = sorted(s for s in pc.unique(ordered["subscription"]).to_pylist() if s is not None)
+    kinds = _types(ordered, subscriptions) | dict(types or {})
+    tables, counts = [UNCHECKED.empty_table()], {}
+    for subscription in subscriptions:
+        mine = ordered.filter(pc.equal(ordered["subscription"], subscription))
+        fold = Fold(topic, partition, subscription, [s for s in who.sessions if s.subscription == subscription])
+        tables += [fold.take(mine.slice(start, BATCH)) for start in range(0, len(mine), BATCH)]
+        tables.append(fold.finish())
+        counts[subscription] = fold.counts
+    delivered = pa.concat_tables(tables)
+    joined = pa.Table.from_pylist(list(membership_rows(who, topic, partition, kinds)), schema=_UNNAMED)
+    return Rows(
+        *_apart(joined, MEMBERSHIP),
+        *_apart(delivered, DELIVERIES),
+        _entries(ordered, topic, partition),
+        backwards,
+        counts,
+    )
+
+
+def _nothing(backwards: dict[str, int]) -> Rows:
+    return Rows(*_apart(_UNNAMED.empty_table(), MEMBERSHIP), *_apart(UNCHECKED.empty_table(), DELIVERIES),
+                ENTRIES.empty_table(), backwards, {})  # fmt: skip
+
+
+def _apart(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """Rows with a consumer, and those without one."""
+    named = pc.is_valid(table["consumer"])
+    return table.filter(named).cast(schema), table.filter(pc.invert(named))
+
+
+def _types(ordered: pa.Table, subscriptions: list[str]) -> dict[str, str]:
+    sticky = ordered.filter(pc.is_in(ordered["kind"], value_set=pa.array(["selected", "adding"])))
+    key_shared = set(pc.unique(sticky["subscription"]).to_pylist())
+    return {s: "Key_Shared" if s in key_shared else "unknown" for s in subscriptions}
+
+
+def _entries(ordered: pa.Table, topic: str, partition: int) -> pa.Table:
+    dispatched = ordered.filter(pc.is_in(ordered["kind"], value_set=pa.array(["adding", "added", "sending"])))
+    known = dispatched.group_by(["ledger", "entry"]).aggregate([("count", "max"), ("hash", "max")])
+    known = known.sort_by([("ledger", "ascending"), ("entry", "ascending")])
+    place = {
+        "topic": pa.array([topic] * len(known), pa.string()),
+        "partition": pa.array([partition] * len(known), pa.int32()),
+    }
+    return pa.table(
+        [*place.values(), *(known[name] for name in ("ledger", "entry", "count_max", "hash_max"))], schema=ENTRIES
+    )

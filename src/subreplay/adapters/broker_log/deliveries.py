@@ -1,0 +1,250 @@
+"""Who was given what, and what became of it: the events of one subscription, folded into ``deliveries``.
+
+Rules as the lines have them: a dispatch is ``Adding``, ``Added`` and ``Sending`` of an entry, as far as these are
+logged; its consumer is the one that ``Adding``, ``select consumer`` or ``Got messages`` names, else the one member on
+the thread of ``Sending``. Only ``Redelivering unacknowledged messages`` raises the redelivery count. An entry is done
+with its first acknowledgement that is not of some of its messages only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.adapters.broker_log import kernels
+from subreplay.adapters.broker_log.columns import (
+    NO_ROWS,
+    Codes,
+    Dispatches,
+    Rows,
+    begin_of,
+    dispatches_of,
+    holders,
+    joined,
+)
+from subreplay.adapters.broker_log.kernels import (
+    ACKED,
+    ACKED_PARTLY,
+    ACKED_UP_TO,
+    ADDED,
+    ADDING,
+    GOT,
+    NACKED,
+    NO_ROW,
+    OPEN,
+    SELECTED,
+    SENDING,
+    UNKNOWN,
+    Ints,
+)
+from subreplay.adapters.broker_log.members import NEVER, Session
+from subreplay.model.tables import DELIVERIES
+
+STEPS: Final = {
+    "adding": ADDING, "added": ADDED, "sending": SENDING, "nacked": NACKED, "acked": ACKED,
+    "acked_up_to": ACKED_UP_TO, "selected": SELECTED, "got": GOT,
+}  # fmt: skip
+
+
+@dataclass
+class Counts:
+    """What a fold left out, and why: ``unsent`` dispatches never left the broker; ``unmatched`` acknowledgements are of
+    entries whose dispatch the log does not have, or were given again."""
+
+    unsent: int = 0
+    unmatched: int = 0
+
+
+class Fold:
+    """Folds the events of one subscription of one topic partition, a batch after the other, each ``in_order`` and later
+    than the one before. It holds what is outstanding: events of entries that are not acknowledged."""
+
+    def __init__(self, topic: str, partition: int, subscription: str, sessions: list[Session]) -> None:
+        self._place = (topic, partition, subscription)
+        self._names, self._threads, self._connections = Codes(), Codes(), Codes()
+        self._sessions = sorted(sessions, key=begin_of)
+        self._holders = holders(self._sessions, self._names, self._threads, self._connections)
+        self._exact = np.lexsort((self._holders.begin, self._key(self._holders.connection, self._holders.consumer_id)))
+        self._selected, self._left = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._got = np.full(2, np.int64(UNKNOWN))
+        self._kept = NO_ROWS
+        self._first_sent = NEVER  # when `Sending` began to be logged
+        self.counts = Counts()
+
+    @staticmethod
+    def _key(connection: Ints, consumer_id: Ints) -> Ints:
+        return (connection << 40) | (consumer_id & (2**40 - 1))
+
+    def take(self, events: pa.Table) -> pa.Table:
+        """The deliveries of entries that are done by the end of this batch."""
+        new = self._rows(events)
+        self._follow(new)
+        steps = new.take(new.kind <= ACKED)
+        sent = steps.seq[steps.kind == SENDING]
+        if len(sent):
+            self._first_sent = min(self._first_sent, int(sent[0]))
+        dispatched = joined(self._kept, steps)
+        done = self._done_up_to(dispatched.take(dispatched.kind <= SENDING), new.take(new.kind == ACKED_UP_TO))
+        return self._fold(joined(dispatched, done), last=False)
+
+    @property
+    def outstanding(self) -> int:
+        """Events that it holds."""
+        return len(self._kept.seq)
+
+    def finish(self) -> pa.Table:
+        """The deliveries that are outstanding at the end."""
+        return self._fold(self._kept, last=True)
+
+    def _rows(self, events: pa.Table) -> Rows:
+        events = events.filter(pc.is_in(events["kind"], value_set=pa.array(list(STEPS))))
+        coded = events["kind"].combine_chunks().dictionary_encode()
+        coded = coded.combine_chunks() if isinstance(coded, pa.ChunkedArray) else coded
+        step = np.array([STEPS[kind] for kind in coded.dictionary.to_pylist()], np.int64)
+        kind = step[coded.indices.to_numpy()] if len(events) else np.zeros(0, np.int64)
+        partly = events["partial"].fill_null(False).to_numpy(zero_copy_only=False)
+        kind = np.where(partly & (kind == ACKED), ACKED_PARTLY, kind)
+        number = {name: _numbers(events[name]) for name in ("seq", "consumer_id", "ledger", "entry", "hash")}
+        rows = Rows(
+            at=_numbers(events["at_micros"]), kind=kind, thread=self._threads.column(events["thread"]),
+            name=self._names.column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)),
+            size=_numbers(events["count"]), **number,
+        )  # fmt: skip
+        whole = np.flatnonzero((kind == GOT) | (kind == NACKED))
+        key = self._key(self._connections.column(events["connection"])[whole], rows.consumer_id[whole])
+        of_key = self._key(self._holders.connection, self._holders.consumer_id)[self._exact]
+        found = kernels.exact_session(key, rows.seq[whole], of_key, self._holders.begin[self._exact])
+        rows.session[whole] = np.append(self._exact, UNKNOWN)[found]
+        rows.size[(kind == ACKED_UP_TO) & partly] = 0  # what it covers ends before its own entry
+        return rows
+
+    def _follow(self, rows: Rows) -> None:
+        more = len(self._threads.number) - len(self._left)
+        self._selected = np.append(self._selected, np.full(more, np.int64(UNKNOWN)))
+        self._left = np.append(self._left, np.zeros(more, np.int64))
+        kernels.follow(
+            rows.kind, rows.thread, rows.name, rows.consumer_id, rows.size, rows.session,
+            self._selected, self._left, self._got, self._holders.consumer_id, self._holders.thread,
+        )  # fmt: skip
+
+    def _done_up_to(self, dispatched: Rows, cumulative: Rows) -> Rows:
+        """An acknowledgement of each entry that a cumulative one covers."""
+        which = kernels.first_after(
+            dispatched.seq, dispatched.ledger, dispatched.entry,
+            cumulative.seq, cumulative.ledger, cumulative.entry, cumulative.size == 0,
+        )  # fmt: skip
+        covered = which != NO_ROW
+        rows, by = dispatched.take(covered), cumulative.take(which[covered])
+        return by._replace(ledger=rows.ledger, entry=rows.entry)
+
+    def _fold(self, rows: Rows, *, last: bool) -> pa.Table:
+        rows = rows.take(np.lexsort((rows.seq, rows.entry, rows.ledger)))
+        same = np.zeros(len(rows.seq), np.bool_)
+        same[1:] = (rows.ledger[1:] == rows.ledger[:-1]) & (rows.entry[1:] == rows.entry[:-1])
+        dispatch = kernels.dispatches(rows.kind, same)
+        found = dispatches_of(rows, dispatch)
+        self._resolve(found)
+        count = len(found.seq)
+        acked, nacked = np.full(count, np.int64(NO_ROW)), np.full(count, np.int64(NO_ROW))
+        redelivered, state = np.zeros(count, np.int64), np.full(count, np.int64(OPEN))
+        finished = np.zeros(len(rows.seq), np.bool_)
+        self.counts.unmatched += kernels.fold(
+            rows.kind, rows.seq, same, dispatch, rows.session, found.session, found.thread, found.sent,
+            self._holders.end, self._holders.lost, self._holders.thread, self._first_sent,
+            acked, nacked, redelivered, state, finished,
+        )  # fmt: skip
+        steps = rows.kind <= SENDING
+        rows.session[steps] = np.maximum(found.session, UNKNOWN)[dispatch[steps]]
+        done = np.zeros(count, np.bool_)
+        done[dispatch[finished & steps]] = True
+        if last:
+            done[:] = True
+            state[~found.sent & (acked == NO_ROW) & (self._first_sent < found.seq)] = kernels.UNSENT
+        self._kept = NO_ROWS if last else rows.take(~finished & (rows.kind <= NACKED))
+        self.counts.unsent += int((done & (state != OPEN)).sum())
+        chosen = np.flatnonzero(done & (state == OPEN))
+        return self._table(rows, found, chosen, acked, nacked, redelivered)
+
+    def _resolve(self, found: Dispatches) -> None:
+        order = np.argsort(found.seq, kind="stable")
+        name, session = found.name[order], found.session[order]
+        h = self._holders
+        kernels.resolve(
+            found.seq[order], found.at[order], name, found.consumer_id[order], found.thread[order], session,
+            h.begin, h.end, h.until, h.name, h.consumer_id, h.thread,
+        )  # fmt: skip
+        found.name[order], found.session[order] = name, session
+
+    def _table(
+        self, rows: Rows, found: Dispatches, chosen: Ints, acked: Ints, nacked: Ints, redelivered: Ints
+    ) -> pa.Table:
+        sizes = np.where(found.size[chosen] > 1, found.size[chosen], 1)
+        of = np.repeat(chosen, sizes)
+        index = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        index = np.where(found.size[of] > 1, index, -1)
+        session, ended = found.session[of], np.append(self._holders.end, NEVER)
+        name = np.where(session >= 0, np.append(self._holders.name, UNKNOWN)[session], found.name[of])
+        name = np.where(name == UNKNOWN, found.name[of], name)
+        closed = (ended[np.maximum(session, UNKNOWN)] < NEVER) & (session >= 0)
+        again = found.again[of]
+        outcome = np.select([acked[of] != NO_ROW, nacked[of] != NO_ROW, closed], [0, 1, 2], 3)
+        unclear = (outcome == 3) & (session < 0) & again  # its holder went, or gave it back: nobody can tell
+        topic, partition, subscription = self._place
+        at = pa.array(found.at[of]).cast(DELIVERIES.field("delivered_at").type)
+        none = pa.nulls(len(of))
+        columns = {
+            "date": at.cast(pa.date32()),
+            "subscription": _constant(subscription, len(of)),
+            "topic": _constant(topic, len(of)),
+            "partition": pa.array(np.full(len(of), partition, np.int32)),
+            "ledger": pa.array(found.ledger[of]),
+            "entry": pa.array(found.entry[of]),
+            "batch_index": pa.array(index.astype(np.int32)),
+            "consumer": _named(name, self._names.names),
+            "instance": _named(session, pa.array([s.instance for s in self._sessions], pa.string())),
+            "delivered_at": at,
+            "seq": pa.array(found.seq[of]),
+            "redelivery_count": pa.array(redelivered[of].astype(np.int32)),
+            "acked_at": _times(rows.at, acked[of]),
+            "ack_type": pc.if_else(
+                _mask(acked[of] == NO_ROW), pa.scalar(None, pa.string()),
+                pc.if_else(_mask(rows.kind[acked[of]] == ACKED), "Individual", "Cumulative"),
+            ) if len(of) else pa.nulls(0, pa.string()),
+            "nacked_at": _times(rows.at, nacked[of]),
+            "outcome": pa.DictionaryArray.from_arrays(
+                pa.array(outcome.astype(np.int32), mask=unclear), ["acked", "redelivered", "closed", "pending"]
+            ).cast(pa.string()),
+            "source": _constant("observed", len(of)),
+        }  # fmt: skip
+        return pa.table([columns.get(f.name, none).cast(f.type) for f in UNCHECKED], schema=UNCHECKED)
+
+
+UNCHECKED: Final = pa.schema([f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES])
+"""``DELIVERIES``, of which some consumers are not known."""
+
+
+def _numbers(values: pa.ChunkedArray) -> Ints:
+    return np.asarray(values.cast(pa.int64()).fill_null(-1).to_numpy().astype(np.int64))
+
+
+def _constant(word: str, count: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), [word]).cast(pa.string())
+
+
+def _mask(values: NDArray[np.bool_]) -> pa.Array:
+    return pa.array(values)
+
+
+def _named(codes: Ints, names: pa.Array) -> pa.Array:
+    chosen = names.take(pa.array(np.maximum(codes, 0), mask=codes < 0))
+    return pc.if_else(pc.equal(chosen, ""), pa.scalar(None, pa.string()), chosen)
+
+
+def _times(at: Ints, which: Ints) -> pa.Array:
+    values = np.append(at, 0)[which]
+    return pa.array(values, mask=which == NO_ROW).cast(DELIVERIES.field("acked_at").type)

@@ -1,0 +1,304 @@
+"""One pass over the bytes of a broker's log: which line is of which kind, and where its fields stand."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.adapters.broker_log.words import ENDING, LITERAL, NO_FIELD, NUMBER, NUMBERS, TEXTS, UNTIL, Program
+from subreplay.kernels.compiled import compiled
+
+Ints: TypeAlias = NDArray[np.int64]
+int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
+
+OTHER, UNKNOWN, CUT, HEADLESS = -1, -2, -3, -4
+"""Instead of a kind: another logger's line; a line of a logger that is read, with other words; one with the mark of a
+kind, or that ends within known words; one that does not begin with a time, a thread, a level and a logger, or does so
+twice."""
+
+_CONNECTION: Final = TEXTS.index("connection")
+_THREAD: Final = TEXTS.index("thread")
+_MATCHED, _DEPARTED, _ENDED = 0, 1, 2
+MOST_DIGITS = 18  # of a number that surely fits 64 bits
+_SURE = 4  # as many bytes of known words at the end of a line show that it was cut
+_TAIL: Final = 32
+_PRIME: Final = np.uint64(0x100000001B3)  # of FNV-1a
+_NO_TIME = -(2**63)
+_DAYS: Final = np.array([0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365])
+
+
+class Scanned(NamedTuple):
+    """What was found in each line: ``at`` is in ms; texts are ``data[start:end]``, by field and line; ``gone`` tells
+    that the line itself says that the connection is lost; ``tail`` is a hash of its last bytes."""
+
+    kind: NDArray[np.int64]
+    at: NDArray[np.int64]
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    number: NDArray[np.int64]
+    gone: NDArray[np.bool_]
+    tail: NDArray[np.uint64]
+
+
+def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Scanned:
+    """Line i is ``data[offsets[i]:offsets[i + 1]]``, with or without its line break."""
+    count = len(offsets) - 1
+    found = Scanned(
+        kind=np.full(count, OTHER),
+        at=np.zeros(count, np.int64),
+        start=np.zeros((len(TEXTS), count), np.int64),
+        end=np.full((len(TEXTS), count), -1, np.int64),
+        number=np.full((len(NUMBERS), count), -1, np.int64),
+        gone=np.zeros(count, np.bool_),
+        tail=np.zeros(count, np.uint64),
+    )
+    _scan(data, offsets, *program, *found)
+    return found
+
+
+def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
+    """The number of so many digits; a negative one where something else stands there."""
+    value = 0
+    for i in range(start, start + count):
+        digit = int64(data[i]) - 48
+        if digit < 0 or digit > 9:
+            return -1_000_000
+        value = value * 10 + digit
+    return value
+
+
+_digits = compiled(_digits, _nrt=False)
+
+
+def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+    """Where the number ends that begins here, the number, and whether it is one that fits 64 bits."""
+    value, i = int64(0), start
+    while i < end and 48 <= data[i] <= 57 and i - start <= MOST_DIGITS:
+        value = value * 10 + int64(data[i]) - 48
+        i += 1
+    return i, value, start < i <= start + MOST_DIGITS
+
+
+natural = compiled(natural, _nrt=False)
+
+
+def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
+    """The time (ms since 1970) that a line begins with, and where it ends; ``_NO_TIME`` where there is none."""
+    nothing = (_NO_TIME, start)
+    if end - start < 24 or data[start + 10] != 84 or (data[start + 19] != 44 and data[start + 19] != 46):  # "T", ",."
+        return nothing
+    if data[start + 4] != 45 or data[start + 7] != 45 or data[start + 13] != 58 or data[start + 16] != 58:  # "-", ":"
+        return nothing
+    year, month, day = _digits(data, start, 4), _digits(data, start + 5, 2), _digits(data, start + 8, 2)
+    hour, minute, second = _digits(data, start + 11, 2), _digits(data, start + 14, 2), _digits(data, start + 17, 2)
+    millis, zone, at = _digits(data, start + 20, 3), 0, start + 23
+    if year < 1971 or not 1 <= month <= 12 or hour < 0 or minute < 0 or second < 0 or millis < 0:
+        return nothing
+    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+    if not 1 <= day <= _DAYS[month] - _DAYS[month - 1] + (leap and month == 2) or hour > 23 or minute > 59:
+        return nothing
+    if data[at] == 90:  # "Z"
+        at += 1
+    else:
+        sign = 44 - int64(data[at])  # 1 for "+", -1 for "-"
+        minutes = at + 4 if at + 3 < end and data[at + 3] == 58 else at + 3  # +HH:MM, or +HHMM
+        if (sign != 1 and sign != -1) or minutes + 2 > end:
+            return nothing
+        zone = _digits(data, at + 1, 2) * 60 + _digits(data, minutes, 2)
+        if zone < 0:
+            return nothing
+        zone, at = zone * sign, minutes + 2
+    before = year - 1
+    days = (before - 1969) * 365 + (before // 4 - before // 100 + before // 400 - 477)
+    days += _DAYS[month - 1] + (leap and month > 2) + day - 1
+    return ((days * 24 + hour) * 60 + minute - zone) * 60_000 + second * 1_000 + millis, at
+
+
+_time = compiled(_time, _nrt=False)
+
+
+def _find(
+    data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int, skip: Ints
+) -> int:
+    """Where the words first stand between ``start`` and ``end``; -1 where they do not."""
+    size, last = stop - begin, words[stop - 1]
+    i = start + size - 1
+    while i < end:
+        if data[i] == last:
+            k = 1
+            while k < size and data[i - k] == words[stop - 1 - k]:
+                k += 1
+            if k == size:
+                return i - size + 1
+        i += skip[data[i]]
+    return -1
+
+
+_find = compiled(_find, _nrt=False)
+
+
+def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
+    """How many bytes from ``start`` on are those of the words, at the most all."""
+    most = min(end - start, stop - begin)
+    k = 0
+    while k < most and data[start + k] == words[begin + k]:
+        k += 1
+    return k
+
+
+_same = compiled(_same, _nrt=False)
+
+
+def _ends_within(
+    data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int
+) -> bool:
+    """Whether the text ends with a beginning of the words."""
+    for size in range(min(end - start, stop - begin - 1), _SURE - 1, -1):
+        if _same(data, end - size, end, words, begin, begin + size) == size:
+            return True
+    return False
+
+
+_ends_within = compiled(_ends_within, _nrt=False)
+
+
+def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
+    """The client's address in what a line calls a connection, and whether that is lost: ``/A``, or
+    ``[id: .., L:.. - R:/A] [..]`` where ``!`` instead of ``-`` tells so."""
+    gone = False
+    for i in range(start, end - 2):
+        if data[i] == 32 and data[i + 1] == 82 and data[i + 2] == 58:  # " R:"
+            gone = data[i - 1] == 33
+            start = i + 3
+            close = start
+            while close < end and data[close] != 32:
+                close += 1
+            end = close - 1 if data[close - 1] == 93 else close  # "]"
+            break
+    for i in range(end - 1, start - 1, -1):
+        if data[i] == 47:  # a host's name may stand before "/"
+            return i + 1, end, gone
+    return start, end, gone
+
+
+_address = compiled(_address, _nrt=False)
+
+
+def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int) -> bool:
+    """Whether the bytes from ``start`` to ``stop`` stand once more in the rest of the line."""
+    for i in range(since, end - (stop - start) + 1):
+        if data[i] == data[start] and _same(data, i, end, data, start, stop) == stop - start:
+            return True
+    return False
+
+
+_again = compiled(_again, _nrt=False)
+
+
+def _match(
+    data: NDArray[np.uint8], i: int, end: int, words: NDArray[np.uint8],
+    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: int, last: int,
+    row: int, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_],
+) -> int:  # fmt: skip
+    """Follow the steps ``first`` to ``last`` from byte ``i`` on, and note the fields of the ``row``."""
+    for k in range(first, last):
+        if step[k] == LITERAL:
+            same = _same(data, i, end, words, begin[k], stop[k])
+            if same < stop[k] - begin[k]:
+                return _ENDED if i + same == end else _DEPARTED
+            i += same
+        elif step[k] == NUMBER:
+            i, value, legal = natural(data, i, end)
+            if not legal:
+                return _ENDED if i == end else _DEPARTED
+            number[field[k], row] = value
+        else:
+            until, after = end, end
+            if step[k] == UNTIL:
+                until = _find(data, i, end, words, begin[k], stop[k], skip[k])
+                if until < 0:
+                    return _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
+                after = until + stop[k] - begin[k]
+            elif step[k] == ENDING:
+                until = end - (stop[k] - begin[k])
+                if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
+                    return _ENDED
+            if field[k] == _CONNECTION:
+                starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
+            elif field[k] != NO_FIELD:
+                starts[field[k], row], ends[field[k], row] = i, until
+            i = after
+    return _MATCHED if i == end else _DEPARTED
+
+
+_match = compiled(_match, _nrt=False)
+
+
+def _scan(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64], words: NDArray[np.uint8],
+    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: Ints, pattern_kind: Ints, patterns: Ints,
+    logger_begin: Ints, logger_end: Ints, mark_begin: Ints, mark_end: Ints, mark_skip: Ints,
+    kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_], tail: NDArray[np.uint64],
+) -> None:  # fmt: skip
+    for row in range(len(offsets) - 1):
+        start, end = int64(offsets[row]), int64(offsets[row + 1])
+        while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
+            end -= 1
+        for k in range(max(end - _TAIL, start), end):
+            tail[row] = (tail[row] ^ np.uint64(data[k])) * _PRIME
+        kind[row] = HEADLESS
+        time, i = _time(data, start, end)
+        at[row] = time
+        if time == _NO_TIME or i + 2 >= end or data[i] != 32 or data[i + 1] != 91:  # " ["
+            continue
+        thread = i + 2
+        i = thread
+        while i < end - 1 and not (data[i] == 93 and data[i + 1] == 32):  # "] "
+            i += 1
+        thread_end = i
+        i += 2
+        while i < end and data[i] != 32:  # the level
+            i += 1
+        while i < end and data[i] == 32:
+            i += 1
+        name = i
+        while i < end and data[i] != 32:
+            name = i + 1 if data[i] == 46 else name  # "."
+            i += 1
+        if i + 3 > end or data[i + 1] != 45 or data[i + 2] != 32:  # " - "
+            continue
+        name_end = i
+        if name_end - name > 7 and data[name_end - 7] == 67 and data[name_end - 6] == 108 and data[name_end - 1] == 99:
+            name_end -= 7  # "Classic": a dispatcher of 4.x that is as in 3.x
+        message = i + 3
+        kind[row] = OTHER
+        for logger in range(len(logger_begin)):
+            size = logger_end[logger] - logger_begin[logger]
+            if name_end - name != size:
+                continue
+            if _same(data, name, name_end, words, logger_begin[logger], logger_end[logger]) != size:
+                continue
+            kind[row] = UNKNOWN
+            for pattern in range(patterns[logger], patterns[logger + 1]):
+                state = _match(
+                    data, message, end, words, step, begin, stop, field, skip, first[pattern], first[pattern + 1],
+                    row, starts, ends, number, gone,
+                )  # fmt: skip
+                if state == _MATCHED:
+                    kind[row] = pattern_kind[pattern]
+                    starts[_THREAD, row], ends[_THREAD, row] = thread, thread_end
+                    break
+                number[:, row] = -1
+                ends[:, row] = -1
+                gone[row] = False
+                marked = _find(data, message, end, words, mark_begin[pattern], mark_end[pattern], mark_skip[pattern])
+                if state == _ENDED or marked >= 0:
+                    kind[row] = CUT
+            break
+        if (kind[row] == OTHER or kind[row] == UNKNOWN) and _again(data, thread - 7, thread, message, end):
+            kind[row] = HEADLESS
+
+
+_scan = compiled(_scan, _nrt=False)

@@ -1,0 +1,106 @@
+"""The instants of log lines: a date and a time on the wall of some time zone, as microseconds since 1970."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.errors import ConfigError
+from subreplay.model.columns import UNKNOWN, Ints
+from subreplay.model.contracts import FIRST_TIME, LAST_TIME
+
+NO_TIME: Final = UNKNOWN
+TIMESTAMP: Final = (
+    r"(?P<year>\d{4})-(?P<month>\d\d)-(?P<day>\d\d)[T ](?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
+    r"(?:[.,](?P<fraction>\d{1,9}))?(?: ?(?P<zone>Z|[+-]\d\d:?\d\d))?"
+)
+_QUARTER: Final = 900_000_000  # µs; no zone changes its offset between quarters of an hour
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+class Instants(NamedTuple):
+    """Instants in µs since 1970 (``NO_TIME``: there is none), and whether the clock showed that time ``twice``."""
+
+    at: Ints
+    twice: NDArray[np.bool_]
+
+
+class Clock:
+    """A wall clock in one time zone. Raises ``ConfigError`` where there is no zone of that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        try:
+            self.zone = timezone.utc if name == "UTC" else ZoneInfo(name)
+        except (KeyError, ValueError, OSError) as error:
+            raise ConfigError(f"time_zone {name!r}: no such zone; name one such as UTC or Europe/Berlin") from error
+
+    def instants(self, shown: pa.Array) -> Instants:
+        """When a clock showed each of these: a struct with the parts of ``TIMESTAMP`` as strings.
+
+        A time that was shown twice, as the clock went back, is taken as the first. One that was never shown, as it went
+        forward or the calendar has no such day, is no time, and one beyond the legal years is none either.
+        """
+        wall = _wall(shown)
+        zones = pc.struct_field(shown, "zone").fill_null("")
+        told = np.asarray(pc.not_equal(zones, "").to_numpy(zero_copy_only=False), np.bool_)
+        at, twice = self._of_zone(wall)
+        at[told] = wall[told] - _told_offsets(zones.filter(pa.array(told)))
+        possible = (wall != NO_TIME) & (at >= FIRST_TIME) & (at <= LAST_TIME)
+        return Instants(np.where(possible, at, NO_TIME), twice & ~told & possible)
+
+    def _of_zone(self, wall: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+        quarters, row = np.unique(np.where(wall == NO_TIME, 0, wall // _QUARTER), return_inverse=True)
+        first, second = (np.array([self._offset(q, fold) for q in quarters.tolist()], np.int64) for fold in (0, 1))
+        earlier, later = wall - first[row], wall - second[row]
+        # where the clock goes forward over a time, the offsets are the other way round
+        return np.where(later < earlier, NO_TIME, earlier), later > earlier
+
+    def _offset(self, quarter: int, fold: int) -> int:
+        """The zone's offset (µs) when its clock shows this quarter of an hour since 1970."""
+        wall = _EPOCH + timedelta(microseconds=quarter * _QUARTER)
+        offset = wall.replace(tzinfo=self.zone, fold=fold).utcoffset()
+        assert offset is not None  # every zone has one
+        return offset // timedelta(microseconds=1)
+
+
+def _wall(shown: pa.Array) -> Ints:
+    """What the clock showed, in µs since it showed the beginning of 1970."""
+    year, month, day, hour, minute, second = (
+        _numbers(pc.struct_field(shown, name)) for name in ("year", "month", "day", "hour", "minute", "second")
+    )
+    digits = pc.struct_field(shown, "fraction").fill_null("")
+    micros = _numbers(pc.utf8_slice_codeunits(pc.utf8_rpad(digits, 9, "0"), 0, 6))
+    months = (year - 1970) * 12 + month - 1
+    days = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64) + day - 1
+    same_month = days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) == months
+    legal = same_month & (month >= 1) & (month <= 12) & (day >= 1) & (hour < 24) & (minute < 60) & (second < 60)
+    legal &= (year >= 1970) & (year <= 2200)
+    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
+    return np.where(legal, seconds * 1_000_000 + micros, NO_TIME)
+
+
+def _numbers(texts: pa.Array) -> Ints:
+    """Texts of digits as numbers; null and no text are 0."""
+    filled = pc.if_else(pc.equal(texts, ""), "0", texts).fill_null("0")
+    return np.asarray(filled.cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _told_offsets(zones: pa.Array) -> Ints:
+    """The offsets (µs) of zones such as Z, +0200 or -03:30."""
+    different = zones.dictionary_encode()
+    offsets = [_told_offset(zone) for zone in different.dictionary.to_pylist()]
+    return np.asarray(np.array(offsets, np.int64)[np.asarray(different.indices)])
+
+
+def _told_offset(zone: str) -> int:
+    if zone == "Z":
+        return 0
+    minutes = int(zone[1:3]) * 60 + int(zone[-2:])
+    return (-1 if zone[0] == "-" else 1) * minutes * 60_000_000

@@ -1,0 +1,11 @@
+"""The audit of one subscription: what was delivered is held against what its policy promises.
+
+A log is read twice. The first pass goes through it by position: ``passes.facts`` puts each delivery beside its message,
+its owner and its epoch. The rows are then sorted by time (``external_sort``), and the second pass, ``passes.timed``,
+looks at order, holding, permits and who was active. ``judge`` drives both passes; ``checkpoint`` hands their state from
+one night to the next. The rules stand in ``rules``, a file for each family, their codes in ``codes``; ``explain`` puts
+findings into words, and ``definitions`` states the rules once more, slowly, for the tests.
+
+Before all this, ``beginning``, ``clocks``, ``rejects`` and ``unknown_consumers`` say what the data cannot tell, so that
+a gap in the data is not taken for a broken promise. Nothing here imports Spark; ``spark.audit`` brings the rows.
+"""

@@ -1,0 +1,299 @@
+"""The vocabulary of the rules: codes, excuses, and what a rule says of itself.
+
+A delivery carries its findings as one integer, a bit per code, and why they do not fail as another, a bit per excuse:
+each excuse names the codes it can excuse, so two columns hold everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final, Literal
+
+import numpy as np
+
+from subreplay.audit.needs import Need
+from subreplay.model.columns import Ints
+from subreplay.model.rows import Standing, Verdict
+
+
+class Code(IntEnum):
+    """Rule codes; the value is the bit in a delivery's ``codes``."""
+
+    WRONG_OWNER = 0
+    NOT_CONNECTED = 1
+    KEY_ORDER = 2
+    PARTITION_ORDER = 3
+    KEY_TWO_OWNERS = 4
+    DUP_DELIVERY = 5
+    DUP_OUTSTANDING = 6
+    LOST = 7
+    MIXED_BATCH = 8
+    UNROUTABLE = 9
+    DIVERGENT_ID = 10
+    UNKNOWN_MESSAGE = 11
+    ACK_EARLY = 12
+    UNSEEN = 13
+    UNACKED = 14
+    REDELIVERED = 15
+    BEFORE_PREDECESSOR_ACK = 16
+    REDELIVERY_ORDER = 17
+    SKIP = 18
+    PRODUCER_ORDER = 19
+    DUP_PUBLISH = 20
+    TWO_ACTIVE = 21
+    CUM_ACK_MISUSE = 22
+    ROUTING_MISMATCH = 23
+    KEY_TWO_PARTITIONS = 24
+    EARLY = 25
+    OVER_PERMITS = 26
+    STUCK = 27
+    DLQ_ORDER = 28
+    DLQ_INCOMPLETE = 29
+    STICKY_GAP = 30
+    STICKY_OVERLAP = 31
+    STARVED = 32
+    BEFORE_PUBLICATION = 33
+    REDELIVERED_UNASKED = 34
+
+    @property
+    def bit(self) -> int:
+        return 1 << self.value
+
+
+class Excuse(IntEnum):
+    """Why a finding of a promised rule does not fail the run; the value is the bit in a delivery's ``excuses``.
+
+    Most say that the finding is legal. One that is ``doubtful`` says that the data cannot tell: *unknown*.
+    """
+
+    NONE = 0
+    CLOSING = 1
+    READ_BEFORE_JOIN = 2
+    MEMBERSHIP_INCOMPLETE = 3
+    BATCH_AGAIN = 4
+    DELAYED = 5
+    IN_TRANSITION = 6
+    WHOLE_BATCH = 7
+    EXPIRED = 8
+    PART_OF_CHUNKS = 9
+    COMPACTED = 10
+    DEDUPLICATED = 11
+    LAST_ATTEMPT = 12
+    FILTERED = 13
+    INCOMPLETE_CHUNKS = 14
+    READ_TWICE = 15
+    DELIVERED_EARLIER = 16
+    STORED_EARLIER = 17
+    JOINED_EARLIER = 18
+    SHARED_NAME = 19
+    NOBODY_JOINED = 20
+    MEMBERSHIP_REJECTED = 21
+    MEMBER_REJECTED = 22
+    DELIVERY_REJECTED = 23
+    DELIVERIES_REJECTED = 24
+    MESSAGES_REJECTED = 25
+    LETTERS_REJECTED = 26
+
+    @property
+    def bit(self) -> int:
+        """The bit of this excuse; none for ``NONE``."""
+        return 1 << self.value if self.value else 0
+
+    @property
+    def sentence(self) -> str:
+        return _EXCUSES[self][0]
+
+    @property
+    def doubtful(self) -> bool:
+        return self in _DOUBTFUL
+
+    @property
+    def codes(self) -> frozenset[Code]:
+        """The codes it can excuse."""
+        return _EXCUSES[self][1]
+
+
+_OWNERSHIP: Final = frozenset({Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK})
+_EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
+    Excuse.NONE: ("", frozenset()),
+    Excuse.CLOSING: (
+        "the earlier holder was being closed at that instant, when a broker may already have taken its messages back",
+        _OWNERSHIP,
+    ),
+    Excuse.READ_BEFORE_JOIN: (
+        "the message was read before its new owner joined, and this profile holds back only later ones",
+        _OWNERSHIP,
+    ),
+    Excuse.MEMBERSHIP_INCOMPLETE: (
+        "a consumer that the membership does not know received messages, so owners cannot be told",
+        frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
+    ),
+    Excuse.BATCH_AGAIN: (
+        "without batch-index acknowledgements a whole batch comes again, acknowledged messages too",
+        frozenset({Code.DUP_DELIVERY}),
+    ),
+    Excuse.DELAYED: (
+        "the message was published with a delay, so later ones may overtake it",
+        frozenset({Code.KEY_ORDER}),
+    ),
+    Excuse.IN_TRANSITION: (
+        "a membership change was under way at that instant, when a broker may already have taken messages back",
+        frozenset({Code.DUP_OUTSTANDING}),
+    ),
+    Excuse.WHOLE_BATCH: (
+        "a broker sends batches whole, so permits may fall below zero",
+        frozenset({Code.OVER_PERMITS}),
+    ),
+    Excuse.EXPIRED: ("it was older than the topic's time to live", frozenset({Code.LOST})),
+    Excuse.PART_OF_CHUNKS: (
+        "it is a part of a chunked message, which reaches the application only as a whole",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.COMPACTED: (
+        "a newer message of its key was delivered, and the topic is read compacted",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.DEDUPLICATED: (
+        "it is a second copy, which deduplication keeps from being delivered",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.LAST_ATTEMPT: (
+        "it was acknowledged at its last attempt, which may have succeeded",
+        frozenset({Code.DLQ_INCOMPLETE}),
+    ),
+    Excuse.FILTERED: (
+        "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
+        frozenset({Code.LOST, Code.UNSEEN}),
+    ),
+    Excuse.INCOMPLETE_CHUNKS: (
+        "it is the last chunk of a chunked message, which a client acknowledges by itself where chunks are missing and "
+        "the message expired",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.READ_TWICE: (
+        "it was to come again, and was sent twice within 10 ms: two reads of what was given back had found it",
+        frozenset({Code.DUP_OUTSTANDING}),
+    ),
+    Excuse.DELIVERED_EARLIER: (
+        "it may have been delivered before the data begin",
+        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN, Code.STARVED}),
+    ),
+    Excuse.STORED_EARLIER: (
+        "it was stored before the messages table begins",
+        frozenset({Code.UNKNOWN_MESSAGE}),
+    ),
+    Excuse.JOINED_EARLIER: (
+        "the membership begins later than the deliveries, so who had joined before cannot be told",
+        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
+    ),
+    Excuse.SHARED_NAME: (
+        "several consumers of that name were connected, and no instance tells whose queue it was",
+        frozenset({Code.OVER_PERMITS}),
+    ),
+    Excuse.NOBODY_JOINED: (
+        "the membership of this topic partition begins after its deliveries, or has nobody join",
+        frozenset({Code.NOT_CONNECTED}),
+    ),
+    # What a row in quarantine could explain: a join or a leave changes owners, ends sessions and what they held
+    Excuse.MEMBERSHIP_REJECTED: (
+        "a row of the membership before it is in quarantine",
+        _OWNERSHIP | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS},
+    ),
+    Excuse.MEMBER_REJECTED: (
+        "a row of the membership that may be of this consumer is in quarantine",
+        frozenset({Code.NOT_CONNECTED}),
+    ),
+    # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
+    Excuse.DELIVERY_REJECTED: (
+        "a row of the deliveries that may be of this message is in quarantine",
+        frozenset({Code.LOST, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}),
+    ),
+    # ... one of another message: what another consumer held had ended, what was jumped over had come
+    Excuse.DELIVERIES_REJECTED: (
+        "a row of the deliveries of this topic partition is in quarantine",
+        _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS},
+    ),
+    # ... a message: its producer had started anew, or had begun elsewhere
+    Excuse.MESSAGES_REJECTED: (
+        "a row of the messages of this topic partition is in quarantine",
+        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH}),
+    ),
+    Excuse.LETTERS_REJECTED: (
+        "a row of the dead letter topic is in quarantine",
+        frozenset({Code.DLQ_INCOMPLETE}),
+    ),
+}
+_DOUBTFUL: Final = frozenset(
+    {
+        Excuse.NOBODY_JOINED,
+        Excuse.MEMBERSHIP_REJECTED,
+        Excuse.MEMBER_REJECTED,
+        Excuse.DELIVERY_REJECTED,
+        Excuse.DELIVERIES_REJECTED,
+        Excuse.MESSAGES_REJECTED,
+        Excuse.LETTERS_REJECTED,
+    }
+)
+LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)
+"""The excuses whose findings do not fail."""
+
+
+def excuse_of(code: Code, excuses: int) -> Excuse:
+    """The first of a row's excuses that excuses ``code``; ``NONE`` if none does."""
+    return next((e for e in Excuse if excuses & e.bit and code in e.codes), Excuse.NONE)
+
+
+def mask(codes: frozenset[Code]) -> int:
+    """The bits of several codes."""
+    return sum(code.bit for code in codes)
+
+
+def unexcused(codes: Ints, excuses: Ints) -> Ints:
+    """The findings of each row that no excuse of that row makes legal."""
+    left = codes.copy()
+    for excuse in LEGAL:
+        left &= ~np.where(excuses & excuse.bit != 0, mask(excuse.codes), 0)
+    return left
+
+
+Kind = Literal["keyed", "unordered", "active", "filtered", "shared"]
+"""How a policy serves its messages: ``keyed`` by slot and in order; ``unordered`` by slot where out-of-order delivery
+is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, while the
+others are skipped; ``shared``, anybody."""
+EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared"})
+KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
+ACTIVE: Final[frozenset[Kind]] = frozenset({"active"})
+FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
+ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
+BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
+MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule: what it means, where that is written, and who promises or allows what it looks for.
+
+    ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
+    for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
+    ``needs`` is what it looks at besides messages. ``uncertain`` findings say that the data contradict
+    themselves: *unknown*, not *invalid*.
+    """
+
+    code: Code
+    title: str
+    meaning: str
+    source: str
+    promised: frozenset[Kind] = frozenset()
+    allowed: frozenset[Kind] = frozenset()
+    only: frozenset[str] = frozenset()
+    profiles: Mapping[str, Standing] = field(default_factory=dict)
+    needs: frozenset[Need] = frozenset()
+    uncertain: bool = False
+
+    def verdict(self, standing: Standing, excuse: Excuse = Excuse.NONE) -> Verdict:
+        """What a finding with that excuse says of the run."""
+        if standing is not Standing.PROMISED or (excuse and not excuse.doubtful):
+            return Verdict.VALID
+        return Verdict.UNKNOWN if self.uncertain or excuse.doubtful else Verdict.INVALID

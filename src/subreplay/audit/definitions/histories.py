@@ -1,0 +1,223 @@
+"""A dispatcher's log as plain objects, for the definitions of rules (``deliveries``): every message with the attempts
+to deliver it, and what follows from them by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.passes.keys import message_keys
+from subreplay.audit.passes.owners import owners_at
+from subreplay.model.columns import NEVER, UNKNOWN
+from subreplay.model.entry_keys import own_keys
+from subreplay.model.tables import LOG
+
+if TYPE_CHECKING:
+    from subreplay.audit.judge import Dispatcher, Judge
+
+Place = tuple[int, int, int]
+
+
+@dataclass(eq=False)
+class Message:
+    """A position of the log and what is known of it; ``key`` is the identity within which order is promised."""
+
+    place: Place
+    ordinal: int
+    known: bool = False
+    judged: bool = False
+    key: int = -1
+    slot: int = -1
+    hash: int = 0
+    published: int = UNKNOWN
+    due: int = UNKNOWN
+    mixed: bool = False
+    stream: tuple[object, ...] = ()
+    sequence_id: int = -1
+    chunk: tuple[int, int] = (-1, 0)
+    attempts: list[Attempt] = field(default_factory=list)
+
+    @property
+    def deliveries(self) -> list[Attempt]:
+        return [a for a in self.attempts if a.at != UNKNOWN]
+
+    @property
+    def first_ack(self) -> int:
+        return min((a.ack for a in self.attempts), default=NEVER)
+
+    @property
+    def part_of_chunks(self) -> bool:
+        return 0 <= self.chunk[0] < self.chunk[1] - 1
+
+
+@dataclass(eq=False)
+class Attempt:
+    """A delivery, or an acknowledgement without one (``at`` is ``UNKNOWN``)."""
+
+    message: Message
+    at: int
+    seq: int
+    acked: int
+    nacked: int
+    received: int
+    count: int
+    cumulative: bool
+    in_vain: bool = False  # acknowledged, but the broker ignores it
+    nth: int = 0
+    epoch: int = 0
+    changing: bool = False
+    session: int = -1
+    left: int = NEVER
+    wrong: bool = False
+
+    @property
+    def ack(self) -> int:
+        """When its acknowledgement counts."""
+        return NEVER if self.acked == UNKNOWN else max(self.acked, self.at)
+
+    @property
+    def owned(self) -> bool:
+        """Whether it came to a connected consumer that owns its message."""
+        return self.message.known and self.session >= 0 and not self.wrong
+
+    @property
+    def holds(self) -> bool:
+        """Whether it holds its key and slot."""
+        return self.owned and not self.again
+
+    @property
+    def first(self) -> bool:
+        """Whether it is a first delivery, also outside of the data."""
+        return self.nth == 0 and self.count == 0
+
+    @property
+    def earlier(self) -> list[Attempt]:
+        """The earlier attempts to deliver the same message."""
+        return self.message.attempts[: self.message.attempts.index(self)]
+
+    @property
+    def again(self) -> bool:
+        """Whether its message was acknowledged already."""
+        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.in_vain)
+
+    @property
+    def until(self) -> int:
+        """When it ended."""
+        if self.again or UNKNOWN < self.acked < self.at:
+            return self.at
+        strays = [a.acked for a in self.message.attempts if a.at == UNKNOWN]
+        return min(self.left, *(t for t in (self.acked, self.nacked, NEVER, *strays) if t >= self.at))
+
+    @property
+    def unacked(self) -> bool:
+        """Whether it is the last delivery of a message that nobody acknowledged."""
+        return self.message.first_ack == NEVER and self is self.message.attempts[-1]
+
+    @property
+    def waited_for(self) -> int:
+        """Until when newer messages of its slot wait for it."""
+        return NEVER if self.unacked else self.until
+
+
+@dataclass
+class History:
+    """One dispatcher's log: messages by position, deliveries in order of time."""
+
+    judge: Judge
+    dispatcher: Dispatcher
+    messages: list[Message]
+
+    @classmethod
+    def of(cls, judge: Judge, dispatcher: Dispatcher, log: pa.Table) -> History:
+        """The history in ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
+        messages: dict[Place, Message] = {}
+        told: list[tuple[str | None, str | None]] = []
+        for row in log.to_pylist():
+            place = row["ledger"], row["entry"], row["batch_index"]
+            message = messages.setdefault(place, Message(place, len(messages)))
+            if row["kind"] == 0 and not message.known:
+                _publish(judge, message, row)
+            elif row["kind"] == 1:
+                nth = len(message.deliveries)
+                message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
+                told.append((row["consumer"], row["instance"]))
+        history = cls(judge, dispatcher, list(messages.values()))
+        history._place(told)
+        return history
+
+    def _place(self, told: list[tuple[str | None, str | None]]) -> None:
+        """Give each delivery its epoch and session, and tell whether it went astray; ``told`` are the consumers' names
+        and instances."""
+        attempts = [a for m in self.messages for a in m.attempts]
+        slots, at, seq = (
+            np.array(values, np.int64)
+            for values in ([a.message.slot for a in attempts], [a.at for a in attempts], [a.seq for a in attempts])
+        )
+        hashes = np.array([a.message.hash for a in attempts], np.uint32)
+        served = (pa.array([words[i] for words in told], pa.string()) for i in range(2))
+        owners = owners_at(self.judge.policy, self.dispatcher, slots, hashes, at, seq, *served)
+        for i, attempt in enumerate(attempts):
+            attempt.epoch, attempt.changing = int(owners.epoch[i]), bool(owners.in_transition[i])
+            attempt.session, attempt.left = int(owners.session[i]), int(owners.left[i])
+            attempt.wrong = bool(owners.wrong[i])
+
+    @cached_property
+    def deliveries(self) -> list[Attempt]:
+        """In order of time."""
+        every = [a for m in self.messages for a in m.deliveries]
+        return sorted(every, key=lambda a: (a.at, a.seq, a.message.place, a.nth))
+
+    def before(self, d: Attempt) -> list[Attempt]:
+        """The deliveries before one, in order of time."""
+        return self.deliveries[: self.deliveries.index(d)]
+
+    @property
+    def end(self) -> int:
+        """The last instant of which anything is known, and that belongs to the audited day."""
+        known = [t for d in self.deliveries for t in (d.at, d.received, d.acked)]
+        known += [self.dispatcher.timeline.epochs[-1].start.at, self.judge.horizon]
+        return max(min(t, self.judge.horizon) for t in known if t != NEVER)
+
+    @property
+    def active(self) -> bool:
+        """Whether one consumer alone is active."""
+        return self.judge.policy.routing == "partition"
+
+    def joined(self, session: int) -> int:
+        """When a consumer's join was complete."""
+        return int(self.dispatcher.sessions.joined[session])
+
+    def read_at_join(self, session: int) -> int:
+        """The highest ordinal delivered for the first time before a consumer joined."""
+        before = [e.message.ordinal for e in self.deliveries if e.first and e.at < self.joined(session)]
+        return max(before, default=-1)
+
+
+def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
+    one = pa.Table.from_pylist([row], schema=LOG)
+    keys = message_keys(judge.policy, one)
+    message.known, message.judged = True, row["judged"]
+    message.key, message.slot, message.hash = int(keys.key_id[0]), int(keys.slots[0]), int(keys.hashes[0])
+    message.published, message.due = row["at"], max(row["at"], _time(row, "deliver_at") if judge.delays else UNKNOWN)
+    message.mixed = bool(keys.mixed[0])
+    key = own_keys(one)[0].as_py() if row["batch_index"] >= 0 else None
+    message.stream = (row["producer"],) if key is None else (row["producer"], key)
+    message.chunk = (-1 if row["chunk_id"] is None else row["chunk_id"], row["chunk_count"] or 0)
+    message.sequence_id = -1 if message.chunk[0] > 0 else row["own_sequence_id"]
+
+
+def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
+    acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
+    count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
+    in_vain = cumulative and judge.individually
+    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, in_vain, nth)
+
+
+def _time(row: Mapping[str, Any], name: str) -> int:
+    return UNKNOWN if row[name] is None else int(row[name])

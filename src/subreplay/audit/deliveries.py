@@ -1,0 +1,66 @@
+"""Deliveries and findings as compiled rules see them: a matrix with a row per column, in order of time.
+
+One array is cheap to hand from function to function; a dozen are not.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.kernels.loops import step
+from subreplay.model.columns import Ints
+
+Flags = NDArray[np.bool_]
+
+# The columns of a delivery: the first six make a witness. KEY is the identity within which order is promised (-1:
+# none), NTH 0 for a first delivery, DUE when the message could be delivered at the earliest, RECEIVED when the
+# application took it, CHANGING 1 while a membership change was under way.
+LEDGER, ENTRY, BATCH_INDEX, SESSION, AT, UNTIL, KEY, SLOT, ORDINAL, NTH, DUE, RECEIVED, EPOCH, CHANGING = range(14)
+DELIVERY: Final = 14
+WITNESS: Final = 6
+
+# Which delivery proves a finding: the later one delivered before, the one at another consumer, the one that held others
+# back
+ORDER, OWNER, HOLDER = range(3)
+
+
+class Found(NamedTuple):
+    """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
+
+    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, where ``proven[kind, row]``.
+    """
+
+    codes: Ints
+    excuses: Ints
+    proof: Ints
+    proven: Flags
+
+    @classmethod
+    def nothing(cls, codes: Ints, excuses: Ints) -> Found:
+        n = len(codes)
+        return cls(codes, excuses, np.empty((3, n, WITNESS + 1), np.int64), np.zeros((3, n), np.bool_))
+
+    def of(self, rows: Ints) -> Found:
+        """What was found in some rows."""
+        return Found(self.codes[rows], self.excuses[rows], self.proof[:, rows], self.proven[:, rows])
+
+
+@step
+def remember(rows: Ints, row: int, place: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    """Store delivery ``i`` as a witness."""
+    for w in range(WITNESS):
+        rows[row, place + w] = d[w, i]
+
+
+@step
+def prove(
+    proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, place: int, same_key: bool
+) -> None:  # pragma: no cover - compiled
+    """Put a stored witness beside delivery ``i``."""
+    for w in range(WITNESS):
+        proof[kind, i, w] = rows[row, place + w]
+    proof[kind, i, WITNESS] = same_key
+    proven[kind, i] = True

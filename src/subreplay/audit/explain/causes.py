@@ -1,0 +1,133 @@
+"""What explains a finding: the epoch change, disconnect, nack or producer fact; else "unexplained".
+
+Causes are few: they name events and consumers, not messages, so that findings can be counted by them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.codes import Code
+from subreplay.audit.explain.wording import joined, otherwise
+from subreplay.audit.judge import Judge
+from subreplay.audit.rules.redelivery import Ending
+from subreplay.model.columns import Ints, column, flags, ints
+from subreplay.model.rows import Scope
+from subreplay.timelines.happenings import event_words
+
+UNEXPLAINED: Final = "unexplained"
+NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
+# The column of the other side of a finding
+WITNESS_OF: Final = {
+    **dict.fromkeys((Code.KEY_ORDER, Code.PARTITION_ORDER, Code.REDELIVERY_ORDER), "order_witness"),
+    **dict.fromkeys((Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK, Code.TWO_ACTIVE), "owner_witness"),
+    **dict.fromkeys((Code.PRODUCER_ORDER, Code.DUP_PUBLISH), "twin"),
+    Code.SKIP: "skipped",
+    Code.STUCK: "holder_witness",
+}
+_OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
+_OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
+# What explains a finding by its code alone: mostly what the producer or the application did
+_THEIR_DOING: Final = {
+    Code.MIXED_BATCH: "the producer batched by time and size, not by key",
+    Code.PRODUCER_ORDER: "its producer sent it late or numbers its messages by itself",
+    Code.DUP_PUBLISH: "its producer sent it twice, and the topic did not deduplicate",
+    Code.ROUTING_MISMATCH: "its producer chooses partitions otherwise than declared, or their number changed",
+    Code.CUM_ACK_MISUSE: "its application acknowledges cumulatively",
+    Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ, or the row is another message's",
+    Code.REDELIVERED_UNASKED: "no cause seen: nobody gave it back or left, as far as recorded",
+    Code.STARVED: "nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
+}
+
+
+class Causes:
+    """Names the causes of judged rows; remembers the events of every dispatcher that it met."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._base: dict[tuple[str, int], int] = {}
+        self._starts: Ints = np.zeros(0, np.int64)
+        self._opened = self._left = pa.array([], pa.string())  # by what an epoch began; the latest leave by then
+
+    def epochs(self, rows: pa.Table) -> Ints:
+        """A number for the epoch of each row, unique over all dispatchers; the next epoch of it has the next number."""
+        topics = column(rows, "topic").dictionary_encode()
+        names = topics.dictionary.to_pylist()
+        partitions, whose = np.unique(ints(rows, "partition"), return_inverse=True)
+        pairs, of_pair = np.unique(np.asarray(topics.indices) * len(partitions) + whose, return_inverse=True)
+        scopes = ((names[p // len(partitions)], int(partitions[p % len(partitions)])) for p in pairs)
+        return np.array([self._base_of(*scope) for scope in scopes], np.int64)[of_pair] + ints(rows, "epoch")
+
+    def _base_of(self, topic: str, partition: int) -> int:
+        known = self._base.get((topic, partition))
+        if known is not None:
+            return known
+        timeline = self._judge.dispatcher(Scope(topic, partition)).timeline
+        self._base[topic, partition] = base = len(self._starts)
+        opened = [event_words(epoch) for epoch in timeline.epochs]
+        leaves = (words if epoch.left else None for epoch, words in zip(timeline.epochs, opened, strict=True))
+        left = accumulate(leaves, lambda latest, words: words or latest, initial=UNEXPLAINED)
+        self._starts = np.append(self._starts, [epoch.start.at for epoch in timeline.epochs])
+        self._opened = pa.concat_arrays([self._opened, pa.array(opened, pa.string())])
+        self._left = pa.concat_arrays([self._left, pa.array([*left][1:], pa.string())])
+        return base
+
+    def of(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
+        """The causes of findings of one code; ``epochs`` are the numbers of the rows' epochs."""
+        if code in _THEIR_DOING:
+            return pa.repeat(_THEIR_DOING[code], rows.num_rows)
+        if code is Code.STUCK:
+            holder = pc.struct_field(column(rows, "holder_witness"), "consumer")
+            return joined(otherwise(holder, "nobody"), " held an earlier message without acknowledging it")
+        return self._of_event(rows, code, epochs)
+
+    def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
+        delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
+        cases: list[tuple[np.ndarray, pa.Array | str]] = []
+        if code in _OF_REDELIVERY:
+            cases.append((previous == Ending.NACKED, NACKED))
+        cases.append((~delivered, UNEXPLAINED if code is Code.LOST else "the data end"))
+        if code in _OF_OWNERSHIP:
+            cases.append((delivered, self._words(self._opened, epochs)))
+        cases.append((previous == Ending.CLOSED, self._words(self._left, epochs)))
+        cases.append((flags(rows, "in_transition"), self._words(self._opened, epochs + 1)))
+        if WITNESS_OF.get(code) in ("order_witness", "owner_witness"):
+            earlier = pc.struct_field(column(rows, WITNESS_OF[code]), "at").fill_null(np.iinfo(np.int64).max)
+            begun = self._starts[self._within(epochs)] > np.asarray(earlier)
+            cases.append((begun, self._words(self._opened, epochs)))
+        return _first(cases, self._permission(code))
+
+    def _words(self, words: pa.Array, epochs: Ints) -> pa.Array:
+        return words.take(pa.array(self._within(epochs)))
+
+    def _within(self, epochs: Ints) -> Ints:
+        """Rows that are in no epoch, or whose epoch has no next one, are in some other case."""
+        return np.clip(epochs, 0, len(self._starts) - 1)
+
+    def _permission(self, code: Code) -> str:
+        """What explains an allowed finding that no event does."""
+        policy = self._judge.policy
+        if self._judge.promised & code.bit:
+            return UNEXPLAINED
+        if code is Code.DUP_OUTSTANDING and policy.routing != "partition":
+            return f"{policy.profile} delivers an outstanding message again at times"
+        if code in (Code.KEY_ORDER, Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK):
+            return (
+                f"{policy.name} as configured gives a key to any consumer"
+                if policy.routing == "any"
+                else "out-of-order delivery is allowed"
+            )
+        return UNEXPLAINED
+
+
+def _first(cases: Iterable[tuple[np.ndarray, pa.Array | str]], default: str) -> pa.Array:
+    """Row by row, the words of the first case that holds."""
+    conditions, words = zip(*cases, strict=True)
+    names = [str(i) for i in range(len(conditions))]
+    return pc.case_when(pc.make_struct(*map(pa.array, conditions), field_names=names), *words, default)

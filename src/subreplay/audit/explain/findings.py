@@ -1,0 +1,99 @@
+"""Findings in words: the sentence, the witness rows, and the membership event that explains them.
+
+A subscription that breaks its promise at every message has as many findings as deliveries, so whole columns are put
+into words, not rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.codes import LEGAL, Code, Excuse
+from subreplay.audit.explain import wording
+from subreplay.audit.explain.causes import WITNESS_OF, Causes
+from subreplay.audit.explain.sentences import SENTENCES, Words
+from subreplay.audit.judge import Judge
+from subreplay.audit.rules.registry import RULES
+from subreplay.model.columns import DAY, Ints, column, flags, gathered, ints
+from subreplay.model.tables import VIOLATIONS
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """Turns judged rows into ``violations`` rows: every finding that fails, and the examples of those that do not."""
+
+    judge: Judge
+    subscription: str
+
+    def violations(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``JUDGED`` rows, their key already in words -> ``VIOLATIONS`` rows."""
+        causes = Causes(self.judge)
+        for rows in gathered(batches):
+            told = [*self._of(rows, causes)]
+            if told:
+                yield from pa.concat_tables(told).combine_chunks().to_batches()
+
+    def _of(self, rows: pa.Table, causes: Causes) -> Iterator[pa.Table]:
+        """The findings of some rows, code by code."""
+        codes, excuses, shown = (ints(rows, name) for name in ("codes", "excuses", "shown"))
+        some = int(np.bitwise_or.reduce(codes, initial=0))
+        for code in Code:
+            if not some & code.bit:
+                continue
+            found = np.flatnonzero(codes & code.bit)
+            excuse = _excuses(code, excuses[found])
+            fails = ~np.isin(excuse, LEGAL) & bool(self.judge.promised & code.bit)
+            kept = fails | (shown[found] & code.bit != 0)
+            if kept.any():
+                yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
+
+    def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
+        words = Words(rows)
+        delivered = pa.array(flags(rows, "delivered"))
+        moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
+        excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
+        other = words.of(WITNESS_OF[code]) if code in WITNESS_OF else pa.nulls(rows.num_rows, pa.string())
+        verdicts = [str(RULES[code].verdict(self.judge.standings[code], of)) for of in Excuse]
+        sentence = wording.filled(SENTENCES[code], words.of)
+        columns = {
+            "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
+            "subscription": pa.repeat(self.subscription, rows.num_rows),
+            "code": pa.repeat(code.name, rows.num_rows),
+            "verdict": pa.array(verdicts).take(pa.array(excuses)),
+            "excuse": pc.if_else(pc.equal(excuse, ""), wording.NOTHING, excuse),
+            "moment": _micros(pa.array(moment)),
+            "at": pc.if_else(delivered, _micros(column(rows, "at")), pa.scalar(None, VIOLATIONS.field("at").type)),
+            "cause": causes.of(rows, code, causes.epochs(rows)),
+            "witness": _pairs(pc.if_else(delivered, words.of("delivery"), wording.NOTHING), other),
+            "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
+        }
+        given = [columns[f.name] if f.name in columns else column(rows, f.name).cast(f.type) for f in VIOLATIONS]
+        return pa.table(given, schema=VIOLATIONS)
+
+
+def _excuses(code: Code, excuses: Ints) -> Ints:
+    """``codes.excuse_of`` of whole columns."""
+    found = np.full(len(excuses), Excuse.NONE, np.int64)
+    for excuse in reversed(Excuse):
+        if code in excuse.codes:
+            found[excuses & excuse.bit != 0] = excuse
+    return found
+
+
+def _micros(nanos: pa.Array) -> pa.Array:
+    """Times in ns as the timestamps of a table."""
+    return pa.array(np.asarray(nanos) // 1_000).cast(VIOLATIONS.field("at").type)
+
+
+def _pairs(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Lists of the two, row by row, without those that are null or empty."""
+    rows = len(first)
+    both = pa.concat_arrays([first, second]).take(pa.array(np.arange(2 * rows).reshape(2, rows).T.ravel()))
+    said = np.asarray(pc.fill_null(pc.not_equal(both, ""), False))
+    ends = np.cumsum(said.reshape(rows, 2).sum(axis=1))
+    return pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), both.filter(pa.array(said)))

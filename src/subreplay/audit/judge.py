@@ -1,0 +1,349 @@
+"""The audit of one subscription: a log goes in sorted by position, comes out as facts, goes in again sorted by time,
+comes out judged.
+
+Both passes stream Arrow batches and carry a bounded state: the open position, then what each key last did. They are
+what Spark runs on the executors (``mapInArrow``) and what a test runs on a handful of rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.beginning import Beginning
+from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Carried, Open, carried_rows, written
+from subreplay.audit.codes import MANY, Code, mask, unexcused
+from subreplay.audit.deliveries import Found
+from subreplay.audit.needs import Need
+from subreplay.audit.passes.facts import position_facts
+from subreplay.audit.passes.instants import DispatcherState, begin_instants
+from subreplay.audit.passes.loads import Given, Span
+from subreplay.audit.passes.positions import PositionState
+from subreplay.audit.passes.sessions import Sessions
+from subreplay.audit.passes.timed import judge_deliveries, judged, judged_carried, recall_deliveries
+from subreplay.audit.rejects import Rejects
+from subreplay.audit.rules.flow import UNKNOWN_SIZE
+from subreplay.audit.rules.holding import JOIN_WAITS_FOR_ALL
+from subreplay.audit.rules.registry import kind_of, standings
+from subreplay.audit.rules.undelivered import judge_undelivered
+from subreplay.audit.terms import Terms
+from subreplay.errors import InputError
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.model.rows import Scope, Standing
+from subreplay.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.policies.base import Policy
+from subreplay.timelines.timeline import Timeline
+
+EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
+_LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """What is known of one topic partition's dispatcher: who was connected, and who owned what.
+
+    ``supposed``: receiver queues by consumer's label, where they are not those of the membership, because the
+    deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
+    ``unknown_consumers``).
+    """
+
+    timeline: Timeline
+    sessions: Sessions
+    supposed: Mapping[str, int] | None = None
+    other: Dispatcher | None = None
+
+    @classmethod
+    def of(
+        cls, timeline: Timeline, supposed: Mapping[str, int] | None = None, other: Dispatcher | None = None
+    ) -> Dispatcher:
+        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed, other)
+
+    def joined(self, carried: Arrays) -> Ints:
+        """When each session joined, of which the night before must have seen the first.
+
+        Raises ``InputError`` where the membership of earlier days has changed since.
+        """
+        joined = self.sessions.joined
+        seen = carried["joined"][:, 0] if carried else joined[:0]
+        if len(seen) > len(joined) or (seen != joined[: len(seen)]).any():
+            raise InputError(
+                f"membership: the joins of {self.timeline.scope.topic} before this day are not those that the audit of "
+                "an earlier day saw; run the audits again from the day that changed"
+            )
+        return joined
+
+    @property
+    def queue_sizes(self) -> Ints:
+        """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
+        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        if self.supposed is not None:
+            return np.array([self.supposed.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
+        sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
+        queues = 1 if self.timeline.scope.partition < 0 else 2
+        for epoch in self.timeline.epochs:
+            size = None if epoch.cause is None else epoch.cause.receiver_queue_size
+            if epoch.joined is not None and size is not None:
+                sizes[epoch.joined.index] = queues * size
+        return sizes
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Everything the rules need besides the log itself.
+
+    ``lacking``: what rules need and the data do not have.
+    ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
+    there is is audited at once.
+    ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
+    ``rejects``: rows in quarantine, which could explain findings.
+    ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
+    ``findings_only``: of judged rows those without a finding are left out.
+    ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
+    ``basis``: what the judging rests on, in words; the next night's must be the same.
+    ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
+    ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
+    ``last``: the last delivery (ns) on any topic partition.
+    """
+
+    policy: Policy
+    dispatchers: Mapping[Scope, Dispatcher]
+    lacking: frozenset[Need] = frozenset()
+    terms: Terms = field(default_factory=Terms)
+    horizon: int = NEVER
+    begins: Mapping[Scope, int] = field(default_factory=dict)
+    last: int = UNKNOWN
+    uncovered: frozenset[Scope] = frozenset()
+    rejects: Rejects = field(default_factory=Rejects)
+    spans: tuple[Span, ...] | None = None
+    findings_only: bool = False
+    lookback: int = NEVER
+    basis: str = ""
+    words: KeyWords = IN_THE_CLEAR
+
+    @cached_property
+    def standings(self) -> Mapping[Code, Standing]:
+        """Every rule's standing in this audit."""
+        return standings(self.policy, self.terms, self.lacking)
+
+    @cached_property
+    def looked_for(self) -> int:
+        """The bits of the rules that apply."""
+        return mask(frozenset(c for c, standing in self.standings.items() if standing.looks))
+
+    @cached_property
+    def promised(self) -> int:
+        """The bits of the rules whose findings fail unless they are excused."""
+        return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
+
+    @property
+    def receipts(self) -> bool:
+        """Whether all applications that acknowledged messages recorded what they received, so that a message nobody
+        received can be told."""
+        return Need.RECEIPTS not in self.lacking
+
+    @cached_property
+    def delays(self) -> bool:
+        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
+        return kind_of(self.policy) in MANY
+
+    @cached_property
+    def individually(self) -> bool:
+        """Whether messages are acknowledged one by one: cumulative acknowledgements are ignored (row D-ACK-1)."""
+        return kind_of(self.policy) in MANY
+
+    @cached_property
+    def filters(self) -> bool:
+        """Whether a reader skips the messages of slots that are not its own."""
+        return kind_of(self.policy) == "filtered"
+
+    @property
+    def waits_by_slot(self) -> bool:
+        """Whether a slot waits for its own messages only, not for all that was read before a join."""
+        return self.policy.profile not in JOIN_WAITS_FOR_ALL
+
+    @property
+    def stuck_after(self) -> int:
+        """How long a consumer may hold others back, ns."""
+        return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
+
+    @property
+    def starved_after(self) -> int:
+        """How long messages may wait for an idle consumer, ns."""
+        return NEVER if self.terms.starved_after is None else self.terms.starved_after
+
+    @property
+    def carries(self) -> bool:
+        """Whether there is a next night to hand anything to."""
+        return self.horizon != NEVER
+
+    def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""
+        for scope, parts in _of_one(whole_entries(batches)):
+            yield from self._position_facts(scope, parts)
+
+    def _position_facts(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        dispatcher, carried = self.dispatcher(scope), Carried(words=self.words)
+        state: PositionState | None = None
+        for part in parts:
+            rows = carried.take(part)
+            if rows.num_rows:
+                state = state or self._position_state(scope, dispatcher, carried)
+                yield from position_facts(self, dispatcher, state, rows).to_batches()
+        arrays = carried.arrays()
+        if self.carries:
+            state = state or self._position_state(scope, dispatcher, carried)
+            arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.carried())
+            yield from carried_rows(arrays, scope, self.words).to_batches()
+
+    def _position_state(self, scope: Scope, dispatcher: Dispatcher, carried: Carried) -> PositionState:
+        arrays = _of(_LOG, carried.arrays())
+        return PositionState(dispatcher.joined(arrays), arrays, Beginning(self.begins.get(scope, UNKNOWN)))
+
+    def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""
+        for scope, parts in _of_one(by_scope(batches)):
+            yield from self._judged(scope, parts)
+
+    def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        dispatcher, carried, examples = self.dispatcher(scope), Carried(words=self.words), Examples(self)
+        state: DispatcherState | None = None
+        given = None if self.spans is None else Given(scope, self.spans)
+        begun, still = False, Open(self.horizon) if self.carries else None
+        for part in parts:
+            facts = carried.take(part)
+            if not facts.num_rows:
+                continue
+            state = state or self._state(dispatcher, carried)
+            before = int(np.count_nonzero(flags(facts, "before")))  # these come first
+            split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
+            if before:
+                rows = facts.slice(0, before)
+                recall_deliveries(self, state, rows)
+                if still is not None:
+                    still.add(rows, ints(rows, "codes"))
+            if before < facts.num_rows and not begun:
+                begin_instants(state)
+                begun = True
+            for rows, rule in (
+                (facts.slice(before, split - before), judge_deliveries),
+                (facts.slice(split), judge_undelivered),
+            ):
+                if rows.num_rows:
+                    found = rule(self, dispatcher, state, rows)
+                    np.bitwise_and(found.codes, self.looked_for, out=found.codes)
+                    if still is not None:
+                        still.add(rows, found.codes)
+                    shown = examples.choose(found)
+                    if given is not None:
+                        yield from given.sums(rows, found.codes).to_batches()
+                    if self.findings_only:
+                        kept = np.flatnonzero(found.codes)
+                        rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
+                    yield from judged(rows, found, shown, dispatcher.sessions.labels).to_batches()
+        if still is not None:
+            state = state or self._state(dispatcher, carried)
+            if not begun:
+                begin_instants(state)
+            since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
+            arrays = _named(_INSTANTS, state.carried(still.keys, since)) | {
+                n: a for n, a in carried.arrays().items() if n.startswith(_LOG)
+            }
+            arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
+            yield from judged_carried(carried_rows(arrays, scope, self.words)).to_batches()
+
+    def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
+        arrays = _of(_INSTANTS, carried.arrays())
+        end = dispatcher.timeline.epochs[-1].start.at
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays)
+
+    def dispatcher(self, scope: Scope) -> Dispatcher:
+        """The dispatcher of a scope; one nobody ever joined where the membership has none."""
+        known = self.dispatchers.get(scope)
+        return known or Dispatcher.of(Timeline.fold(self.policy, scope, ()))
+
+
+def _of(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+
+
+def _named(prefix: str, arrays: Arrays) -> dict[str, Ints]:
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+class Examples:
+    """Chooses, of findings that do not fail, the first few of each rule to be kept as rows; the others are only
+    counted."""
+
+    def __init__(self, judge: Judge) -> None:
+        self._left = {code: EXAMPLES for code in Code if judge.looked_for & code.bit}
+        self._promised = judge.promised
+
+    def choose(self, found: Found) -> Ints:
+        """The bits to be shown in each row."""
+        shown = np.zeros(len(found.codes), np.int64)
+        mild = found.codes & ~(unexcused(found.codes, found.excuses) & self._promised)
+        some = int(np.bitwise_or.reduce(mild))
+        for code, left in self._left.items():
+            if some & code.bit and left:
+                rows = np.flatnonzero(mild & code.bit)
+                shown[rows[:left]] |= code.bit
+                self._left[code] = max(0, left - len(rows))
+        return shown
+
+
+def _of_one(cuts: Iterable[tuple[Scope, pa.Table]]) -> Iterator[tuple[Scope, Iterator[pa.Table]]]:
+    """The tables of one topic partition after the other."""
+    for scope, parts in itertools.groupby(cuts, key=operator.itemgetter(0)):
+        yield scope, (rows for _, rows in parts)
+
+
+def by_scope(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
+    """Sorted batches, cut where the topic partition changes."""
+    for batch in batches:
+        if batch.num_rows:
+            yield from _cut(pa.Table.from_batches([batch]))
+
+
+def whole_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Scope, pa.Table]]:
+    """As ``by_scope``, and the rows of one entry stay together: where a batch ends within one, the next has it all."""
+    held: tuple[Scope, pa.Table] | None = None
+    for scope, rows in by_scope(batches):
+        if held is not None:
+            before, rows_before = held
+            last = _last_entry(rows_before)
+            if before == scope and _entry(rows_before, last) == _entry(rows, 0):
+                rows = pa.concat_tables([rows_before.slice(last), rows]).combine_chunks()
+                rows_before = rows_before.slice(0, last)
+            if rows_before.num_rows:
+                yield before, rows_before
+        held = scope, rows
+    if held is not None:
+        yield held
+
+
+def _cut(rows: pa.Table) -> Iterator[tuple[Scope, pa.Table]]:
+    """Rows cut where the topic partition changes."""
+    topics, partitions = rows.column("topic"), rows.column("partition").to_numpy()
+    cuts = [0, rows.num_rows]
+    if topics[0] != topics[-1] or partitions[0] != partitions[-1]:
+        encoded = np.asarray(topics.combine_chunks().dictionary_encode().indices)
+        cuts[1:1] = np.flatnonzero((np.diff(encoded) != 0) | (np.diff(partitions) != 0)) + 1
+    for begin, end in itertools.pairwise(cuts):
+        yield Scope(topics[begin].as_py(), int(partitions[begin])), rows.slice(begin, end - begin)
+
+
+def _last_entry(rows: pa.Table) -> int:
+    """The row where the last entry begins."""
+    ledger, entry = rows.column("ledger").to_numpy(), rows.column("entry").to_numpy()
+    other = np.flatnonzero((ledger != ledger[-1]) | (entry != entry[-1]))
+    return int(other[-1]) + 1 if len(other) else 0
+
+
+def _entry(rows: pa.Table, row: int) -> tuple[int, int]:
+    return rows.column("ledger")[row].as_py(), rows.column("entry")[row].as_py()

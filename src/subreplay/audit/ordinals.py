@@ -1,0 +1,56 @@
+"""Ordinals: one number for a position, which rises with the log and stays the same from night to night."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from subreplay.model.columns import Ints
+
+BATCH_BITS: Final = 20  # messages of one batch that are told apart
+ENTRY_BITS: Final = 22  # entries of a ledger that have room; one that is larger takes more
+_SPAN: Final = 1 << (BATCH_BITS + ENTRY_BITS)
+_MIDDLE: Final = 1 << 62
+
+
+class Ordinals:
+    """Ledgers in the order they were met, each with where its ordinals begin.
+
+    A ledger newer than all others begins behind them; older ones that nobody had met (a redelivery of what was
+    published before the first night) begin before them. ``known``: rows of ledger, begin and end.
+    """
+
+    def __init__(self, known: Ints | None = None) -> None:
+        self._ledgers = {} if known is None else {int(ledger): (int(begin), int(end)) for ledger, begin, end in known}
+        self._newest = max(self._ledgers, default=-1)
+        self._ends = {False: 0, True: _MIDDLE}  # of the older ledgers, of the others
+        for begin, end in self._ledgers.values():
+            self._ends[begin >= _MIDDLE] = max(self._ends[begin >= _MIDDLE], end)
+
+    @property
+    def known(self) -> Ints:
+        """To begin with tomorrow."""
+        return np.array([(ledger, *span) for ledger, span in self._ledgers.items()], np.int64).reshape(-1, 3)
+
+    def of(self, ledger: Ints, entry: Ints, batch_index: Ints) -> Ints:
+        """The ordinals of positions that are sorted."""
+        within = (entry << BATCH_BITS) + np.minimum(batch_index + 1, (1 << BATCH_BITS) - 1)
+        starts = np.flatnonzero(np.diff(ledger, prepend=-1 if not len(ledger) else ledger[0] - 1))
+        ends = np.append(starts[1:], len(ledger))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            begin, end_so_far = self._begin(int(ledger[start]))
+            within[start:end] += begin
+            self._know(int(ledger[start]), begin, max(end_so_far, int(within[end - 1]) + 1))
+        return within
+
+    def _begin(self, ledger: int) -> tuple[int, int]:
+        if ledger not in self._ledgers:
+            begin = self._ends[ledger > self._newest]
+            self._know(ledger, begin, begin + _SPAN)
+            self._newest = max(self._newest, ledger)
+        return self._ledgers[ledger]
+
+    def _know(self, ledger: int, begin: int, end: int) -> None:
+        self._ledgers[ledger] = begin, end
+        self._ends[begin >= _MIDDLE] = max(self._ends[begin >= _MIDDLE], end)

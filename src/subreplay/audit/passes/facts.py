@@ -1,0 +1,398 @@
+"""Facts: each delivery beside its message, its slot, its epoch, who should have got it and what the position tells.
+
+Rules here: WRONG_OWNER, NOT_CONNECTED, MIXED_BATCH, DIVERGENT_ID, UNKNOWN_MESSAGE, ROUTING_MISMATCH, EARLY,
+CUM_ACK_MISUSE, and those of ``positions``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from subreplay.audit.beginning import joined_before, may_have_joined
+from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.deliveries import Flags
+from subreplay.audit.passes.keys import message_keys, numbers
+from subreplay.audit.passes.owners import Owners, owners_at
+from subreplay.audit.passes.positions import (
+    BEGIN,
+    CODES,
+    END,
+    FIRST,
+    FIRST_ACK,
+    HEAD,
+    LAPSES,
+    ORDINAL,
+    POSITION,
+    SKIPPED,
+    TWIN,
+    PositionState,
+    read_positions,
+)
+from subreplay.audit.passes.repeats import Deliveries, deliveries_once
+from subreplay.audit.passes.sessions import STRANGER
+from subreplay.audit.rules import publication, redelivery
+from subreplay.audit.rules.flow import early, soonest
+from subreplay.audit.rules.partitions import keyed_routing
+from subreplay.audit.rules.redelivery import Ending
+from subreplay.hashing.identity import key_identity
+from subreplay.kernels.compiled import compiled
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags
+from subreplay.model.entry_keys import own_keys
+from subreplay.model.tables import CARRIED, FACTS
+
+if TYPE_CHECKING:
+    from subreplay.audit.judge import Dispatcher, Judge
+
+_OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
+                "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
+                "chunk_id", "chunk_count")  # fmt: skip
+_OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
+                  "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "by_receipt",
+                  "before")  # fmt: skip
+
+
+def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
+    """``FACTS`` of whole entries of one dispatcher's log."""
+    is_delivery = numbers(rows, "kind") == 1
+    messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
+    once = deliveries_once(rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks())
+    kept = np.ones(rows.num_rows, np.bool_)
+    kept[is_delivery] = once.kept
+    places = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
+    numbered, first = _numbered(*places, is_delivery[kept])
+    ordinals = state.ordinals.of(*(place[first] for place in places))
+    return _Batch(judge, dispatcher, state, messages, once, ordinals, *numbered).facts()
+
+
+@compiled
+def _numbered(
+    ledger: Ints, entry: Ints, batch_index: Ints, is_delivery: Flags
+) -> tuple[tuple[Ints, Ints, Ints, Ints, Ints], Ints]:  # pragma: no cover - compiled
+    """Positions of sorted rows, counted from 0: that of each message and each delivery, the first message of each
+    position (-1: none), where its deliveries begin, and the entry (counted from 0) of each delivery; and the first row
+    of each position."""
+    n = len(ledger)
+    deliveries = 0
+    for i in range(n):
+        deliveries += is_delivery[i]
+    of_message, of_delivery = np.empty(n - deliveries, np.int64), np.empty(deliveries, np.int64)
+    entries = np.empty(deliveries, np.int64)
+    head, bounds, first = np.empty(n, np.int64), np.empty(n + 1, np.int64), np.empty(n, np.int64)
+    position, number, m, d = -1, -1, 0, 0
+    for i in range(n):
+        new_entry = i == 0 or ledger[i] != ledger[i - 1] or entry[i] != entry[i - 1]
+        number += new_entry
+        if new_entry or batch_index[i] != batch_index[i - 1]:
+            position += 1
+            head[position], bounds[position], first[position] = -1, d, i
+        if is_delivery[i]:
+            of_delivery[d], entries[d] = position, number
+            d += 1
+        else:
+            if head[position] < 0:
+                head[position] = m
+            of_message[m] = position
+            m += 1
+    bounds[position + 1] = d
+    n = position + 1
+    return (of_message, of_delivery, head[:n].copy(), bounds[: n + 1].copy(), entries), first[:n].copy()
+
+
+@dataclass
+class _Batch:
+    """Whole entries of a log: messages, deliveries, and the positions that bind them (see ``_numbered``)."""
+
+    judge: Judge
+    dispatcher: Dispatcher
+    state: PositionState
+    messages: pa.Table
+    once: Deliveries
+    ordinals: Ints
+    of_message: Ints
+    of_delivery: Ints
+    head: Ints
+    bounds: Ints
+    entries: Ints
+
+    @property
+    def attempts(self) -> pa.Table:
+        return self.once.rows
+
+    def facts(self) -> pa.Table:
+        self.keys = message_keys(self.judge.policy, self.messages)
+        self.published = numbers(self.messages, "at")
+        delayed = numbers(self.messages, "deliver_at") if self.judge.delays else self.published
+        self.due = np.maximum(self.published, delayed)
+        self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
+        self.chunk = numbers(self.messages, "chunk_id", -1)
+        # a chunk that is not the last of its message
+        chunks = numbers(self.messages, "chunk_count", 0)
+        self.part_of_chunks = (self.chunk >= 0) & (self.chunk + 1 < chunks)
+        self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
+        # could be delivered before the data begin
+        self.earlier = (
+            soonest(self.published, self.due, self.judge.terms.tick, self.judge.policy.profile)
+            < self.state.beginning.settled
+        )
+        message = self.head[self.of_delivery]  # of each delivery; -1: unknown
+        at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
+        owners = owners_at(
+            self.judge.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
+            at, seq, column(self.attempts, "consumer"), column(self.attempts, "instance"),
+        )  # fmt: skip
+        owners = self._told(owners)
+        positions, attempts = self._read(message, at, owners)
+        served = self._served(message, seq, owners, positions, attempts)
+        waiting = np.flatnonzero((positions[FIRST] == positions[END]) & _of(self.judged, self.head, False))
+        return pa.concat_tables([served, self._unserved(waiting, positions)]) if len(waiting) else served
+
+    def _told(self, owners: Owners) -> Owners:
+        """As far as the rows tell: nobody knows who got what they contradict one another about; and who owned a
+        message when it was dispatched, or was connected then, a receipt does not tell."""
+        contradicted, by_receipt = self.once.contradicted > 0, flags(self.attempts, "by_receipt")
+        if not contradicted.any() and not by_receipt.any():
+            return owners
+        return replace(
+            owners,
+            session=np.where(contradicted, STRANGER, owners.session),
+            wrong=owners.wrong & ~contradicted & ~by_receipt,
+            in_transition=owners.in_transition | by_receipt,
+        )
+
+    def _read(self, message: Ints, at: Ints, owners: Owners) -> tuple[Ints, Ints]:
+        """The compiled pass, and the findings that need no more than one row."""
+        rows = self.attempts
+        attempts = np.empty((redelivery.ATTEMPT, len(at)), np.int64)
+        attempts[redelivery.AT], attempts[redelivery.ACKED] = at, numbers(rows, "acked_at")
+        attempts[redelivery.NACKED] = numbers(rows, "nacked_at")
+        attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
+        attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
+        attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
+        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != STRANGER)
+        attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
+        attempts[redelivery.IN_VAIN] = flags(rows, "cumulative") & self.judge.individually
+        attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
+        attempts[redelivery.PREVIOUS] = Ending.NONE
+        attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
+        changing = owners.in_transition & ~flags(rows, "by_receipt")
+        attempts[redelivery.EXCUSES] = np.where(changing, Excuse.IN_TRANSITION.bit, 0)
+        attempts[redelivery.EXCUSES, owners.several] |= Excuse.SHARED_NAME.bit
+        place = numbers(rows, "ledger"), numbers(rows, "entry")
+        attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
+        attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
+        attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
+        self._excuse_for_strangers(message, at, owners, attempts[redelivery.EXCUSES])
+        self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
+        if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
+            attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
+            attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
+
+        positions = np.empty((POSITION, len(self.head)), np.int64)
+        positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
+        positions[LAPSES], positions[ORDINAL] = self._lapses(), self.ordinals
+        positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
+        positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
+        active = self.judge.policy.routing == "partition"
+        read_positions(self.state, positions, self._published(), attempts, self.judge.receipts, active)
+        positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
+        found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
+        attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
+        return positions, attempts
+
+    def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
+        """What rows in quarantine could explain."""
+        return self.judge.rejects.excuses(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
+
+    def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
+        """Findings about each delivery by itself."""
+        codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
+        codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
+        untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
+        codes[(owners.session == STRANGER) & ~untold] |= Code.NOT_CONNECTED.bit
+        codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
+        mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
+        codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
+        published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
+        codes[(at != UNKNOWN) & (at + self.judge.terms.clock_skew < published)] |= Code.BEFORE_PUBLICATION.bit
+        return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
+
+    def _excuse_for_strangers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
+        """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
+        wrong = np.flatnonzero(owners.wrong)
+        if self.dispatcher.other is None or not len(wrong):
+            return
+        of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
+        names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
+        would_be = owners_at(
+            self.judge.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
+            at[wrong], seq, names, instances,
+        )  # fmt: skip
+        excuses[wrong[~would_be.wrong & (would_be.session != STRANGER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+
+    def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
+        """What data that begin in mid-life can explain."""
+        beginning = self.state.beginning
+        if beginning.since == UNKNOWN:
+            return
+        excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit
+        until = joined_before(self.dispatcher.timeline, beginning.since)
+        if until:
+            names = column(self.attempts, "consumer").dictionary_encode()
+            of_name = np.asarray(names.indices.fill_null(-1), np.int64)
+            joined = may_have_joined(until, names.dictionary.to_pylist(), of_name, at)
+            excuses[owners.wrong | joined] |= Excuse.JOINED_EARLIER.bit
+        unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
+        if len(unknown) and not beginning.log_is_whole:
+            places = np.append(self.of_message, len(self.head))
+            earlier = self.of_delivery[unknown] < places[beginning.missing(self.published)]
+            excuses[unknown[earlier]] |= Excuse.STORED_EARLIER.bit
+        self.state.beginning = beginning.read(self.published)
+
+    def _partly(self, at: Ints, acked: Ints) -> Flags:
+        """Batched deliveries that came before the last message of their batch was acknowledged."""
+        batched = numbers(self.attempts, "batch_index") >= 0
+        if not batched.any():
+            return batched
+        acks = np.where(acked == UNKNOWN, NEVER, acked)
+        some = self.bounds[:-1][self.bounds[:-1] < self.bounds[1:]]
+        first_acks, entries = np.minimum.reduceat(acks, some), self.entries[some]
+        complete = np.full(int(self.entries[-1]) + 1, UNKNOWN)
+        np.maximum.at(complete, entries, first_acks)
+        return batched & (at < complete[self.entries])
+
+    def _lapses(self) -> Ints:
+        """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
+        terms = self.judge.terms
+        lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
+        lapses[self.part_of_chunks | self.earlier | terms.compacted] = UNKNOWN
+        return _of(lapses, self.head, UNKNOWN)
+
+    def _message_codes(self) -> Ints:
+        """Findings about each position's message itself."""
+        codes = np.zeros(len(self.head), np.int64)
+        self.stored_again = np.zeros(len(self.head), np.int64)
+        if len(self.of_message) > np.count_nonzero(self.head >= 0):
+            content = numbers(self.messages, "content")
+            differs = content != content[self.head[self.of_message]]
+            codes[self.of_message[differs]] |= Code.DIVERGENT_ID.bit
+            same = ~differs
+            same[self.head[self.of_message]] = False
+            np.add.at(self.stored_again, self.of_message[same], 1)
+        routing, partition = self.judge.terms.routing, self.dispatcher.timeline.scope.partition
+        if routing is not None and partition >= 0:
+            keys, producers = column(self.messages, "key"), column(self.messages, "producer")
+            wrong = keyed_routing(routing, keys, producers, partition).wrong
+            codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
+        return codes
+
+    def _published(self) -> Ints:
+        """The messages as producers put them there (see ``publication``)."""
+        rows = self.messages
+        m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
+        names = column(rows, "producer").dictionary_encode()
+        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices.fill_null(0))]
+        m[publication.STREAM] = m[publication.PRODUCER]
+        batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
+        m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
+        m[publication.SEQUENCE] = np.where((self.chunk > 0) | self.before, -1, numbers(rows, "own_sequence_id", -1))
+        m[publication.PUBLISHED] = self.published
+        m[publication.LEDGER], m[publication.ENTRY] = numbers(rows, "ledger"), numbers(rows, "entry")
+        m[publication.BATCH_INDEX] = numbers(rows, "batch_index")
+        return m
+
+    def _served(self, message: Ints, seq: Ints, owners: Owners, positions: Ints, a: Ints) -> pa.Table:
+        """Facts of the deliveries; an acknowledgement without one took part and is now left out."""
+        at = a[redelivery.AT]
+        table = self._table(
+            self.attempts, self.of_delivery, message, positions, delivered=True, before=flags(self.attempts, "before"),
+            consumer=owners.consumer, session=owners.session, expected=owners.expected,
+            epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
+            held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
+            previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False),
+            by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
+            codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], repeated=self.once.repeated,
+            contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
+        )  # fmt: skip
+        return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
+
+    def _stored_again(self, positions: Ints) -> Ints:
+        """``stored_again`` of each delivery: counted at the first one of its message."""
+        found = np.zeros(self.attempts.num_rows, np.int64)
+        served = np.flatnonzero(positions[FIRST] < positions[END])
+        found[positions[FIRST, served]] = self.stored_again[served]
+        return found
+
+    def _unserved(self, waiting: Ints, positions: Ints) -> pa.Table:
+        """Facts of the messages that were never delivered; an acknowledgement they have all the same makes them
+        lost."""
+        message = self.head[waiting]
+        acked = positions[FIRST_ACK, waiting]
+        excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
+        excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
+        place = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
+        nobody = pa.nulls(len(waiting), pa.string())
+        excuses |= self._rejects(*place, np.full(len(waiting), NEVER), nobody)
+        since = self.state.beginning.since
+        if since != UNKNOWN and joined_before(self.dispatcher.timeline, since):
+            excuses |= Excuse.JOINED_EARLIER.bit
+        return self._table(
+            self.messages, waiting, message, positions, delivered=False, before=False,
+            consumer=nobody, session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
+            seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
+            by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
+            codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
+            excuses=excuses,
+        )  # fmt: skip
+
+    def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:
+        """A ``FACTS`` table: what is known of messages, the rest as given; a single value stands for all rows."""
+        scope, n = self.dispatcher.timeline.scope, len(message)
+        columns |= {
+            "topic": pa.array([scope.topic]).take(pa.array(np.zeros(n, np.int64))),
+            "partition": scope.partition,
+            "ordinal": self.ordinals[position],
+            "key": self.judge.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
+            "key_id": _of(self.keys.key_id, message, -1),
+            "slot": _of(self.keys.slots, message, -1),
+            "hash": _of(self.keys.hashes, message, 0).astype(np.int64),
+            "published": _of(self.published, message, UNKNOWN),
+            "due": _of(self.due, message, UNKNOWN),
+            "size": _of(numbers(self.messages, "size", 0), message, 0),
+            "twin": _places(positions[TWIN : TWIN + 3], position),
+            "skipped": _places(positions[SKIPPED : SKIPPED + 3], position),
+            "carried": pa.nulls(n, CARRIED),
+        }
+        for name in ("ledger", "entry", "batch_index"):
+            columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
+        return pa.table([_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
+
+
+def _column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.Array):
+        return values
+    return pa.array(values if isinstance(values, np.ndarray) else np.full(rows, values), kind)
+
+
+def _of(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
+    """``values[rows]``, and ``missing`` for row -1."""
+    if not len(values):
+        return np.full(len(rows), missing, values.dtype)
+    taken = values[rows]
+    absent = rows < 0
+    if absent.any():
+        taken[absent] = missing
+    return taken
+
+
+def _places(places: Ints, rows: Ints) -> pa.Array:
+    """Of three columns, the positions in ``rows`` as a struct column, null where there is none."""
+    kind = FACTS.field("twin").type
+    if not (places[0] != UNKNOWN).any():
+        return pa.nulls(len(rows), kind)
+    fields = [pa.array(values[rows], f.type) for values, f in zip(places, kind, strict=True)]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=pa.array(places[0, rows] == UNKNOWN))

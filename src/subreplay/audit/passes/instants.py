@@ -1,0 +1,248 @@
+"""One pass over a dispatcher's deliveries, in order of time, with a bounded state per key, slot and consumer.
+
+Rules: those of ``order``, ``holding`` and ``flow`` that look at several messages, TWO_ACTIVE of ``ownership``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from subreplay.audit.checkpoint import Arrays
+from subreplay.audit.codes import Code
+from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
+from subreplay.audit.passes.sessions import Sessions
+from subreplay.audit.passes.states import States
+from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
+from subreplay.audit.rules.holding import (
+    CLOSING,
+    HELD,
+    JOINED,
+    KEY_STATE,
+    OF_KEY,
+    PAIR,
+    READ_AT_JOIN,
+    SESSION_STATE,
+    SLOT_STATE,
+    TAKEN,
+    TAKEN_AT,
+    before_join,
+    held_back,
+    hold,
+    one_holder,
+    serve,
+)
+from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
+from subreplay.audit.rules.ownership import active_state, one_active
+from subreplay.kernels.loops import loop, step
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
+
+
+class Conditions(NamedTuple):
+    """What the policy and the run say: ``order_code`` is the bit of the order rule."""
+
+    order_code: int
+    active: bool  # one consumer alone is active
+    join_waits_for_all: bool
+    receipts: bool
+    stuck_after: int
+
+
+class DispatcherState:
+    """What is carried from batch to batch while one dispatcher's deliveries stream by, and from night to night but for
+    what outlasts the ``horizon``: the next night recalls that, when it may know better how it ended.
+
+    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before;
+    ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
+    to join while recalling, the horizon of the night before. ``end`` is the last instant of which anything is known: of
+    the membership at first, or the horizon, and then of the deliveries read. ``busy``: when the last ended of what each
+    session was given, and the last of what ends beyond the horizon.
+    """
+
+    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays) -> None:
+        n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
+        self.sessions, self.horizon = sessions, horizon
+        self.end = end if horizon == NEVER else horizon
+        self.keys = States(KEY_STATE + later)
+        self.slots = States(SLOT_STATE + later)
+        self.everything, self.recalled = np.full((2, 1, SLOT_STATE + PAIR), UNKNOWN)
+        self.members = np.full((n, SESSION_STATE), UNKNOWN)
+        self.members[:, READ_AT_JOIN], self.members[:, TAKEN] = NEVER, -1
+        self.queues = Queues.of(queue_sizes)
+        self.busy = np.full((n, 2), UNKNOWN)
+        self.active, self.strayed = active_state(), np.full(n, -1)
+        self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
+        if carried:
+            self._restore(carried)
+        self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
+
+    def _restore(self, carried: Arrays) -> None:
+        self.keys = States.of(self.keys.rows.shape[1], carried["key_ids"], carried["keys"])
+        self.slots = States.of(self.slots.rows.shape[1], carried["slot_ids"], carried["slots"])
+        self.everything[:, :SLOT_STATE] = carried["everything"]
+        sessions, members = carried["sessions"][:, 0], carried["members"]
+        self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, carried["strayed"][:, 0]
+        self.busy[sessions, 0] = carried["busy"][:, 0]
+        self.queues.restore(carried["queues"], carried["untaken"])
+        self.active, self.scalars = carried["active"].copy(), carried["scalars"][0].copy()
+
+    def carried(self, open_keys: Ints, since: int) -> dict[str, Ints]:
+        """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
+        open or were delivered from an instant on.
+
+        Whatever ended by the horizon holds back nothing that comes after it, so of keys no holder is carried; a slot
+        still tells by its own how long a message waited that comes then.
+        """
+        (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
+        kept = np.flatnonzero((keys[:, FIRST + AT] >= since) | np.isin(key_ids[:, 0], open_keys))
+        kept = kept[np.argsort(keys[kept, HIGHEST], kind="stable")]  # neighbours are alike, and pack well
+        # who was there at the last delivery is asked of what never came, also by a night without deliveries
+        mine = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
+        queues, untaken = self.queues.carried(mine, self.horizon)
+        scalars = self.scalars.copy()
+        scalars[4], scalars[5] = 0, self.horizon
+        return {
+            "key_ids": key_ids[kept],
+            "keys": keys[kept, :OF_KEY],
+            "slot_ids": slot_ids,
+            "slots": slots[:, :SLOT_STATE],
+            "everything": self.everything[:, :SLOT_STATE],
+            "sessions": mine[:, None],
+            "members": self.members[mine, : SESSION_STATE - PAIR // 2],
+            "strayed": self.strayed[mine, None],
+            "busy": self.busy[mine, :1],
+            "queues": queues,
+            "untaken": untaken,
+            "active": self.active,
+            "scalars": scalars[None],
+        }
+
+    def given(self, sessions: Ints, until: Ints) -> None:
+        """Note until when sessions hold what they were given."""
+        known = sessions >= 0
+        np.maximum.at(self.busy, (sessions[known], (until[known] > self.horizon).astype(np.int64)), until[known])
+
+    @property
+    def last(self) -> int:
+        """The instant of the last delivery; ``UNKNOWN`` if there was none."""
+        return int(self.scalars[2])
+
+    @property
+    def lowest(self) -> int:
+        """The lowest ordinal delivered."""
+        return int(self.scalars[3])
+
+
+def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
+    """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
+    key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    _recall(
+        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.recalled, state.members,
+        *state.queues, state.scalars, deliveries, codes, join_waits_for_all, state.horizon,
+    )  # fmt: skip
+
+
+def begin_instants(state: DispatcherState) -> None:
+    """What was recalled is complete; deliveries of the day follow."""
+    _begin(state.recalled, state.members, *state.queues, state.scalars, state.horizon)
+
+
+def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
+    """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
+    c, key_at, slot_at = conditions, state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    _read(
+        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.members, *state.queues,
+        state.active, state.strayed, state.scalars, deliveries, c.order_code, c.active, c.join_waits_for_all,
+        c.receipts, c.stuck_after, state.horizon, found.codes, found.excuses, found.proof, found.proven,
+    )  # fmt: skip
+
+
+_AGAIN = Code.DUP_DELIVERY.bit
+_WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
+_MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
+
+
+@loop
+def _recall(
+    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, recalled: Ints, members: Ints, rings: Ints,
+    untaken: Ints, scalars: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    before = scalars[5]
+    for i in range(d.shape[1]):
+        if d[SESSION, i] < 0:
+            continue
+        if len(rings):
+            recall_untaken(rings, untaken, d, i)
+        while scalars[4] < scalars[1] and (
+            members[scalars[4], JOINED] <= d[AT, i] or members[scalars[4], JOINED] == NEVER
+        ):
+            before_join(members, scalars[4], recalled)
+            scalars[4] += 1
+        if codes[i] & (_MISPLACED | _AGAIN):
+            continue
+        if key_at[i] >= 0 and d[UNTIL, i] > before:
+            hold(keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
+        until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
+        if slot_at[i] >= 0 and until > before:
+            hold(slots, slot_at[i], HELD, d, i, until, horizon)
+            if join_waits_for_all:
+                hold(everything, 0, HELD, d, i, until, horizon)
+                hold(recalled, 0, HELD, d, i, until, horizon)
+    return 0
+
+
+@loop
+def _begin(
+    recalled: Ints, members: Ints, rings: Ints, untaken: Ints, scalars: Ints, horizon: int
+) -> Any:  # pragma: no cover - compiled
+    while scalars[4] < scalars[1]:
+        before_join(members, scalars[4], recalled)
+        scalars[4] += 1
+    settle_untaken(rings, untaken, horizon)
+    return 0
+
+
+@loop
+def _read(
+    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, members: Ints, rings: Ints, untaken: Ints,
+    active_state: Ints, strayed: Ints, scalars: Ints, d: Ints, order_code: int, active: bool, join_waits_for_all: bool,
+    receipts: bool, stuck_after: int, horizon: int, codes: Ints, excuses: Ints, proof: Ints, proven: Flags,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    for i in range(d.shape[1]):
+        at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
+        while scalars[1] < len(members) and (members[scalars[1], JOINED] <= at or members[scalars[1], JOINED] == NEVER):
+            _join(members, scalars[1], everything, scalars[0])
+            scalars[1] += 1
+        scalars[2] = at
+        one_active(active_state, strayed, d, i, active, codes, excuses, proof, proven)
+        owned = session >= 0 and codes[i] & _MISPLACED == 0
+        holds = owned and codes[i] & _AGAIN == 0
+        if owned and first and ordinal > members[session, TAKEN]:
+            members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
+        if receipts and session >= 0:
+            within_permits(rings, untaken, d, i, horizon, codes, excuses)
+        k, s = key_at[i], slot_at[i]
+        if k >= 0:
+            if holds:
+                one_holder(keys, k, members, d, i, join_waits_for_all, horizon, codes, excuses, proof, proven)
+            in_order(keys, k, d, i, order_code, codes, proof, proven)
+        if holds and s >= 0:
+            if first:
+                held_back(slots, s, members, d, i, join_waits_for_all, stuck_after, horizon, codes, proof, proven)
+            until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
+            serve(slots, s, d, i, until, horizon)
+            if join_waits_for_all:
+                hold(everything, 0, HELD, d, i, until, horizon)
+        if first and ordinal > scalars[0]:
+            scalars[0] = ordinal
+        scalars[3] = min(scalars[3], ordinal)
+    return 0
+
+
+@step
+def _join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
+    """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
+    if members[session, JOINED] != NEVER:
+        members[session, READ_AT_JOIN] = highest
+        before_join(members, session, everything)

@@ -1,0 +1,147 @@
+"""What consumers were given, summed while their deliveries are judged: by window, and in all.
+
+The sums of a batch travel among judged rows as rows of their own (column ``load``), so that windows cost no second look
+at every delivery. Keys are counted within their topic partition, where order is promised; that takes about 64 bytes of
+memory for each key and consumer of a topic partition.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.checkpoint import filled
+from subreplay.audit.codes import Code
+from subreplay.audit.passes.states import NOWHERE, States
+from subreplay.hashing.identity import key_identity
+from subreplay.kernels.compiled import compiled
+from subreplay.model.columns import NEVER, Ints, column, flags, ints
+from subreplay.model.rows import Scope
+from subreplay.model.tables import JUDGED, LOAD
+
+
+class Span(NamedTuple):
+    """Windows of ``width`` ns, one of which starts at every multiple of ``slide`` ns, a part of the width.
+
+    What is given is counted once, by pane of one slide; a window adds up its panes.
+    """
+
+    width: int
+    slide: int
+
+
+ALL_TIME: Final = Span(NEVER, NEVER)
+
+
+ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
+"""What is added up of deliveries, besides keys."""
+REPEATED: Final = ("repeated", "contradicted", "stored_again")
+"""Input rows beside those that were judged."""
+_CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
+_UNACKED, _ELSEWHERE = Code.UNACKED.bit, Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
+_GROUP: Final = ("consumer", "pane", "first")
+_EXTENT: Final = {"begin": "min", "end": "max"}
+
+
+class Given:
+    """What one dispatcher's consumers were given, batch by batch; remembers when each last got each key."""
+
+    def __init__(self, scope: Scope, spans: tuple[Span, ...]) -> None:
+        self._scope = scope
+        self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
+        self._panes = States(len(self._spans))  # the last pane of a key at a consumer, in each span
+        self._numbers: dict[str, int] = {}  # of consumers
+
+    def sums(self, facts: pa.Table, codes: Ints) -> pa.Table:
+        """``FACTS`` in order of time, all delivered or none, and their findings -> ``JUDGED`` rows with their sums."""
+        if not flags(facts, "delivered")[0]:
+            again = int(ints(facts, "stored_again").sum())
+            rows = pa.table({"undelivered": [facts.num_rows], "stored_again": [again]})
+            return self._rows([rows], [ALL_TIME], facts)
+        names = column(facts, "consumer").dictionary_encode()
+        numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
+        consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
+        key = column(facts, "key")
+        seen = (key_identity(key) ^ consumer * _CONSUMER) & NEVER
+        place = self._panes.places(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
+        at, nth = ints(facts, "at"), ints(facts, "nth")
+        counted = {
+            "messages": np.ones(len(at), np.int64),
+            "bytes": ints(facts, "size", 0),
+            "redelivered": nth > 0,
+            "unacked": codes & _UNACKED != 0,
+        }
+        groups = []
+        for number, span in enumerate(self._spans):
+            pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
+            first, new = _first_windows(self._panes.rows, place, number, pane, span.width, span.slide)
+            rows = counted | {"pane": pane, "first": first, "keys": new, "consumer": np.asarray(names.indices)}
+            if span == ALL_TIME:
+                rows |= _totals(facts, codes, nth) | dict.fromkeys(_EXTENT, at)
+            ways = {name: _EXTENT.get(name, "sum") for name in rows if name not in _GROUP}
+            grouped = pa.table(rows).group_by(list(_GROUP), use_threads=False).aggregate([*ways.items()])
+            named = {f"{name}_{way}": name for name, way in ways.items()}
+            grouped = grouped.rename_columns([named.get(name, name) for name in grouped.column_names])
+            who = names.dictionary.take(column(grouped, "consumer"))
+            groups.append(grouped.set_column(grouped.column_names.index("consumer"), "consumer", who))
+        return self._rows(groups, list(self._spans), facts)
+
+    def _rows(self, groups: list[pa.Table], spans: list[Span], facts: pa.Table) -> pa.Table:
+        of_spans = [_loads(group, span) for group, span in zip(groups, spans, strict=True)]
+        loads = pa.concat_arrays(of_spans)
+        n = len(loads)
+        day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])  # under whose date they stand
+        known = {"topic": self._scope.topic, "partition": self._scope.partition, "published": day}
+        columns = [loads if f.name == "load" else filled(f, known.get(f.name), n) for f in JUDGED]
+        return pa.table(columns, schema=JUDGED)
+
+
+def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
+    """What is counted of all time only."""
+    changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
+    first = nth == 0
+    return {
+        "outside": ~changing,
+        "at_owner": ~changing & (codes & _ELSEWHERE == 0),
+        "in_transition": changing,
+        "firsts": first,
+        "batched": index >= 0,
+        "entries": (index == 0) & first,
+        "by_receipt": flags(facts, "by_receipt"),
+        **{name: ints(facts, name) for name in REPEATED},
+    }
+
+
+def _loads(group: pa.Table, span: Span) -> pa.StructArray:
+    n = group.num_rows
+    given = {"width": pa.array([span.width] * n), "slide": pa.array([span.slide] * n)}
+    columns = []
+    for f in LOAD:
+        if f.name in given:
+            columns.append(given[f.name])
+        elif f.name in group.column_names:
+            columns.append(column(group, f.name).cast(f.type))
+        else:
+            columns.append(filled(f, None, n))
+    return pa.StructArray.from_arrays(columns, fields=list(LOAD))
+
+
+@compiled
+def _first_windows(
+    panes: Ints, place: Ints, span: int, pane: Ints, width: int, slide: int
+) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+    """Of each delivery, the first window with its pane and none with an earlier one of its key and consumer, and 1
+    where it is the pane's first of them: a window counts a key where it sees it first."""
+    n = len(place)
+    first, new = np.empty(n, np.int64), np.zeros(n, np.int64)
+    for i in range(n):
+        first[i] = pane[i]
+        if place[i] >= 0:
+            before = panes[place[i], span]
+            if before != pane[i]:
+                first[i] = max(before, pane[i] - width) + slide
+                new[i] = 1
+                panes[place[i], span] = pane[i]
+    return first, new

@@ -1,0 +1,190 @@
+"""One pass over the log of a dispatcher, in order of position: each message with its deliveries, once.
+
+Rules: those of ``redelivery``, PRODUCER_ORDER and DUP_PUBLISH of ``publication``, SKIP of ``order``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from subreplay.audit.beginning import Beginning
+from subreplay.audit.checkpoint import Arrays
+from subreplay.audit.codes import Code
+from subreplay.audit.ordinals import Ordinals
+from subreplay.audit.passes.states import States
+from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
+from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
+from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
+from subreplay.kernels.loops import loop, step
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
+
+# The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
+# from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing); ORDINAL rises with the
+# log. The rest are results: its first delivery and acknowledgement, findings about its message, the position such a
+# finding collides with (three rows), and the message that was skipped before it (three rows).
+HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11
+POSITION: Final = 14
+
+_ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
+# Of what a consumer left behind: when it left, whether anything was acknowledged up to here, position of the message
+_GONE, _ACKED, _LEFT_AT = range(3)
+
+
+class PositionState:
+    """What is carried from batch to batch while one dispatcher's log streams by, and from night to night but for the
+    open messages, which the next night reads again.
+
+    ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
+    ``behind``: of the messages never acknowledged, the one whose consumer left first.
+    ``beginning``: what the data begin with.
+    """
+
+    def __init__(self, joined: Ints, carried: Arrays, beginning: Beginning | None = None) -> None:
+        self.joined = joined  # when each session joined: the next night checks that it knows the same
+        self.ordinals = Ordinals(carried.get("ledgers"))
+        self.streams = States(STREAM_STATE)
+        self.recent = recent_messages()
+        self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
+        self.open_ = np.empty((0, 5), np.int64)
+        self.opened = np.zeros(1, np.int64)
+        self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
+        self.beginning = beginning or Beginning()
+        if carried:
+            self.beginning = Beginning(*carried["beginning"][0].tolist())
+            self.streams = States.of(STREAM_STATE, carried["stream_ids"], carried["streams"])
+            recent = carried["recent"]
+            self.recent[recent[:, 0]] = recent[:, 1:]
+            self.reached[: len(carried["reached"])] = carried["reached"][:, 0]
+
+    def carried(self) -> dict[str, Ints]:
+        """What the next night begins with."""
+        ids, streams = self.streams.known
+        used = np.flatnonzero(self.recent[:, 0] >= 0)
+        return {
+            "ledgers": self.ordinals.known,
+            "stream_ids": ids,
+            "streams": streams,
+            "recent": np.column_stack([used, self.recent[used]]),
+            "reached": self.reached[:, None],
+            "joined": self.joined[:, None],
+            "beginning": np.array([self.beginning], np.int64),
+        }
+
+    def room(self, positions: int) -> None:
+        """Make sure that every one of the next positions could stay open."""
+        missing = int(self.opened[0]) + positions - len(self.open_)
+        if missing > 0:
+            self.open_ = np.concatenate([self.open_, np.empty((max(missing, len(self.open_)), 5), np.int64)])
+
+
+def read_positions(
+    state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool
+) -> None:
+    """Fill in the results of ``positions`` and ``attempts``; ``messages`` get places for their identities.
+
+    ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active.
+    """
+    state.room(positions.shape[1])
+    messages[PRODUCER] = state.streams.places(messages[PRODUCER])
+    messages[STREAM] = state.streams.places(messages[STREAM])
+    _read(
+        state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, positions,
+        messages, attempts, receipts, active,
+    )  # fmt: skip
+
+
+@loop
+def _read(
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, m: Ints,
+    a: Ints, receipts: bool, active: bool,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    for i in range(p.shape[1]):
+        if p[BEGIN, i] < p[END, i]:
+            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts)
+        if p[HEAD, i] >= 0:
+            p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
+        if active:
+            if p[FIRST_ACK, i] != NEVER:
+                behind[_ACKED] = 1
+            _stream(reached, open_, opened, behind, p, i, a)
+            if p[HEAD, i] >= 0:
+                done = _done(p, i, a)
+                _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], done)
+                if done == NEVER:
+                    _leave(behind, p, i, a, m)
+    return 0
+
+
+_SKIP = Code.SKIP.bit
+
+
+@step
+def _stream(
+    reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, i: int, a: Ints
+) -> None:  # pragma: no cover - compiled
+    """SKIP: no open message between this and the one before it of the same consumer, when this was delivered; if it is
+    its first, none before it that another had left behind."""
+    ordinal = p[ORDINAL, i]
+    for j in range(p[FIRST, i], p[END, i]):
+        session = a[SESSION, j]
+        if session >= 0 and a[OWNED, j] and reached[session] < ordinal:
+            if reached[session] >= 0:
+                between = _after(open_, opened[0], reached[session])
+                if between < opened[0] and open_[between, _DONE] > a[AT, j]:
+                    a[ATTEMPT_CODES, j] |= _SKIP
+                    for w in range(3):
+                        p[SKIPPED + w, i] = open_[between, _PLACE + w]
+            elif behind[_ACKED] and behind[_GONE] <= a[AT, j]:
+                a[ATTEMPT_CODES, j] |= _SKIP
+                for w in range(3):
+                    p[SKIPPED + w, i] = behind[_LEFT_AT + w]
+            reached[session] = ordinal
+
+
+@step
+def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
+    """Note a message that is never acknowledged, if a consumer that had it left before all that are noted."""
+    for j in range(p[FIRST, i], p[END, i]):
+        if a[LEFT, j] < behind[_GONE]:
+            behind[_GONE] = a[LEFT, j]
+            for w in range(3):
+                behind[_LEFT_AT + w] = m[LEDGER + w, p[HEAD, i]]
+
+
+@step
+def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover - compiled
+    """The first open message behind an ordinal: of those, the one that was done last."""
+    low, high = 0, length
+    while low < high:
+        middle = (low + high) // 2
+        if open_[middle, _ORDINAL] > ordinal:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+@step
+def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
+    """When a message no longer had to come: acknowledged, or misplaced, which explains its absence elsewhere."""
+    for j in range(p[FIRST, i], p[END, i]):
+        if not a[OWNED, j]:
+            return UNKNOWN
+    return min(p[FIRST_ACK, i], p[LAPSES, i])
+
+
+@step
+def _open(
+    open_: Ints, opened: Ints, ordinal: int, m: Ints, head: int, done: int
+) -> None:  # pragma: no cover - compiled
+    """Remember a message until one behind it is done later."""
+    while opened[0] and open_[opened[0] - 1, _DONE] <= done:
+        opened[0] -= 1
+    if done > UNKNOWN:
+        last = opened[0]
+        open_[last, _ORDINAL], open_[last, _DONE] = ordinal, done
+        for w in range(3):
+            open_[last, _PLACE + w] = m[LEDGER + w, head]
+        opened[0] += 1

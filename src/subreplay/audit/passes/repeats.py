@@ -1,0 +1,106 @@
+"""Input rows that stand in a table more than once: what they say is judged once.
+
+Rows of one event that say the same, or of which one knows less, are one row that was exported twice. Where they
+contradict one another nobody can tell which is right: the event happened, the rest of it is unknown. A true second
+delivery of a message is another event: it has its own time, order or redelivery count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.deliveries import Flags
+from subreplay.audit.passes.keys import numbers
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
+
+_SAME_EVENT: Final = ("ledger", "entry", "batch_index", "at", "seq", "redelivery_count")
+_TIMES: Final = ("received_at", "acked_at", "nacked_at")
+_MEMBER: Final = ("partition", "consumer", "instance", "event", "at", "at_nanos", "seq")
+
+
+class Deliveries(NamedTuple):
+    """Deliveries, each once (``kept`` of all rows): beside each, how many further rows said the same, and how many said
+    otherwise."""
+
+    rows: pa.Table
+    kept: Flags
+    repeated: Ints
+    contradicted: Ints
+
+
+def deliveries_once(rows: pa.Table) -> Deliveries:
+    """Deliveries in the ``LOG`` shape, sorted by position, time and order. Of those that rows contradict, only that
+    they happened is left. Acknowledgements without a delivery are left as they are."""
+    again = _again(rows)
+    nothing = np.zeros(rows.num_rows, np.int64)
+    if not again.any():
+        return Deliveries(rows, ~again, nothing, nothing)
+    members = np.flatnonzero(again | np.append(again[1:], False))
+    heads = np.flatnonzero(~again[members])  # the first row of each event
+    first, further = members[heads], np.diff(np.append(heads, len(members))) - 1
+    some = rows.take(pa.array(members))
+    known = {name: numbers(some, name) for name in _TIMES}
+    known["cumulative"] = np.where(known["acked_at"] == UNKNOWN, UNKNOWN, flags(some, "cumulative"))
+    who = {name: _codes(some, name) for name in ("consumer", "instance")}
+    differs = np.zeros(len(heads), np.bool_)
+    for values in (known | who).values():
+        least = np.minimum.reduceat(np.where(values == UNKNOWN, NEVER, values), heads)
+        differs |= least < np.maximum.reduceat(values, heads)
+    for name, values in known.items():
+        told = np.where(differs, UNKNOWN, np.maximum.reduceat(values, heads))
+        rows = _with(rows, name, first, told)
+    repeated, contradicted = nothing.copy(), nothing.copy()
+    repeated[first], contradicted[first] = np.where(differs, 0, further), np.where(differs, further, 0)
+    return Deliveries(rows.filter(pa.array(~again)).combine_chunks(), ~again, repeated[~again], contradicted[~again])
+
+
+def _again(rows: pa.Table) -> Flags:
+    """Whether each row is of the same event as the one before it."""
+    again = np.zeros(rows.num_rows, np.bool_)
+    if rows.num_rows > 1:
+        again[1:] = numbers(rows, "at")[1:] != UNKNOWN
+        for name in _SAME_EVENT:
+            values = numbers(rows, name)
+            again[1:] &= values[1:] == values[:-1]
+    return again
+
+
+def _codes(rows: pa.Table, name: str) -> Ints:
+    """A number for each word of a column, ``UNKNOWN`` for none."""
+    return ints(pa.table({name: column(rows, name).dictionary_encode().indices}), name)
+
+
+def _with(rows: pa.Table, name: str, places: Ints, values: Ints) -> pa.Table:
+    """``rows`` with other values of a column in some places, ``UNKNOWN`` for null."""
+    field, every = rows.schema.field(name), ints(rows, name)
+    every[places] = values
+    return rows.set_column(
+        rows.schema.get_field_index(name), field, pa.array(every, pa.int64(), mask=every == UNKNOWN).cast(field.type)
+    )
+
+
+class Members(NamedTuple):
+    """Rows of the membership, each event once; how many further rows said the same, and how many said otherwise."""
+
+    rows: list[Mapping[str, Any]]
+    repeated: int
+    contradicted: int
+
+
+def members_once(rows: Iterable[Mapping[str, Any]]) -> Members:
+    """Membership rows without those of an event that an earlier row tells already."""
+    known: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    repeated = contradicted = 0
+    for row in rows:
+        event = tuple(row.get(name) for name in _MEMBER)
+        if event not in known:
+            known[event] = row
+        elif known[event] == row:
+            repeated += 1
+        else:
+            contradicted += 1
+    return Members(list(known.values()), repeated, contradicted)

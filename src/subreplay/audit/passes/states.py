@@ -1,0 +1,109 @@
+"""Rows of state found by an identity: what a pass remembers of each key, slot or producer.
+
+Open addressing with linear probing over plain arrays, so that compiled loops can use it and a state can be stored.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from subreplay.kernels.compiled import compiled
+from subreplay.kernels.loops import step
+from subreplay.model.columns import UNKNOWN, Ints
+
+NOWHERE = -1
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)
+
+
+class States:
+    """``width`` integers of state per identity (an integer from 0), all ``UNKNOWN`` at first.
+
+    ``index`` holds identities by their hash (``NOWHERE`` where free) and their row in ``rows``, of which ``count[0]``
+    are in use.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.index = np.full((64, 2), NOWHERE, np.int64)
+        self.rows = np.empty((0, width), np.int64)
+        self.count = np.zeros(1, np.int64)
+
+    @classmethod
+    def of(cls, width: int, ids: Ints, rows: Ints) -> States:
+        """The states that ``known`` told: ``ids`` in one column, the first columns of their states beside them."""
+        states = cls(width)
+        places = states.places(ids[:, 0])
+        states.rows[places, : rows.shape[1]] = rows
+        return states
+
+    @property
+    def known(self) -> tuple[Ints, Ints]:
+        """Identities, as one column, and their states."""
+        taken = self.index[self.index[:, 0] != NOWHERE]
+        ids = np.empty((len(taken), 1), np.int64)
+        ids[taken[:, 1], 0] = taken[:, 0]
+        return ids, self.rows[: self.count[0]]
+
+    def room(self, more: int) -> None:
+        """Make sure that ``more`` new identities find room."""
+        needed = int(self.count[0]) + more
+        if needed > len(self.rows):
+            grown = np.empty((max(needed, 2 * len(self.rows)), self.rows.shape[1]), np.int64)
+            grown[: self.count[0]] = self.rows[: self.count[0]]
+            self.rows = grown
+        if 2 * needed > len(self.index):
+            before, self.index = self.index, np.full((1 << (3 * needed - 1).bit_length(), 2), NOWHERE, np.int64)
+            _move(before, self.index)
+
+    def places(self, ids: Ints) -> Ints:
+        """The row of each identity, which is added where it is new; ``NOWHERE`` for the identity ``NOWHERE``.
+
+        All are looked up before any row is: the memory accesses of a tight loop overlap.
+        """
+        self.room(len(ids))
+        return _added(self.index, self.rows, self.count, ids)
+
+    def rows_of(self, ids: Ints) -> Ints:
+        """The state of each identity; all ``UNKNOWN`` for one never met."""
+        nothing = np.full((1, self.rows.shape[1]), UNKNOWN)
+        return np.append(self.rows[: self.count[0]], nothing, 0)[_places(self.index, ids)]
+
+
+@step
+def _slot_of(index: Ints, identity: int) -> Any:  # pragma: no cover - compiled
+    """Where an identity stands, or the free place where it would."""
+    last = len(index) - 1
+    at = np.int64((np.uint64(identity) * _SPREAD) >> np.uint64(20)) & last
+    while index[at, 0] != NOWHERE and index[at, 0] != identity:
+        at = (at + 1) & last
+    return at
+
+
+@compiled
+def _added(index: Ints, rows: Ints, count: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
+    places = np.full(len(ids), NOWHERE, np.int64)
+    for i in range(len(ids)):
+        if ids[i] != NOWHERE:
+            at = _slot_of(index, ids[i])
+            if index[at, 0] == NOWHERE:
+                index[at, 0], index[at, 1] = ids[i], count[0]
+                rows[count[0], :] = UNKNOWN
+                count[0] += 1
+            places[i] = index[at, 1]
+    return places
+
+
+@compiled
+def _places(index: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
+    places = np.full(len(ids), NOWHERE, np.int64)
+    for i in range(len(ids)):
+        places[i] = index[_slot_of(index, ids[i]), 1]
+    return places
+
+
+@compiled
+def _move(before: Ints, after: Ints) -> None:  # pragma: no cover - compiled
+    for i in range(len(before)):
+        if before[i, 0] != NOWHERE:
+            after[_slot_of(after, before[i, 0])] = before[i]

@@ -1,0 +1,131 @@
+"""Deliveries of one dispatcher in order of time: facts in, judged rows out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.deliveries import (
+    AT,
+    BATCH_INDEX,
+    CHANGING,
+    DELIVERY,
+    DUE,
+    ENTRY,
+    EPOCH,
+    HOLDER,
+    KEY,
+    LEDGER,
+    NTH,
+    ORDER,
+    ORDINAL,
+    OWNER,
+    RECEIVED,
+    SESSION,
+    SLOT,
+    UNTIL,
+    WITNESS,
+    Found,
+)
+from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.model.tables import JUDGED, LOAD
+
+if TYPE_CHECKING:
+    from subreplay.audit.judge import Dispatcher, Judge
+
+_COLUMNS = {
+    LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
+    KEY: "key_id", SLOT: "slot", ORDINAL: "ordinal", DUE: "due", RECEIVED: "received", EPOCH: "epoch",
+}  # fmt: skip
+# one cause, one finding: a mixed batch scatters its keys
+_SCATTERED = Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit | Code.BEFORE_PREDECESSOR_ACK.bit
+
+
+def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+    """Findings about one batch of deliveries."""
+    active = judge.policy.routing == "partition"
+    order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
+    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    d = _deliveries(rows)
+    state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), judge.horizon))
+    conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
+    state.given(d[SESSION], d[UNTIL])
+    read_instants(state, d, conditions, found)
+    found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    mixed = flags(rows, "mixed")
+    found.codes[mixed] &= ~_SCATTERED
+    return found
+
+
+def _latest(*times: Ints) -> int:
+    """The latest of some times that were reached."""
+    return max(int(np.max(of, initial=UNKNOWN, where=of != NEVER)) for of in times)
+
+
+def recall_deliveries(judge: Judge, state: DispatcherState, rows: pa.Table) -> None:
+    """Deliveries of earlier days, of which some still hold others back."""
+    d = _deliveries(rows)
+    state.given(d[SESSION], d[UNTIL])
+    recall_instants(state, d, ints(rows, "codes"), not judge.waits_by_slot)
+
+
+def _deliveries(rows: pa.Table) -> Ints:
+    d = np.empty((DELIVERY, rows.num_rows), np.int64)
+    for place, name in _COLUMNS.items():
+        d[place] = rows.column(name)
+    # a counted redelivery is no first delivery, even where the first one lies outside the data
+    np.maximum(rows.column("nth"), ints(rows, "redelivery_count") > 0, out=d[NTH])
+    d[CHANGING] = flags(rows, "in_transition")
+    return d
+
+
+def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
+    """``JUDGED`` columns of facts and what was found; ``names`` are the labels of the sessions."""
+    named = np.array([*names, None], dtype=object)
+    columns = {
+        "expected": pa.array(named, pa.string()).take(pa.array(ints(rows, "expected") % len(named))),
+        "codes": pa.array(found.codes),
+        "excuses": pa.array(found.excuses),
+        "order_witness": _witnesses(found, ORDER, named),
+        "owner_witness": _witnesses(found, OWNER, named),
+        "holder_witness": _witnesses(found, HOLDER, named),
+        "shown": pa.array(shown),
+    }
+    columns["load"] = pa.nulls(rows.num_rows, LOAD)
+    return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
+
+
+def judged_carried(rows: pa.Table) -> pa.Table:
+    """Carried rows, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
+    n = rows.num_rows
+    given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}
+    return pa.table(
+        [
+            given[f.name] if f.name in given
+            else rows.column(f.name) if f.name in rows.column_names
+            else pa.nulls(n, f.type)
+            for f in JUDGED
+        ],
+        schema=JUDGED,
+    )  # fmt: skip
+
+
+def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
+    """One kind of witness as a struct column; null where there is none."""
+    shape = JUDGED.field("order_witness").type
+    there = found.proven[kind]
+    where = np.flatnonzero(there)
+    if not len(where):
+        return pa.nulls(len(there), shape)
+    of = found.proof[kind, where].T
+    values = [of[LEDGER], of[ENTRY], of[BATCH_INDEX], names[of[SESSION]], of[AT], of[UNTIL], of[WITNESS] == 1]
+    few = pa.StructArray.from_arrays(
+        [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
+    )
+    place = np.zeros(len(there), np.int64)
+    place[where] = np.arange(len(where))
+    return few.take(pa.array(place, mask=~there))

@@ -1,0 +1,210 @@
+"""Holding: a key changes hands only when nothing of it is outstanding; who holds others back, and for how long."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from subreplay.audit.codes import ANY_ORDER, KEYED, Code, Excuse, Rule
+from subreplay.audit.deliveries import (
+    AT,
+    DUE,
+    HOLDER,
+    KEY,
+    NTH,
+    ORDINAL,
+    OWNER,
+    SESSION,
+    UNTIL,
+    WITNESS,
+    Flags,
+    prove,
+    remember,
+)
+from subreplay.audit.needs import Need
+from subreplay.audit.rules.order import HIGHEST, ORDER_STATE
+from subreplay.kernels.loops import step
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2
+
+RULES = (
+    Rule(
+        Code.KEY_TWO_OWNERS,
+        "One key at two consumers at once",
+        "Of one key, intervals [delivered, acknowledged, given back or disconnected) at two consumers never overlap.",
+        "PIP-379: DrainingHashesTracker (4.0.8), recentlyJoinedConsumers (3.2.3); row P-KS-ORD-1",
+        promised=KEYED,
+        allowed=ANY_ORDER,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.BEFORE_PREDECESSOR_ACK,
+        "A key went on to a new owner before its predecessor was done",
+        "A message newer than everything delivered of its key goes to a consumer only when no other consumer still "
+        "holds one of that key: the part of KEY_TWO_OWNERS where the key moves on.",
+        "PIP-379: DrainingHashesTracker.shouldBlockStickyKeyHash (4.0.8), recentlyJoinedConsumers (3.2.3)",
+        promised=KEYED,
+        allowed=ANY_ORDER,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.STUCK,
+        "Held back by a stuck consumer",
+        "A message that was due waited longer than the threshold for another consumer to finish what it held of the "
+        "same slot (3.x: all that was read before it joined itself); of several, for the one that finished last.",
+        "rows P-KS-ORD-1, P-KS-ORD-2",
+        allowed=KEYED,
+        needs=frozenset(
+            {
+                Need.DELIVERIES,
+                Need.EVERY_DELIVERY,
+                Need.STICKY_KEYS,
+                Need.MEMBERSHIP,
+                Need.ACKNOWLEDGEMENTS,
+                Need.DISPATCH_TIMES,
+                Need.STUCK_AFTER,
+            }
+        ),
+    ),
+)
+
+# Profiles under which a newcomer waits until all that was read before it joined is acknowledged, and may itself get
+# what was (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
+JOIN_WAITS_FOR_ALL = frozenset({DOCUMENTED, PULSAR_3_2})
+
+# The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
+# the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the
+# end of the day, stand apart, since the next night may know better when they ended.
+_HOLD = WITNESS + 1
+PAIR = 2 * _HOLD
+# The state of a key goes on with its holders
+OF_KEY = ORDER_STATE
+KEY_STATE = ORDER_STATE + PAIR
+# The state of a slot: highest ordinal first delivered, when, holders
+REACHED, REACHED_AT, HELD = range(3)
+SLOT_STATE = 2 + PAIR
+# The state of a session: joined, began to close, highest ordinal delivered when it joined; highest ordinal it got as a
+# first delivery, when; the delivery before its join that lasts longest, with its key, and the one beyond the horizon
+JOINED, CLOSING, READ_AT_JOIN, TAKEN, TAKEN_AT, BEFORE_JOIN = range(6)
+SESSION_STATE = 5 + 2 * _HOLD
+
+_TWO, _BEFORE, _STUCK = Code.KEY_TWO_OWNERS.bit, Code.BEFORE_PREDECESSOR_ACK.bit, Code.STUCK.bit
+_CLOSING, _READ_BEFORE = Excuse.CLOSING.bit, Excuse.READ_BEFORE_JOIN.bit
+
+
+@step
+def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> int:  # pragma: no cover - compiled
+    """Where the holder stands that lasts longest at another session."""
+    if horizon != NEVER:
+        late = first + PAIR
+        late = late if rows[row, late + SESSION] != session else late + _HOLD
+        if rows[row, late + SESSION] >= 0:
+            return late
+    return first if rows[row, first + SESSION] != session else first + _HOLD
+
+
+@step
+def longest(rows: Ints, row: int, first: int, apart: int) -> int:  # pragma: no cover - compiled
+    """Where the holder stands that lasts longest; one beyond the horizon would stand ``apart`` places further on."""
+    return first + apart if rows[row, first + apart + SESSION] >= 0 else first
+
+
+@step
+def hold(
+    rows: Ints, row: int, first: int, d: Ints, i: int, until: int, horizon: int
+) -> None:  # pragma: no cover - compiled
+    """Delivery ``i`` becomes a holder until then, if it lasts longer than one of the two; the first lasts longest."""
+    first += PAIR if until > horizon else 0
+    session, second = d[SESSION, i], first + _HOLD
+    mine = first if rows[row, first + SESSION] == session else second
+    known = rows[row, mine + SESSION]
+    if (known == session and until <= rows[row, mine + UNTIL]) or (
+        known != session and rows[row, mine + UNTIL] > until
+    ):
+        return
+    remember(rows, row, mine, d, i)
+    rows[row, mine + UNTIL], rows[row, mine + WITNESS] = until, d[KEY, i]
+    if rows[row, second + UNTIL] > rows[row, first + UNTIL]:
+        for w in range(_HOLD):
+            rows[row, first + w], rows[row, second + w] = rows[row, second + w], rows[row, first + w]
+
+
+@step
+def before_join(members: Ints, session: int, everything: Ints) -> None:  # pragma: no cover - compiled
+    """Of what was delivered before a consumer joined, note what lasts longest, if longer than what was noted."""
+    for pair, apart in ((0, 0), (PAIR, _HOLD)):
+        if everything[0, HELD + pair + UNTIL] > members[session, BEFORE_JOIN + apart + UNTIL]:
+            for w in range(_HOLD):
+                members[session, BEFORE_JOIN + apart + w] = everything[0, HELD + pair + w]
+
+
+def longest_of(rows: Ints, first: int, apart: int) -> Ints:
+    """``longest`` of many rows, as witnesses with their keys."""
+    if rows.shape[1] < first + 2 * apart:
+        return rows[:, first : first + _HOLD]
+    late = rows[:, first + apart + SESSION] >= 0
+    return np.where(late[:, None], rows[:, first + apart : first + apart + _HOLD], rows[:, first : first + _HOLD])
+
+
+def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
+    """Of many rows, until when they are held by another than ``session``, or by a delivery that nobody acknowledged:
+    what a consumer is still busy with keeps none of its own messages back."""
+    until = np.full(len(rows), UNKNOWN)
+    pairs = (first,) if rows.shape[1] < first + 2 * apart else (first, first + apart)
+    for holder in (place for pair in pairs for place in (pair, pair + _HOLD)):
+        there, ends = rows[:, holder + SESSION], rows[:, holder + UNTIL]
+        counts = (there >= 0) & ((there != session) | (ends == NEVER))
+        until = np.where(counts, np.maximum(until, ends), until)
+    return until
+
+
+@step
+def one_holder(
+    keys: Ints, k: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, horizon: int, codes: Ints,
+    excuses: Ints, proof: Ints, proven: Flags,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """KEY_TWO_OWNERS and BEFORE_PREDECESSOR_ACK. Comes before ``order.in_order``, which notes that the key went on."""
+    at, session, ordinal = d[AT, i], d[SESSION, i], d[ORDINAL, i]
+    other = elsewhere(keys, k, OF_KEY, session, horizon)
+    holder = keys[k, other + SESSION]
+    if holder >= 0 and keys[k, other + UNTIL] > at:
+        codes[i] |= _TWO
+        if d[NTH, i] == 0 and ordinal > keys[k, HIGHEST]:
+            codes[i] |= _BEFORE
+        prove(proof, proven, OWNER, i, keys, k, other, True)
+        read_at_join = members[session, READ_AT_JOIN]
+        if members[holder, CLOSING] <= at:
+            excuses[i] |= _CLOSING
+        elif join_waits_for_all and read_at_join != NEVER and ordinal <= read_at_join:
+            excuses[i] |= _READ_BEFORE
+    hold(keys, k, OF_KEY, d, i, d[UNTIL, i], horizon)
+
+
+@step
+def held_back(
+    slots: Ints, s: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, stuck_after: int, horizon: int,
+    codes: Ints, proof: Ints, proven: Flags,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """STUCK, for a first delivery: it waited for the delivery elsewhere that lasted longest, of its slot, or of all
+    before its consumer joined."""
+    session, at = d[SESSION, i], d[AT, i]
+    if join_waits_for_all:
+        rows, row, holder = members, session, longest(members, session, BEFORE_JOIN, _HOLD)
+        since = members[session, JOINED]
+        if d[ORDINAL, i] <= members[session, READ_AT_JOIN]:
+            return
+    else:
+        holder = elsewhere(slots, s, HELD, session, horizon)
+        rows, row, since = slots, s, slots[s, holder + AT]
+    if rows[row, holder + SESSION] < 0 or rows[row, holder + UNTIL] > at:
+        return
+    if rows[row, holder + UNTIL] - max(d[DUE, i], since) >= stuck_after:
+        codes[i] |= _STUCK
+        prove(proof, proven, HOLDER, i, rows, row, holder, rows[row, holder + WITNESS] == d[KEY, i])
+
+
+@step
+def serve(slots: Ints, s: int, d: Ints, i: int, until: int, horizon: int) -> None:  # pragma: no cover - compiled
+    """What a slot was given: it is free once its longest-lasting delivery is done."""
+    hold(slots, s, HELD, d, i, until, horizon)
+    if d[NTH, i] == 0 and d[ORDINAL, i] > slots[s, REACHED]:
+        slots[s, REACHED], slots[s, REACHED_AT] = d[ORDINAL, i], d[AT, i]

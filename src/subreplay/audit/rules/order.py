@@ -1,0 +1,82 @@
+"""Order: the messages of a key, or of a partition with one active consumer, arrive as the log has them."""
+
+from __future__ import annotations
+
+from subreplay.audit.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Code, Rule
+from subreplay.audit.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
+from subreplay.audit.needs import Need
+from subreplay.kernels.loops import step
+from subreplay.model.columns import UNKNOWN, Ints
+
+RULES = (
+    Rule(
+        Code.KEY_ORDER,
+        "First deliveries of a key out of order",
+        "The messages of one key are delivered for the first time in the order of the log, and one consumer's "
+        "application takes them in that order.",
+        "PIP-379, Key_Shared ordering; row L-ROUTE-3",
+        promised=KEYED | FILTERED,
+        allowed=ANY_ORDER,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS}),
+    ),
+    Rule(
+        Code.PARTITION_ORDER,
+        "First deliveries of a partition out of order",
+        "One active consumer receives the messages of a topic partition in the order of the log (Jepsen: nonmonotonic "
+        "poll).",
+        "PersistentDispatcherSingleActiveConsumer.readEntriesComplete (3.2.3, 4.0.8); row P-FO-1",
+        promised=ACTIVE,
+        needs=frozenset({Need.DELIVERIES}),
+    ),
+    Rule(
+        Code.REDELIVERY_ORDER,
+        "Delivered again after a newer message of its key",
+        "A redelivery comes when the latest delivery of its key was of a newer message: after a nack or a timeout no "
+        "order is promised, only single ownership.",
+        "PersistentStickyKeyDispatcherMultipleConsumers.redeliverUnacknowledgedMessages (3.2.3, 4.0.8): a nacked "
+        "position goes back without its hash",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.KEYS}),
+    ),
+    Rule(
+        Code.SKIP,
+        "The active consumer's stream jumps over a message",
+        "Between two messages that a consumer was given lies one that it never was, and that was not acknowledged when "
+        "the later one came (Jepsen: poll skip). Before the first one lies none that a consumer had which left before, "
+        "and that nobody ever acknowledged (where anybody acknowledges).",
+        "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
+        "(3.2.3, 4.0.8); row P-FO-6",
+        promised=ACTIVE,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+    ),
+)
+
+# The state of a key: highest ordinal, latest ordinal, latest receipt, its session, the delivery of the highest
+HIGHEST, _LATEST, _RECEIVED, _RECEIVER, FIRST = range(5)
+ORDER_STATE = 4 + WITNESS
+
+_AGAIN = Code.REDELIVERY_ORDER.bit
+
+
+@step
+def in_order(
+    keys: Ints, k: int, d: Ints, i: int, code: int, codes: Ints, proof: Ints, proven: Flags
+) -> None:  # pragma: no cover - compiled
+    """KEY_ORDER or PARTITION_ORDER (``code``) at the broker and at the application; REDELIVERY_ORDER."""
+    ordinal = d[ORDINAL, i]
+    if d[NTH, i] > 0:
+        broken = _AGAIN if ordinal < keys[k, _LATEST] else 0
+    else:
+        received, session = d[RECEIVED, i], d[SESSION, i]
+        same = received != UNKNOWN and session >= 0 and keys[k, _RECEIVER] == session
+        broken = code if ordinal < keys[k, HIGHEST] or (same and received < keys[k, _RECEIVED]) else 0
+        if received != UNKNOWN:
+            keys[k, _RECEIVED] = max(received, keys[k, _RECEIVED]) if same else received
+            keys[k, _RECEIVER] = session
+    if broken:
+        codes[i] |= broken
+        prove(proof, proven, ORDER, i, keys, k, FIRST, True)
+    if ordinal > keys[k, HIGHEST]:
+        keys[k, HIGHEST] = ordinal
+        remember(keys, k, FIRST, d, i)
+    keys[k, _LATEST] = ordinal

@@ -1,0 +1,118 @@
+"""Partitions: where producers put the messages of a key, looked at across the partitions of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.codes import EVERY, Code, Rule
+from subreplay.audit.findings import Finding
+from subreplay.audit.needs import Need
+from subreplay.audit.routing import Misrouted, Routing, RoutingMode, misrouted
+from subreplay.model.columns import Ints, column, flags, ints
+from subreplay.model.rows import Scope
+from subreplay.model.words import clock, position
+
+RULES = (
+    Rule(
+        Code.ROUTING_MISMATCH,
+        "In another partition than its routing says",
+        "A message is in the partition that its producer's declared routing gives it: by the hash of its key, or, "
+        "without a key under SinglePartition, the one its producer began with.",
+        "RoundRobinPartitionMessageRouterImpl, SinglePartitionMessageRouterImpl.choosePartition (3.2.3, 4.0.8); rows "
+        "L-ROUTE-1, L-ROUTE-2",
+        promised=EVERY,
+        needs=frozenset({Need.KEYS, Need.ROUTING}),
+    ),
+    Rule(
+        Code.KEY_TWO_PARTITIONS,
+        "One key in two partitions",
+        "All messages of a key are in one partition of their topic, since order holds only inside one.",
+        "rows L-ROUTE-1, L-ROUTE-3",
+        promised=EVERY,
+        needs=frozenset({Need.KEYS}),
+    ),
+)
+
+FIRST_MESSAGES = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("ledger", pa.int64()),
+        pa.field("entry", pa.int64()),
+        pa.field("batch_index", pa.int32()),
+        pa.field("published", pa.int64()),  # ns
+        pa.field("producer", pa.string()),
+        pa.field("key", pa.string()),  # in words; null for messages without a key
+        pa.field("messages", pa.int64()),  # how many there are
+        pa.field("known", pa.bool_()),  # since an earlier day, or told by its audit
+    ]
+)
+"""The first message of each key (or, of messages without one, of each producer) in each partition."""
+
+
+def _by(producer: str | None) -> str:
+    return "" if producer is None else f" by {producer}"
+
+
+def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partition: int) -> Misrouted:
+    """ROUTING_MISMATCH for messages of one partition, as far as their keys decide."""
+    mode: RoutingMode = "CustomPartition" if routing.mode == "CustomPartition" else "RoundRobinPartition"
+    return misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
+
+
+def keys_in_two_partitions(rows: pa.Table) -> Iterator[Finding]:
+    """KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one: one finding for each partition but
+    those known before, or that of most of its messages (of the first ones, where there are as many)."""
+    ordered = sorted(
+        rows.to_pylist(),
+        key=lambda r: (r["topic"], r["key"], not r["known"], -r["messages"], r["published"], r["partition"]),
+    )
+    for _, of_key in groupby(ordered, key=lambda r: (r["topic"], r["key"])):
+        home, *others = of_key
+        for other in [row for row in others if not row["known"]]:
+            found = position(other["ledger"], other["entry"], other["batch_index"])
+            elsewhere = position(home["ledger"], home["entry"], home["batch_index"])
+            yield Finding(
+                Code.KEY_TWO_PARTITIONS,
+                Scope(other["topic"], other["partition"]),
+                other["published"],
+                f"{found} of key {other['key']} was published to partition {other['partition']} at "
+                f"{clock(other['published'])}; most of its key, from {elsewhere} on, are in partition "
+                f"{home['partition']}",
+                _why(home["producer"], other["producer"]),
+                (other["ledger"], other["entry"], other["batch_index"]),
+                key=other["key"],
+                witness=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
+            )
+
+
+def _why(first: str | None, other: str | None) -> str:
+    if first is None or other is None:
+        return "producers choose partitions differently, or one of them changed its mind"
+    if first == other:
+        return f"producer {other} changed its mind: its router or the number of partitions changed"
+    return f"producers {first} and {other} choose partitions differently"
+
+
+def keyless_strays(routing: Routing, rows: pa.Table) -> Iterator[Finding]:
+    """ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer's; what is known was told."""
+    rows = rows.sort_by([("published", "ascending"), ("partition", "ascending")])
+    partitions: Ints = ints(rows, "partition")
+    keys = pa.nulls(rows.num_rows, pa.binary())
+    found = misrouted(routing, keys, column(rows, "producer"), partitions)
+    for i in np.flatnonzero(found.wrong & ~flags(rows, "known")).tolist():
+        row = rows.slice(i, 1).to_pylist()[0]
+        place = position(row["ledger"], row["entry"], row["batch_index"])
+        yield Finding(
+            Code.ROUTING_MISMATCH,
+            Scope(row["topic"], row["partition"]),
+            row["published"],
+            f"{place}, published by {row['producer']} at {clock(row['published'])}: {found.words(i)}",
+            f"producer {row['producer']} changed its partition, or one of its name started anew",
+            (row["ledger"], row["entry"], row["batch_index"]),
+        )

@@ -1,0 +1,116 @@
+"""Publication: what producers put into the log, before any consumer comes into play."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from subreplay.audit.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
+from subreplay.audit.needs import Need
+from subreplay.kernels.loops import step
+from subreplay.model.columns import UNKNOWN, Ints
+
+RULES = (
+    Rule(
+        Code.PRODUCER_ORDER,
+        "Stored after a later message of its producer",
+        "In a partition the sequence ids of one producer rise (of messages in batches, those of one key); a fall to "
+        "the lowest id seen or below is a producer that started anew.",
+        "ProducerImpl.msgIdGenerator (3.2.3, 4.0.8); row L-ROUTE-3",
+        promised=EVERY,
+        needs=frozenset({Need.PRODUCERS}),
+    ),
+    Rule(
+        Code.DUP_PUBLISH,
+        "Published twice",
+        "A producer's sequence id stands once in a partition (of the latest 65,536 messages; the chunks of one message "
+        "share theirs).",
+        "MessageDeduplication (3.2.3, 4.0.8); row L-DEDUP-1",
+        promised=EVERY,
+        needs=frozenset({Need.PRODUCERS}),
+    ),
+    Rule(
+        Code.DIVERGENT_ID,
+        "One position, two contents",
+        "A position of the log names one message.",
+        "ManagedLedgerImpl (3.2.3, 4.0.8): a ledger id and an entry id name one entry",
+        promised=EVERY,
+        uncertain=True,
+    ),
+    Rule(
+        Code.UNKNOWN_MESSAGE,
+        "Delivery of a message that is not in the log",
+        "Every delivery is of a message in the messages table.",
+        "ManagedCursorImpl.readEntries (3.2.3, 4.0.8): what is dispatched was read from the log",
+        promised=EVERY,
+        uncertain=True,
+        needs=frozenset({Need.DELIVERIES}),
+    ),
+    Rule(
+        Code.MIXED_BATCH,
+        "A batch mixes keys",
+        "A broker reads one key per batch, so a batch must hold one key or its other keys go astray.",
+        "Commands.peekStickyKey, BatchMessageContainerImpl.add (3.2.3, 4.0.8); row L-BATCH-3",
+        promised=BY_SLOT | FILTERED,
+        needs=frozenset({Need.KEYS}),
+    ),
+)
+
+# The state of a producer: the lowest sequence id since it started (anew), how often it started; and of a stream: the
+# start it is of, highest id since then, its position. A producer is a stream too.
+_LOWEST, _STARTS, _START, _HIGHEST, _POSITION = range(5)
+STREAM_STATE: Final = 7
+MEMORY: Final = 1 << 16
+# A recent message: its producer, the start it is of, sequence id, publish time, position
+_OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _PLACE = range(5)
+_RECENT: Final = 7
+
+# The columns of a message, as the rows of a matrix in order of position. PRODUCER and STREAM are identities, then
+# places of states; a stream is what is promised to be in order: a producer's messages, or, of those it batched, the
+# ones of one key, since batches by key overtake one another. SEQUENCE is negative where it counts for nothing: a later
+# chunk, or none known.
+STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX = range(7)
+MESSAGE: Final = 7
+
+
+def recent_messages() -> Ints:
+    """Memory for the latest messages, empty."""
+    return np.full((MEMORY, _RECENT), -1, np.int64)
+
+
+_ORDER, _DUP = Code.PRODUCER_ORDER.bit, Code.DUP_PUBLISH.bit
+
+
+@step
+def in_sequence(
+    streams: Ints, recent: Ints, m: Ints, i: int, p: Ints, twin: int, at: int
+) -> int:  # pragma: no cover - compiled
+    """The bit PRODUCER_ORDER or DUP_PUBLISH, if message ``i`` breaks it; the position it collides with goes to
+    ``p[twin:, at]``."""
+    sequence, q, s = m[SEQUENCE, i], m[PRODUCER, i], m[STREAM, i]
+    if sequence < 0:
+        return 0
+    r = (sequence + 7919 * q) & (MEMORY - 1)  # ids of one producer follow one another; producers are kept apart
+    if recent[r, _OF_PRODUCER] == q and recent[r, _ID] == sequence:
+        going_on = recent[r, _OF_START] == streams[q, _STARTS] and sequence > streams[q, _LOWEST]
+        if going_on or recent[r, _PUBLISHED] == m[PUBLISHED, i]:
+            for w in range(3):
+                p[twin + w, at] = recent[r, _PLACE + w]
+            return _DUP
+    if streams[q, _LOWEST] == UNKNOWN or sequence <= streams[q, _LOWEST]:
+        streams[q, _LOWEST], streams[q, _STARTS] = sequence, max(streams[q, _STARTS], 0) + 1
+    if streams[s, _START] != streams[q, _STARTS]:
+        streams[s, _START], streams[s, _HIGHEST] = streams[q, _STARTS], UNKNOWN
+    recent[r, _OF_PRODUCER], recent[r, _OF_START], recent[r, _ID] = q, streams[q, _STARTS], sequence
+    recent[r, _PUBLISHED] = m[PUBLISHED, i]
+    for w in range(3):
+        recent[r, _PLACE + w] = m[LEDGER + w, i]
+    if sequence < streams[s, _HIGHEST]:
+        for w in range(3):
+            p[twin + w, at] = streams[s, _POSITION + w]
+        return _ORDER
+    streams[s, _HIGHEST] = sequence
+    for w in range(3):
+        streams[s, _POSITION + w] = m[LEDGER + w, i]
+    return 0

@@ -1,0 +1,90 @@
+"""Ranges: what sticky consumers leave uncovered, and what they claim twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from subreplay.audit.codes import BY_SLOT, Code, Rule
+from subreplay.audit.findings import Finding
+from subreplay.audit.needs import Need
+from subreplay.model.range_table import Range
+from subreplay.model.words import clock
+from subreplay.timelines.happenings import event_words
+from subreplay.timelines.timeline import Epoch, Timeline
+
+_STICKY = frozenset({"pulsar.key_shared.sticky"})
+
+RULES = (
+    Rule(
+        Code.STICKY_GAP,
+        "Slots that no consumer asked for",
+        "While anybody is connected, every slot is in some consumer's ranges; the messages of others wait.",
+        "HashRangeExclusiveStickyKeyConsumerSelector.select (3.2.3, 4.0.8); row P-KS-ST-2",
+        allowed=BY_SLOT,
+        only=_STICKY,
+        needs=frozenset({Need.MEMBERSHIP}),
+    ),
+    Rule(
+        Code.STICKY_OVERLAP,
+        "Slots that two consumers asked for",
+        "A consumer whose ranges overlap those of a connected one is rejected, as if it had never connected.",
+        "HashRangeExclusiveStickyKeyConsumerSelector.validateKeySharedMeta (3.2.3, 4.0.8); row P-KS-ST-2",
+        allowed=BY_SLOT,
+        only=_STICKY,
+        needs=frozenset({Need.MEMBERSHIP}),
+    ),
+)
+
+
+def sticky_ranges(timeline: Timeline) -> Iterator[Finding]:
+    """STICKY_GAP, once for each gap when it opens, and STICKY_OVERLAP, once for each consumer refused."""
+    if timeline.policy.name not in _STICKY:
+        return
+    gaps = [_gaps(timeline, epoch) for epoch in timeline.epochs]
+    for epoch in timeline.epochs[1:]:
+        for gap in sorted(gaps[epoch.index] - gaps[epoch.index - 1]):
+            yield _gap(timeline, epoch, gap, gaps)
+        if epoch.rejected is not None and epoch.cause is not None:
+            yield from _overlap(timeline, epoch, epoch.cause.ranges or ())
+
+
+def _gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
+    if not timeline.connected(epoch.index):
+        return frozenset()
+    return frozenset(timeline.table(epoch.index).gaps(timeline.policy.space))
+
+
+def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Range]]) -> Finding:
+    closed = next((e for e in timeline.epochs[opened.index :] if gap not in gaps[e.index]), None)
+    until = f"until {clock(closed.start.at)}" if closed else "until the end"
+    return Finding(
+        Code.STICKY_GAP,
+        timeline.scope,
+        opened.start.at,
+        f"slots {gap[0]}..{gap[1]} had no owner from {clock(opened.start.at)} {until}",
+        event_words(opened),
+        slot=gap[0],
+        epoch=opened.index,
+    )
+
+
+def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...]) -> Iterator[Finding]:
+    assert epoch.cause is not None
+    for start, end, owner in timeline.table(epoch.index).rows():
+        for low, high in asked:
+            if low <= end and start <= high:
+                shared = max(low, start), min(high, end)
+                name = timeline.consumers[owner].label
+                yield Finding(
+                    Code.STICKY_OVERLAP,
+                    timeline.scope,
+                    epoch.start.at,
+                    f"{epoch.cause.label} was refused at {clock(epoch.start.at)}: it asked for slots "
+                    f"{low}..{high}, of which {name} serves {shared[0]}..{shared[1]}",
+                    event_words(epoch),
+                    consumer=epoch.cause.label,
+                    slot=shared[0],
+                    epoch=epoch.index,
+                    witness=(f"{name} serves {start}..{end}",),
+                )
+                return

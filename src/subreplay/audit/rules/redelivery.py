@@ -1,0 +1,175 @@
+"""Redelivery: what the deliveries of one message say when they are read in order of time."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+from subreplay.audit.codes import ACTIVE, EVERY, FILTERED, MANY, Code, Excuse, Rule
+from subreplay.audit.needs import Need
+from subreplay.kernels.loops import step
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.model.rows import Standing
+from subreplay.profiles import PULSAR_3_2
+
+RULES = (
+    Rule(
+        Code.DUP_DELIVERY,
+        "Delivered again after its acknowledgement",
+        "A message that was acknowledged is never delivered again.",
+        "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
+        promised=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.DUP_OUTSTANDING,
+        "Delivered again while still outstanding",
+        "A message is delivered again only after a nack, a timeout or a disconnect; a switch of the active consumer "
+        "delivers outstanding messages again.",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6",
+        promised=MANY,
+        allowed=ACTIVE | FILTERED,
+        # a replay read that races with its own pending acknowledgement
+        profiles={PULSAR_3_2: Standing.ALLOWED},
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.ACK_EARLY,
+        "Acknowledged before it was delivered",
+        "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
+        "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
+    ),
+    Rule(
+        Code.CUM_ACK_MISUSE,
+        "Acknowledged cumulatively where many consumers share",
+        "Where several consumers share a subscription, nobody acknowledges cumulatively: the broker ignores it, and "
+        "the message may come again.",
+        "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
+        promised=MANY,
+        needs=frozenset({Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.UNACKED,
+        "Not acknowledged by the end",
+        "Messages that were delivered but not acknowledged when the data end.",
+        "row L-SUB-1",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}),
+    ),
+    Rule(
+        Code.REDELIVERED,
+        "Delivered again",
+        "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES}),
+    ),
+    Rule(
+        Code.REDELIVERED_UNASKED,
+        "Delivered again, and no cause is seen",
+        "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
+        "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
+    ),
+)
+
+
+class Ending(IntEnum):
+    """How a delivery ended."""
+
+    NONE = 0  # there was none before
+    ACKED = 1
+    NACKED = 2  # its redelivery was asked for
+    CLOSED = 3  # its consumer left
+    OPEN = 4  # it had not ended
+
+
+# The columns of an attempt to deliver, as the rows of a matrix sorted by message, then time; AT is ``UNKNOWN`` for an
+# acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
+# ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
+# acknowledged, IN_VAIN where its own acknowledgement is one that the broker ignores. The last five are results.
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IN_VAIN = range(10)
+UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
+ATTEMPT = 15
+
+_DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
+_UNASKED = Code.REDELIVERED_UNASKED.bit
+_EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
+_BATCH_AGAIN, _READ_TWICE = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit
+READ_TWICE: Final = 10_000_000
+"""How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
+_NONE, _ACKED, _NACKED, _CLOSED, _OPEN = (int(e) for e in Ending)
+
+
+@step
+def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragma: no cover - compiled
+    """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
+    acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
+
+    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One in vain ends
+    its delivery, too, but the message may come again."""
+    first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
+    strays = begin
+    for j in range(begin, end):
+        at, acked, until = a[AT, j], a[ACKED, j], a[LEFT, j]
+        if at == UNKNOWN:  # these come first
+            first_ack = min(first_ack, acked)
+            if not a[IN_VAIN, j]:
+                done = min(done, acked)
+            strays += 1
+            continue
+        for k in range(begin, strays):
+            if a[ACKED, k] >= at:
+                until = min(until, a[ACKED, k])
+        if a[NACKED, j] >= at:
+            until = min(until, a[NACKED, j])
+        if acked >= at:
+            until = min(until, acked)
+        taken = taken or a[RECEIVED, j] != UNKNOWN
+        if first == end:
+            first = j
+        else:
+            a[CODES, j] |= _REDELIVERED
+            a[NTH, j] = a[NTH, j - 1] + 1
+            a[PREVIOUS, j] = _ending(a, j - 1, at)
+        if first < j and done <= at:
+            a[CODES, j] |= _DUP
+            if a[PARTLY, j]:
+                a[EXCUSES, j] |= _BATCH_AGAIN
+            until = at
+        elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest:
+            a[CODES, j] |= _UNASKED
+        elif a[OWNED, j] and open_until > at:
+            a[CODES, j] |= _OUTSTANDING
+            if 0 < a[COUNT, j] == a[COUNT, j - 1] and at - a[AT, j - 1] < READ_TWICE:
+                a[EXCUSES, j] |= _READ_TWICE
+        if acked != UNKNOWN:
+            if acked < at:
+                a[CODES, j] |= _EARLY
+                until = at
+            first_ack = min(first_ack, max(acked, at))
+            if not a[IN_VAIN, j]:
+                done = min(done, max(acked, at))
+        if a[OWNED, j]:
+            open_until = max(open_until, until)
+            highest = max(highest, a[COUNT, j])
+        a[UNTIL, j] = until
+    if first < end and first_ack == NEVER:
+        a[CODES, end - 1] |= _UNACKED
+    if receipts and first < end and first_ack != NEVER and not taken:
+        a[CODES, end - 1] |= _LOST
+    return first, first_ack
+
+
+@step
+def _ending(a: Ints, before: int, at: int) -> int:  # pragma: no cover - compiled
+    """How a delivery had ended by ``at``."""
+    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IN_VAIN, before]:
+        return _ACKED
+    if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
+        return _NACKED
+    return _CLOSED if a[LEFT, before] <= at else _OPEN

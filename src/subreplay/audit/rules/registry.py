@@ -1,0 +1,100 @@
+"""The registry of rules, and what each policy says of them.
+
+``Standing`` decides what a finding does to the verdict: *promised* makes a run invalid, *allowed* is shown and does not
+fail, *not applicable* is not looked for. A finding may also be excused one by one (a dispatch inside a close, say); it
+is then shown as allowed with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from subreplay.audit.codes import Code, Excuse, Kind, Rule
+from subreplay.audit.needs import Need
+from subreplay.audit.rules import (
+    dead_letters,
+    flow,
+    holding,
+    order,
+    ownership,
+    partitions,
+    publication,
+    ranges,
+    redelivery,
+    undelivered,
+)
+from subreplay.audit.terms import Terms
+from subreplay.model.rows import Standing
+from subreplay.policies.base import Policy
+from subreplay.policies.pulsar.key_hash_range import KeyHashRange
+from subreplay.profiles import KEYLESS
+
+__all__ = ["RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
+
+_FAMILIES: Final = (
+    ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters
+)  # fmt: skip
+RULES: Final[dict[Code, Rule]] = {
+    rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)
+}
+
+_KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
+    ("slot", True): "keyed",
+    ("slot", False): "unordered",
+    ("partition", True): "active",
+    ("any", False): "shared",
+}
+
+
+def kind_of(policy: Policy) -> Kind:
+    """How ``policy`` serves its messages."""
+    return "filtered" if isinstance(policy, KeyHashRange) else _KINDS[policy.routing, policy.ordered]
+
+
+def standing(code: Code, policy: Policy) -> Standing:
+    """What ``policy`` says of ``code``, where nothing is missing to look for it.
+
+    Shared promises no order; one active consumer (Exclusive, Failover) serves its partition in order, whatever the
+    keys, and a switch delivers outstanding messages again (row P-FO-6); Key_Shared promises order and one owner a key
+    unless it allows out-of-order delivery (row P-KS-ORD-3). A slot without an owner is legal (row P-KS-ST-2): its
+    messages wait; a reader of some slots skips those of the others (row P-KR-1).
+    """
+    rule, kind = RULES[code], kind_of(policy)
+    if kind not in rule.promised | rule.allowed or (rule.only and policy.name not in rule.only):
+        return Standing.NOT_APPLICABLE
+    return rule.profiles.get(policy.profile, Standing.PROMISED if kind in rule.promised else Standing.ALLOWED)
+
+
+_NOTHING_TOLD: Final = Terms()
+
+
+def standings(
+    policy: Policy, terms: Terms = _NOTHING_TOLD, lacking: frozenset[Need] = frozenset()
+) -> dict[Code, Standing]:
+    """Every rule's standing under ``policy``; where ``terms`` or the data (``lacking``) do not have what it needs, the
+    rule could not look.
+
+    A topic that is declared not to deduplicate may hold a message twice.
+    """
+    found = {code: standing(code, policy) for code in Code}
+    if terms.deduplication is False:
+        found[Code.DUP_PUBLISH] = Standing.ALLOWED
+    for code, needs in missing(policy, terms, lacking).items():
+        hole = any(need.essential for need in needs)
+        found[code] = Standing.UNDECIDED if hole else Standing.NOT_APPLICABLE
+    return found
+
+
+def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code, frozenset[Need]]:
+    """What the rules that ``policy`` would look at need and do not have, by rule."""
+    lacking |= terms.lacking
+    if not (policy.routing == "slot" and KEYLESS[policy.profile].per_message):
+        lacking -= {Need.STICKY_KEYS}
+    needs = {code: _needs(rule) & lacking for code, rule in RULES.items() if standing(code, policy).looks}
+    return {code: needed for code, needed in needs.items() if needed}
+
+
+def _needs(rule: Rule) -> frozenset[Need]:
+    """Who needs the membership needs it as it was."""
+    return rule.needs | ({Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set())

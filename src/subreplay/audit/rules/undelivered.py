@@ -1,0 +1,215 @@
+"""Messages that were never delivered: skipped (LOST), without an owner (UNROUTABLE), or still waiting (UNSEEN)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
+from subreplay.audit.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
+from subreplay.audit.needs import Need
+from subreplay.audit.ordinals import BATCH_BITS
+from subreplay.audit.rules.holding import (
+    BEFORE_JOIN,
+    HELD,
+    JOINED,
+    PAIR,
+    REACHED,
+    REACHED_AT,
+    READ_AT_JOIN,
+    TAKEN,
+    TAKEN_AT,
+    freed,
+    longest_of,
+)
+from subreplay.audit.rules.order import HIGHEST
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
+
+if TYPE_CHECKING:
+    from subreplay.audit.judge import Dispatcher, Judge
+    from subreplay.audit.passes.instants import DispatcherState
+
+RULES = (
+    Rule(
+        Code.LOST,
+        "Never delivered although later ones were",
+        "Every message is delivered; none is skipped or acknowledged unseen. A subscription that was not drained, or "
+        "waits for a stuck consumer, is late and not lost.",
+        "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
+        promised=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
+    ),
+    Rule(
+        Code.UNROUTABLE,
+        "No consumer owns its slot",
+        "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the "
+        "others: row P-KR-1.)",
+        "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
+        allowed=BY_SLOT,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
+    ),
+    Rule(
+        Code.UNSEEN,
+        "Not delivered by the end",
+        "Messages that were still waiting when the data end.",
+        "row L-SUB-1",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
+    ),
+    Rule(
+        Code.STARVED,
+        "Waits for an idle consumer",
+        "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
+        "holds nothing, nothing of its slot is outstanding, and others were served since.",
+        "rows P-KS-1, P-FO-1, L-SUB-1",
+        promised=BY_SLOT | ACTIVE | FILTERED,
+        needs=frozenset(
+            {
+                Need.DELIVERIES,
+                Need.EVERY_DELIVERY,
+                Need.STICKY_KEYS,
+                Need.MEMBERSHIP,
+                Need.ACKNOWLEDGEMENTS,
+                Need.DISPATCH_TIMES,
+                Need.STARVED_AFTER,
+            }
+        ),
+    ),
+)
+
+SETTLE: Final = 100_000_000
+"""For how long (ns) messages of other keys may be handed out before an earlier one that was read with them: a replay
+after a close of 3.2.3 takes up to some 70 ms."""
+MIDNIGHT: Final = 1_000_000_000
+"""For how long (ns) before the end of a day it is left to the next night whether an overtaken message was lost."""
+REORDERED: Final = 1_000
+"""How many entries of the log are read at once at most."""
+
+_LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
+
+
+def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+    """Findings about messages without a delivery, once all deliveries of their dispatcher are known.
+
+    A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
+    its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
+    its own slot was held elsewhere. (One active consumer and Shared have one slot: everybody's.) Between keys that
+    need not follow one another a broker may hand out the later one first: where the data end at that very moment, the
+    message is only unseen. So is any that was overtaken just before midnight: the next night knows whether it came.
+    """
+    policy, timeline = judge.policy, dispatcher.timeline
+    found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
+    ordinal, slots, published, due = (ints(rows, name) for name in ("ordinal", "slot", "published", "due"))
+    hashes = ints(rows, "hash").astype(np.uint32)
+    last = state.last
+    epoch = timeline.epoch_at(np.array([last]), np.array([0]))[0] if last != UNKNOWN else 0
+    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    slot = state.slots.rows_of(slots)
+    slot_holder = longest_of(slot, HELD, PAIR)
+    free = freed(slot, HELD, PAIR, owner)
+    member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
+    ripe = due + np.where(due > published, judge.terms.tick, 0)
+    # a subscription that starts at the latest message never sees what was published before its first consumer
+    before = published < min(dispatcher.sessions.joined, default=UNKNOWN)
+    seen = ~(before & (ordinal < state.lowest))
+    past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
+    if policy.routing == "any":
+        # what another consumer was given, and did not take yet, has no receipt
+        past_slot &= Need.DISPATCH_TIMES not in judge.lacking
+        past_slot &= _settled(state, ordinal, slot[:, REACHED], slot[:, REACHED_AT])
+    past_owner = (
+        seen
+        & (policy.routing == "slot")
+        & (member[:, TAKEN] > ordinal)
+        & (member[:, TAKEN_AT] > np.maximum(ripe, free))
+        & _settled(state, ordinal, member[:, TAKEN], member[:, TAKEN_AT])
+    )
+    unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
+    overtaken = np.where(past_slot, slot[:, REACHED_AT], NEVER)
+    overtaken = np.minimum(overtaken, np.where(past_owner, member[:, TAKEN_AT], NEVER))
+    if judge.carries:
+        overtaken[overtaken > judge.horizon - MIDNIGHT] = NEVER
+    proven = np.minimum(unseen_ack, overtaken)
+
+    found.codes[proven < NEVER] |= _LOST
+    if judge.rejects.of("deliveries", timeline.scope.partition):
+        # its slot may have been held by what is in quarantine
+        found.excuses[past_owner & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
+    homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
+    if judge.filters:
+        found.excuses[homeless] |= Excuse.FILTERED.bit
+    else:
+        found.codes[(proven == NEVER) & homeless] |= _HOMELESS
+    found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
+    _excuse(judge, state, rows, proven, published, found)
+    _starved(judge, dispatcher, state, slots, hashes, ripe, found)
+    if judge.waits_by_slot:
+        _held(judge, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
+    else:
+        due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
+        _held(judge, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
+    return found
+
+
+def _settled(state: DispatcherState, ordinal: Ints, later: Ints, at: Ints) -> Flags:
+    """Whether messages would have come by now, once a later one was handed out at that time."""
+    return (at <= state.end - SETTLE) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > REORDERED)
+
+
+def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
+    """What explains a message that never came."""
+    terms = judge.terms
+    if terms.ttl is not None:
+        found.excuses[proven >= published + terms.ttl] |= Excuse.EXPIRED.bit
+    if terms.compacted:
+        newer = state.keys.rows_of(ints(rows, "key_id"))[:, HIGHEST] > ints(rows, "ordinal")
+        found.excuses[newer] |= Excuse.COMPACTED.bit
+    if terms.deduplication:
+        found.excuses[found.codes & Code.DUP_PUBLISH.bit != 0] |= Excuse.DEDUPLICATED.bit
+
+
+def _starved(
+    judge: Judge,
+    dispatcher: Dispatcher,
+    state: DispatcherState,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    ripe: Ints,
+    found: Found,
+) -> None:
+    """STARVED: unseen when the data end, though for long enough it has been due, nothing held it back, and its owner
+    has been the same and idle."""
+    timeline, sessions, end = dispatcher.timeline, dispatcher.sessions, min(max(judge.last, state.last), judge.horizon)
+    wanted = np.flatnonzero(found.codes & Code.UNSEEN.bit)
+    if judge.starved_after == NEVER or judge.policy.routing == "any" or not len(wanted):
+        return
+    since = end - judge.starved_after
+    epoch, last = (int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.epoch_at, timeline.last_candidate))
+    owner = np.asarray(
+        timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
+    )
+    idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
+    free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HELD, PAIR, owner))
+    if not judge.waits_by_slot and len(state.members):
+        free = np.maximum(free, longest_of(state.members[owner], BEFORE_JOIN, PAIR // 2)[:, UNTIL])
+    starved: Flags = idle[owner] & (free <= since) & (last == epoch)
+    while epoch > 0 and timeline.epochs[epoch].start.at > since and starved.any():
+        epoch -= 1
+        before = timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32))
+        starved &= before == owner
+    found.codes[wanted[starved]] |= Code.STARVED.bit
+    if dispatcher.other is not None:
+        found.excuses[wanted[starved]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+
+
+def _held(judge: Judge, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
+    """STUCK: still held back when the data end, by a delivery that has not ended."""
+    waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
+    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= judge.stuck_after))
+    found.codes[stuck] |= Code.STUCK.bit
+    found.proof[HOLDER, stuck, :WITNESS] = holder[stuck, :WITNESS]
+    found.proof[HOLDER, stuck, WITNESS] = holder[stuck, WITNESS] == key[stuck]
+    found.proven[HOLDER, stuck] = True

@@ -1,0 +1,43 @@
+"""What an audit is told besides the log and the membership: limits, settings of the topic, how producers route."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from subreplay.audit.needs import Need
+from subreplay.audit.routing import Routing
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Settings that rules depend on. Times in ns; None: not known, or not set.
+
+    ``tick`` is ``delayedDeliveryTickTimeMillis``; ``stuck_after`` how long a consumer may hold others back before it
+    counts as stuck; ``starved_after`` how long messages may wait for an idle consumer; ``clock_skew`` by how much the
+    clocks of producers, consumers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the
+    subscription reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter
+    policy's ``maxRedeliverCount``.
+    """
+
+    tick: int = SECOND
+    stuck_after: int | None = 60 * SECOND
+    starved_after: int | None = 2 * SECOND
+    clock_skew: int = SECOND
+    ttl: int | None = None
+    compacted: bool = False
+    deduplication: bool | None = None
+    routing: Routing | None = None
+    max_redeliveries: int | None = None
+
+    @property
+    def lacking(self) -> frozenset[Need]:
+        """What rules need and these do not tell."""
+        told = {
+            Need.ROUTING: self.routing is not None,
+            Need.STUCK_AFTER: bool(self.stuck_after),
+            Need.STARVED_AFTER: bool(self.starved_after),
+            Need.DEAD_LETTER_POLICY: self.max_redeliveries is not None,
+        }
+        return frozenset(need for need, known in told.items() if not known)

@@ -1,0 +1,188 @@
+"""Section ``dispatch`` of a scenario: what its consumers, its broker and its topic are supposed to do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
+from subreplay.dispatch.broker.rules import Settings
+from subreplay.dispatch.prediction import ConsumerModel, OnFailure, Prediction
+from subreplay.dispatch.service import Fixed, LogNormal, PerByte
+from subreplay.dispatch.service import Service as ServiceModel
+
+US = 1_000  # ns
+
+
+class Service(Model):
+    """How long an application works on a message.
+
+    ``fixed``: ``time``. ``per_byte``: ``time`` and ``per_kib`` for every 1,024 bytes. ``lognormal``: ``time`` is the
+    median, ``sigma`` that of the logarithm. ``recorded``: spread as the recorded times from receipt to acknowledgement.
+    """
+
+    model: Literal["fixed", "per_byte", "lognormal", "recorded"] = "fixed"
+    time: Duration = 0
+    per_kib: Duration = 0
+    sigma: Annotated[float, Field(ge=0, le=10)] = 0.5
+
+    def service(self, recorded: ServiceModel) -> ServiceModel:
+        """The model, where ``recorded`` stands for the recorded times."""
+        if self.model == "recorded":
+            return recorded
+        if self.model == "lognormal":
+            return LogNormal(self.time * US, self.sigma)
+        if self.model == "per_byte":
+            return PerByte(self.per_kib * US / 1024, self.time * US)
+        return Fixed(self.time * US)
+
+    @property
+    def words(self) -> str:
+        """The model as a report names it."""
+        time = f"{self.time / 1_000:g} ms"
+        return {
+            "fixed": f"{time} a message",
+            "per_byte": f"{time} a message and {self.per_kib / 1_000:g} ms a KiB",
+            "lognormal": f"lognormal, median {time}, sigma {self.sigma:g}",
+            "recorded": "as recorded, from receipt to acknowledgement",
+        }[self.model]
+
+
+class Stuck(Model):
+    """A time in which a consumer takes messages and acknowledges none; from the first message of the traffic."""
+
+    start: Duration = 0
+    end: Duration | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Stuck:
+        if self.end is not None and self.end <= self.start:
+            raise ValueError("end must come after start")
+        return self
+
+
+class Consumers(Model):
+    """A consumer's client and application."""
+
+    service: Service = Service()
+    factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    receiver_queue_size: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    failure_rate: Annotated[float, Field(ge=0, le=1)] = 0.0
+    on_failure: Literal["nack", "retry", "nothing"] = "nack"
+    nack_delay: Duration = parse_duration("1m")
+    retry_delay: Duration = parse_duration("1s")
+    ack_timeout: Duration = 0
+    redelivery_multiplier: Annotated[float, Field(ge=1, le=1000)] = 1.0
+    longest_redelivery: Duration = parse_duration("10m")
+    max_redeliver: Annotated[int, Field(ge=1, le=INT_31)] | None = None
+    cumulative: bool = False
+    stuck: Stuck | None = None
+    max_pending_chunked: Annotated[int, Field(ge=0, le=INT_31)] = 10
+    chunk_expiry: Annotated[Duration, Field(ge=1)] = parse_duration("1h")
+    acks_oldest_chunked: bool = False
+
+    def model(self, recorded: ServiceModel, start: int) -> ConsumerModel:
+        """For the kernel; ``start`` is the time (ns) of the first message."""
+        stuck = self.stuck
+        return ConsumerModel(
+            service=self.service.service(recorded),
+            factor=self.factor,
+            receiver_queue_size=self.receiver_queue_size,
+            failure_rate=self.failure_rate,
+            on_failure=OnFailure[self.on_failure.upper()],
+            nack_delay=self.nack_delay * US,
+            retry_delay=self.retry_delay * US,
+            ack_timeout=self.ack_timeout * US,
+            redelivery_multiplier=self.redelivery_multiplier,
+            longest_redelivery=self.longest_redelivery * US,
+            max_redeliver=self.max_redeliver,
+            cumulative=self.cumulative,
+            stuck_from=None if stuck is None else start + stuck.start * US,
+            stuck_until=None if stuck is None or stuck.end is None else start + stuck.end * US,
+            max_pending_chunked=self.max_pending_chunked,
+            chunk_expiry=self.chunk_expiry * US,
+            acks_oldest_chunked=self.acks_oldest_chunked,
+        )
+
+
+class Dispatch(Model):
+    """What is supposed of all consumers, of some by name, of the broker and of the topic."""
+
+    consumers: Consumers = Consumers()
+    others: dict[str, Consumers] = Field(default_factory=dict)
+    max_unacked_per_consumer: Annotated[int, Field(ge=1, le=INT_31)] = 50_000
+    max_unacked_per_subscription: Annotated[int, Field(ge=1, le=INT_31)] = 200_000
+    failover_delay: Duration = parse_duration("1s")
+    ttl: Duration = 0
+    deduplicates: bool = False
+    persistent: bool = True
+    batch_index_acks: bool | None = None
+    seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
+
+    @model_validator(mode="after")
+    def _possible(self) -> Dispatch:
+        if self.persistent:
+            return self
+        if self.deduplicates:
+            raise ValueError("deduplicates: a topic that is not persistent knows of no earlier message; leave it out")
+        if any(consumers.on_failure == "retry" for consumers in (self.consumers, *self.others.values())):
+            raise ValueError("on_failure: a topic that is not persistent has no retry letters; write nack or nothing")
+        return self
+
+    def of(self, consumer: str) -> Consumers:
+        """What is supposed of a consumer."""
+        return self.others.get(consumer, self.consumers)
+
+    def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
+        """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
+        return Prediction(
+            consumer=self.consumers.model(recorded, start),
+            others={name: model.model(recorded, start) for name, model in self.others.items()},
+            ttl=self.ttl * US,
+            deduplicates=self.deduplicates,
+            persistent=self.persistent,
+            batch_index_acks=self.batch_index_acks,
+            seed=self.seed,
+            interval=interval,
+        )
+
+    @property
+    def settings(self) -> Settings:
+        """The broker's settings."""
+        return Settings(
+            max_unacked_per_consumer=self.max_unacked_per_consumer,
+            max_unacked_per_subscription=self.max_unacked_per_subscription,
+            failover_delay=self.failover_delay * US,
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether anything is drawn at random."""
+        models = (self.consumers, *self.others.values())
+        return any(c.failure_rate > 0 or c.service.model in ("lognormal", "recorded") for c in models)
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """What is supposed besides service times, as a report names it: only what differs from the defaults."""
+        said: list[tuple[str, str]] = [("receiver queue", f"{self.consumers.receiver_queue_size:,}")]
+        for name, model in (("every consumer", self.consumers), *sorted(self.others.items())):
+            changed = {key: getattr(model, key) for key in type(model).model_fields if key != "receiver_queue_size"}
+            told = [
+                f"{key} {value.words if isinstance(value, Service) else value}"
+                for key, value in changed.items()
+                if value != type(model).model_fields[key].default and (name != "every consumer" or key != "service")
+            ]
+            if told:
+                said.append((name, ", ".join(told)))
+        said += [
+            (key, str(getattr(self, key)))
+            for key, field in type(self).model_fields.items()
+            if key not in ("consumers", "others", "seed") and getattr(self, key) != field.default
+        ]
+        return tuple(said)
+
+    @property
+    def needs_recorded_times(self) -> bool:
+        """Whether a consumer works as the recorded ones did."""
+        return any(c.service.model == "recorded" for c in (self.consumers, *self.others.values()))

@@ -1,0 +1,95 @@
+"""Section ``dispatch`` of a scenario of a Kafka group: what its members and their clients are supposed to do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from subreplay.config.dispatch import US, Service, Stuck
+from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
+from subreplay.dispatch.service import Service as ServiceModel
+from subreplay.groups.simulation_parameters import MemberModel, Supposed
+
+
+class GroupConsumers(Model):
+    """A member's application."""
+
+    service: Service = Service()
+    factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
+    stuck: Stuck | None = None
+
+    def model(self, recorded: ServiceModel, start: int) -> MemberModel:
+        """For the kernel; ``start`` is the time (ns) of the first message."""
+        stuck = self.stuck
+        return MemberModel(
+            service=self.service.service(recorded),
+            factor=self.factor,
+            stuck_from=None if stuck is None else start + stuck.start * US,
+            stuck_until=None if stuck is None or stuck.end is None else start + stuck.end * US,
+        )
+
+    @property
+    def words(self) -> str:
+        """What differs from the defaults, as a report names it."""
+        told = [f"service {self.service.words}"] if self.service != Service() else []
+        told += [f"factor {self.factor:g}"] if self.factor != 1 else []
+        if self.stuck:
+            end = "for ever" if self.stuck.end is None else f"to {self.stuck.end / 1e6:g} s"
+            told.append(f"stuck from {self.stuck.start / 1e6:g} s {end}")
+        return ", ".join(told)
+
+
+class GroupDispatch(Model):
+    """What is supposed of all members, of some by name, and of their clients' settings.
+
+    The session timeout and the initial rebalance delay are options of the policy.
+    """
+
+    consumers: GroupConsumers = GroupConsumers()
+    others: dict[str, GroupConsumers] = Field(default_factory=dict)
+    max_poll_records: Annotated[int, Field(ge=1, le=INT_31)] = 500
+    max_poll_interval: Annotated[Duration, Field(ge=1)] = parse_duration("5m")
+    commit_interval: Duration = parse_duration("5s")
+    heartbeat_interval: Annotated[Duration, Field(ge=1)] | None = None
+    rebalance_time: Duration = 0
+    seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
+
+    def supposed(self, recorded: ServiceModel, start: int, interval: int) -> Supposed:
+        """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
+        return Supposed(
+            member=self.consumers.model(recorded, start),
+            others={name: model.model(recorded, start) for name, model in self.others.items()},
+            max_poll_records=self.max_poll_records,
+            max_poll_interval=self.max_poll_interval * US,
+            commit_interval=self.commit_interval * US,
+            heartbeat_interval=None if self.heartbeat_interval is None else self.heartbeat_interval * US,
+            rebalance_time=self.rebalance_time * US,
+            seed=self.seed,
+            interval=interval,
+        )
+
+    @property
+    def draws(self) -> bool:
+        """Whether anything is drawn at random."""
+        return any(c.service.model in ("lognormal", "recorded") for c in (self.consumers, *self.others.values()))
+
+    @property
+    def words(self) -> tuple[tuple[str, str], ...]:
+        """What is supposed besides service times, as a report names it."""
+        common = self.consumers.model_copy(update={"service": Service()}).words
+        said = [("every member", common)] if common else []
+        said += [(name, model.words or "as the others") for name, model in sorted(self.others.items())]
+        said.append(("a poll", f"at most {self.max_poll_records:,} records"))
+        said.append(
+            ("commits", f"every {self.commit_interval / 1e6:g} s" if self.commit_interval else "with every poll")
+        )
+        for key in ("max_poll_interval", "heartbeat_interval", "rebalance_time"):
+            if getattr(self, key) != type(self).model_fields[key].default:
+                said.append((key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
+        return tuple(said)
+
+    @property
+    def needs_recorded_times(self) -> bool:
+        """Whether a member works as the recorded consumers did."""
+        return any(c.service.model == "recorded" for c in (self.consumers, *self.others.values()))

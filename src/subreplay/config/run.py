@@ -1,0 +1,399 @@
+"""The run's configuration: YAML in, validated frozen models out.
+
+Every key, its unit and its legal values stand in ``conf/default.yaml``, which a test holds equal to these models. A run
+file names only what it changes. An unknown key is an error with a hint; nothing in a file is ever evaluated.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
+
+from subreplay.audit.routing import Routing, RoutingMode
+from subreplay.audit.terms import Terms
+from subreplay.config.dispatch import Dispatch
+from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
+from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.yaml_text import read
+from subreplay.errors import ConfigError
+from subreplay.model.words import KeyWords
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+
+MOST_SLIDES = 1_440  # a day by the minute
+
+SHORTEST = 1_000  # µs, a window
+MOST_SCENARIOS = 100
+
+RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
+OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
+"""The option of the command line that overrides a key: an error of its value is the option's."""
+
+
+class Traffic(Model):
+    """Where the canonical input tables are."""
+
+    path: Folder = "build/tables"
+    format: Literal["delta", "parquet"] = "delta"
+    lookback_days: Annotated[int, Field(ge=0, le=3_650)] = 1
+
+
+class Subscription(Model):
+    """The subscription under audit, and the policy it promised."""
+
+    name: str = "sub"
+    topic: str | None = None
+    policy: str = "pulsar.key_shared.consistent_hash"
+    profile: str = "pulsar-4.0"
+    options: dict[str, Any] = Field(default_factory=dict)
+
+    def make_policy(self) -> Policy:
+        return make(self.policy, self.profile, **self.options)
+
+
+class ProducerRouting(Model):
+    """How the topic's producers choose a partition."""
+
+    partitions: Annotated[int, Field(ge=1, le=100_000)]
+    mode: RoutingMode = "RoundRobinPartition"
+    scheme: Literal["JavaStringHash", "Murmur3_32Hash"] = "JavaStringHash"
+
+
+class DeadLetter(Model):
+    """The dead letter policy of the subscription's consumers."""
+
+    max_redeliveries: Annotated[int, Field(ge=1, le=INT_31)]
+    topic: str | None = None
+
+
+class Topic(Model):
+    """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
+
+    delivery_tick: Duration = parse_duration("1s")
+    stuck_after: Duration | None = parse_duration("1m")
+    starved_after: Duration | None = parse_duration("2s")
+    clock_skew: Duration = parse_duration("1s")
+    ttl: Duration | None = None
+    compacted: bool = False
+    deduplication: bool | None = None
+    routing: ProducerRouting | None = None
+    dead_letter: DeadLetter | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """For the rules, in ns."""
+        routing = self.routing
+        return Terms(
+            tick=self.delivery_tick * 1_000,
+            stuck_after=None if not self.stuck_after else self.stuck_after * 1_000,
+            starved_after=None if not self.starved_after else self.starved_after * 1_000,
+            clock_skew=self.clock_skew * 1_000,
+            ttl=None if not self.ttl else self.ttl * 1_000,
+            compacted=self.compacted,
+            deduplication=self.deduplication,
+            routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme),
+            max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
+        )
+
+
+class Windows(Model):
+    """Windows of the result tables, which tumble or slide; those of a report tumble."""
+
+    width: Duration = parse_duration("1s")
+    slide: Duration | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Windows:
+        if self.width < SHORTEST:
+            raise ValueError("width must be at least 1ms")
+        if self.slide is not None and (self.slide <= 0 or self.width % self.slide):
+            raise ValueError("slide must divide width: each window is a whole number of slides")
+        if self.step < SHORTEST:
+            raise ValueError("slide must be at least 1ms")
+        if self.width > MOST_SLIDES * self.step:
+            raise ValueError(f"slide must be at least a {MOST_SLIDES:,}th of width: so often everything is counted")
+        return self
+
+    @property
+    def step(self) -> int:
+        """From the start of a window to that of the next one, µs."""
+        return self.slide or self.width
+
+
+DEFAULT_SECRET: Final = "subreplay"
+
+
+class Keys(Model):
+    """How keys appear in outputs."""
+
+    show: bool = False
+    secret: Annotated[str, Field(min_length=1)] = DEFAULT_SECRET
+
+    @property
+    def words(self) -> KeyWords:
+        """How keys are written in this run."""
+        return KeyWords.of(self.show, self.secret)
+
+    @property
+    def guessable(self) -> bool:
+        """Whether anybody who guesses a key can check the guess."""
+        return not self.show and self.secret == DEFAULT_SECRET
+
+
+Slot = Annotated[int, Field(ge=0, le=INT_31)]
+
+
+class Member(Model):
+    """A consumer of a scenario; times count from the first message of the traffic."""
+
+    consumer: str
+    join: Duration = 0
+    leave: Duration | None = None
+    priority: Annotated[int, Field(ge=0, le=INT_31)] = 0
+    ranges: list[tuple[Slot, Slot]] | None = None
+    instance_id: str | None = None
+    rack: str | None = None
+    crash: Duration | None = None
+    restart: Duration | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Member:
+        if self.leave is not None and self.leave <= self.join:
+            raise ValueError(f"{self.consumer} leaves before it joins")
+        if self.crash is not None and self.crash <= self.join:
+            raise ValueError(f"{self.consumer} crashes before it joins")
+        if self.leave is not None and self.crash is not None:
+            raise ValueError(f"{self.consumer} leaves and crashes; give one of the two")
+        if self.restart is not None and self.leave is None and self.crash is None:
+            raise ValueError(f"{self.consumer} restarts but neither leaves nor crashes; say when it does")
+        return self
+
+
+# Told apart by their shape, so that a mistake in a list is not also reported as a wrong word.
+Members = Annotated[
+    Annotated[Literal["recorded"], Tag("(word)")] | Annotated[list[Member], Field(min_length=1), Tag("(list)")],
+    Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)"),
+]
+
+
+class AnyScenario(Model):
+    """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
+
+    name: str
+    policy: str
+    profile: str = "pulsar-4.0"
+    options: dict[str, Any] = Field(default_factory=dict)
+    members: Members = "recorded"
+
+    def make_policy(self) -> Policy:
+        return make(self.policy, self.profile, **self.options)
+
+
+class Scenario(AnyScenario):
+    """``dispatch`` is what its consumers are supposed to do; None asks only who owns each message."""
+
+    dispatch: Dispatch | None = None
+
+
+class GroupScenario(AnyScenario):
+    """The same for a Kafka group."""
+
+    dispatch: GroupDispatch | None = None
+
+
+def _scenario_kind(given: Any) -> str:
+    policy = given.get("policy") if isinstance(given, dict) else getattr(given, "policy", None)
+    return "(kafka)" if str(policy).startswith("kafka.") else "(pulsar)"
+
+
+SCENARIOS: dict[str, type[AnyScenario]] = {"(pulsar)": Scenario, "(kafka)": GroupScenario}
+EveryScenario = Annotated[
+    Annotated[Scenario, Tag("(pulsar)")] | Annotated[GroupScenario, Tag("(kafka)")], Discriminator(_scenario_kind)
+]
+
+
+class Output(Model):
+    """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
+
+    tables: Folder = "build/out"
+    report: Folder = "build/report"
+    audited: Literal["all", "findings"] = "all"
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Require(Model):
+    """What a run must have looked at: with less, nothing that it did not find says anything."""
+
+    deliveries: Annotated[int, Field(ge=0)] = 0
+    messages: Annotated[int, Field(ge=0)] = 0
+    share_judged: Share = 0.0
+    quiet_days: Literal["valid", "unknown"] = "unknown"
+
+
+class Tolerate(Model):
+    """The share of each input table's rows that may be in quarantine."""
+
+    messages: Share = 0.0
+    membership: Share = 0.0
+    deliveries: Share = 0.0
+    dead_letters: Share = 0.0
+    ingest: Share = 0.0
+
+
+class Report(Model):
+    """What the reports show of much."""
+
+    title: str = "Subscription audit"
+    worst: Annotated[int, Field(ge=1, le=100)] = 8
+    hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
+
+
+class Spark(Model):
+    """How a session is made where none is active."""
+
+    master: str = "local[*]"
+    remote: str | None = None
+    shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d{0,6}[kmgt]b?$")] | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+
+
+class RunConfig(Model):
+    """One run."""
+
+    traffic: Traffic = Traffic()
+    subscription: Subscription = Subscription()
+    topic: Topic = Topic()
+    date: Day | None = None
+    windows: Windows = Windows()
+    require: Require = Require()
+    tolerate: Tolerate = Tolerate()
+    keys: Keys = Keys()
+    scenarios: list[EveryScenario] = Field(default_factory=list, max_length=MOST_SCENARIOS)
+    output: Output = Output()
+    report: Report = Report()
+    spark: Spark = Spark()
+
+    @model_validator(mode="after")
+    def _distinct(self) -> RunConfig:
+        names = [s.name for s in self.scenarios]
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise ValueError(f"scenario names must differ; twice: {', '.join(twice)}")
+        if RECORDED in names:
+            raise ValueError(f"scenario name {RECORDED!r} is that of the recorded subscription itself; choose another")
+        return self
+
+    @property
+    def digest(self) -> str:
+        """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs."""
+        return self._digest({"output", "spark", "traffic", "keys"})
+
+    @property
+    def judged(self) -> str:
+        """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
+        Of which subscription, topic and day they are stands in every row that an audit writes."""
+        beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "report", "date"}
+        return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}})
+
+    def _digest(self, left_out: Any) -> str:
+        deciding = self.model_dump(mode="json", exclude=left_out)
+        return hashlib.sha256(json.dumps(deciding, sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def run_id(self) -> str:
+        """The same for a re-run. It begins with what tells whether another run judges deliveries alike."""
+        return f"{self.judged}-{self.digest}-{self.date or 'all'}"
+
+
+def load(path: Path, **overrides: Any) -> RunConfig:
+    """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
+    return parse(read(path), str(path), **overrides)
+
+
+def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
+    """Validate a mapping as a run; builds every policy once, so that a bad option is found now, not in the middle."""
+    if raw is not None and not isinstance(raw, dict):
+        raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
+    merged = dict(raw or {})
+    given = {name: value for name, value in overrides.items() if value is not None}
+    for name, value in given.items():
+        merged = _overridden(merged, name, value)
+    try:
+        config = RunConfig.model_validate(merged)
+    except ValidationError as error:
+        told = [_sentence(source, e, given) for e in error.errors(include_url=False)]
+        raise ConfigError("\n".join(dict.fromkeys(told))) from error
+    _check_policy(f"{source}: subscription", config.subscription)
+    for i, scenario in enumerate(config.scenarios):
+        _check_policy(f"{source}: scenarios.{i}", scenario)
+    return config
+
+
+def _overridden(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
+    """``raw`` with one dotted name set; a section that is no mapping is left for the validation to name."""
+    head, _, rest = name.partition(".")
+    if not rest:
+        return raw | {head: value}
+    section = raw.get(head) if raw.get(head) is not None else {}
+    return raw | {head: _overridden(section, rest, value) if isinstance(section, dict) else section}
+
+
+def _check_policy(place: str, part: Subscription | AnyScenario) -> None:
+    try:
+        part.make_policy()
+    except ConfigError as error:
+        raise ConfigError(f"{place}: {error}") from error
+
+
+def _sentence(source: str, error: Any, given: Mapping[str, Any]) -> str:
+    """One validation error with its key, or the option that gave the value, and, for an unknown key, the nearest legal
+    one."""
+    place = tuple(part for part in error["loc"] if not str(part).startswith("("))
+    key = ".".join(map(str, place))
+    if error["type"] == "extra_forbidden":
+        return f"{source}: unknown key {key}; {_hint(error['loc'][:-1], str(place[-1]))}"
+    if error["type"] == "missing":
+        return f"{source}: {key} is required"
+    message = error["msg"].removeprefix("Value error, ")
+    if key in given and key in OPTIONS:
+        return f"{OPTIONS[key]} {str(error['input'])[:100]!r}: {message}"
+    return f"{source}: {key}: {message} (given: {str(error['input'])[:100]!r})" if key else f"{source}: {message}"
+
+
+def _hint(place: tuple[Any, ...], key: str) -> str:
+    """What to write instead of a key that the section at ``place`` does not have."""
+    legal = legal_keys(place)
+    near = difflib.get_close_matches(key, legal, n=1)
+    for kind in set(SCENARIOS) & set(place):
+        other = next(name for name in SCENARIOS if name != kind)
+        if key in legal_keys(tuple(other if part == kind else part for part in place)):
+            return f"only scenarios of {other[1:-1]}.* policies have it; legal here: {', '.join(legal)}"
+    return f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
+
+
+def legal_keys(place: tuple[Any, ...]) -> list[str]:
+    """The keys that a section of the configuration knows; ``place`` is its path, with the kinds of scenarios in it."""
+    model: Any = RunConfig
+    for part in place:
+        if part in SCENARIOS:
+            model = SCENARIOS[part]
+        elif isinstance(part, str) and part in model.model_fields:
+            model = next(iter(_models(model.model_fields[part].annotation)), None)
+            if model is None:
+                return []
+    return list(model.model_fields)
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for inner in getattr(annotation, "__args__", ()) for m in _models(inner)]

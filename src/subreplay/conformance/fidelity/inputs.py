@@ -1,0 +1,171 @@
+"""What a re-enactment takes, from a recording: the log, the consumers' deeds; and what the broker did, to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Produced, Redeliver
+from subreplay.conformance.fidelity.changes import recorded_changes
+from subreplay.conformance.fidelity.flows import flows
+from subreplay.conformance.fidelity.reads import Ints, read_at, read_by
+from subreplay.conformance.fidelity.recording import RecordedDispatcher
+from subreplay.conformance.fidelity.sessions import Sessions
+from subreplay.dispatch.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
+from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.reenact import DEEDS, ENTRIES, Change, Deed
+from subreplay.errors import InputError
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.model.columns import ints
+from subreplay.model.entry_keys import outer_sticky_keys
+from subreplay.model.range_table import NOBODY
+
+_Row = tuple[int, int, Deed, int, int, int]  # as in DEEDS
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``deeds`` (``DEEDS``), and
+    what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as in the timeline, entries as
+    in the log.
+    """
+
+    changes: tuple[Change, ...]
+    entries: Records
+    deeds: Records
+    dispatched: Records
+    read_by: Ints  # of each entry, ns: a later one was dispatched then at the latest, and reads follow the log
+    until: int
+    ordinals: dict[tuple[int, int], int]  # by (ledger, entry)
+
+
+def inputs(recorded: RecordedDispatcher) -> Inputs:
+    """The streams of a dispatcher; what a recording does not tell is modelled.
+
+    * Entries are there when the broker read them, as far as its reader was free to (``read_at``).
+    * Permits are as the broker's log tells them, else as clients ask for them (``flows``).
+    """
+    log = _Log(recorded)
+    dispatched = _dispatched(recorded, log)
+    entries = _entries(recorded, log)
+    latest = read_by(len(entries), dispatched)
+    entries.at = read_at(log.produced, latest, entries.deliver_at > 0)
+    requests = _deeds(_requests(recorded, log))
+    story = recorded_changes(recorded, entries, requests, dispatched)
+    joined = {change.consumer.index: change.at for change in story if change.joined}
+    asked = flows(recorded, joined, dispatched, log.ordinals, log.sizes)
+    deeds = _deeds((at, 0, Deed.FLOW, one, permits, 0) for at, one, permits in asked)
+    deeds = np.concatenate([deeds, requests])
+    deeds = deeds[np.argsort(deeds["at"], kind="stable")].view(np.recarray)
+    until = recorded.events[-1].t_ns + 1
+    return Inputs(story, entries, deeds, dispatched, latest, until, log.ordinals)
+
+
+def _deeds(rows: Iterable[_Row]) -> Records:
+    return np.array(sorted(rows, key=lambda row: row[0]), DEEDS).view(np.recarray)
+
+
+class _Log:
+    """The entries after the subscription's start, by position."""
+
+    def __init__(self, recorded: RecordedDispatcher) -> None:
+        ledgers, entries = ints(recorded.rows, "ledger"), ints(recorded.rows, "entry")
+        heads = np.flatnonzero(np.diff(ledgers, prepend=-1).astype(bool) | np.diff(entries, prepend=-1).astype(bool))
+        published = ints(recorded.rows, "publish_time")[heads] * 1_000
+        places = list(zip(ledgers[heads].tolist(), entries[heads].tolist(), strict=True))
+        times = dict(zip(places, published.tolist(), strict=True))
+        for event in reversed(recorded.events):  # the first that shows the entry to be there
+            if isinstance(event, Produced | Dispatch) and (event.ledger, event.entry) in times:
+                times[event.ledger, event.entry] = event.t_ns
+        start = _start(recorded, places, times)
+        sizes = np.diff(np.append(heads, len(ledgers)))
+        self.heads, self.sizes = heads[start:], sizes[start:]
+        self.produced = np.maximum.accumulate(np.array([times[place] for place in places[start:]], np.int64))
+        self.ordinals = {place: ordinal for ordinal, place in enumerate(places[start:])}
+
+
+def _start(recorded: RecordedDispatcher, places: list[tuple[int, int]], times: dict[tuple[int, int], int]) -> int:
+    """How many entries are before the subscription's first: older than its consumers, and never touched."""
+    touched = min(
+        ((i[0], i[1]) for e in recorded.events for i in getattr(e, "ids", ())),
+        default=(NEVER, NEVER),
+    )
+    touched = min([touched, *((e.ledger, e.entry) for e in recorded.events if isinstance(e, Dispatch))])
+    joined = recorded.timeline.epochs[1].since.at
+    return next((n for n, place in enumerate(places) if place >= touched or times[place] >= joined), len(places))
+
+
+def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
+    rows = recorded.rows.take(log.heads)
+    keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
+    hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
+    entries = np.zeros(len(keys), ENTRIES).view(np.recarray)
+    entries.slot = recorded.policy.slots(hashes)
+    whole = recorded.broker.dispatcher != Dispatcher.KEY_SHARED_DRAINING
+    entries.hash = hashes & np.uint32(MASK_31) if whole else entries.slot
+    entries.messages = log.sizes
+    entries.deliver_at = ints(rows, "deliver_at", missing=0) * 1_000
+    entries.chunked = NO_CHUNK
+    return entries
+
+
+def _dispatched(recorded: RecordedDispatcher, log: _Log) -> Records:
+    sessions = Sessions(recorded.timeline)
+    rows = [
+        (log.ordinals[event.ledger, event.entry], event.t_ns, sessions.of_event(event), event.redelivery_count, 0)
+        for event in recorded.events
+        if isinstance(event, Dispatch) and (event.ledger, event.entry) in log.ordinals
+    ]
+    if unknown := {e.consumer for e in recorded.events if isinstance(e, Dispatch) and sessions.of_event(e) == NOBODY}:
+        where = f"{recorded.subscription} on {recorded.scope.full_name}"
+        raise InputError(f"{where}: entries go to {min(unknown)}, which never joined; record from the first join on")
+    return np.array(rows, DISPATCHED).view(np.recarray)
+
+
+def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
+    """Acknowledgements and redelivery requests, as the broker got them."""
+    sessions = Sessions(recorded.timeline)
+    pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
+    for event in recorded.events:
+        if isinstance(event, Ack):
+            acks = _acks_up_to(event, log) if event.ack_type == "Cumulative" else _acks(event, log, pending)
+            yield from (
+                (event.t_ns, ordinal, deed, sessions.of_event(event), n, event.seq + 1) for ordinal, deed, n in acks
+            )
+        elif isinstance(event, Redeliver):
+            consumer = sessions.of_event(event)
+            if consumer == NOBODY:
+                continue
+            named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
+            if not event.ids or recorded.broker.dispatcher == Dispatcher.SINGLE_ACTIVE:
+                yield event.t_ns, 0, Deed.REDELIVER_ALL, consumer, 0, 0
+            else:
+                yield from ((event.t_ns, ordinal, Deed.NACK, consumer, 0, event.seq + 1) for ordinal in named)
+
+
+def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, Deed, int]]:
+    """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
+    for ledger, entry, words in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
+        ordinal = log.ordinals.get((ledger, entry))
+        if ordinal is None:
+            continue
+        if not words:
+            yield ordinal, Deed.ACK, 0
+            continue
+        whole = (1 << int(log.sizes[ordinal])) - 1
+        before = pending.get(ordinal, whole)
+        left = sum((word & (1 << 64) - 1) << 64 * n for n, word in enumerate(words))
+        pending[ordinal] = before & left
+        if newly := bin(before & ~left).count("1"):
+            yield ordinal, Deed.ACK_SOME, newly
+
+
+def _acks_up_to(event: Ack, log: _Log) -> Iterator[tuple[int, Deed, int]]:
+    """Up to the entry it names, or the one before where messages of the batch are left."""
+    for identity in event.ids:
+        ordinal = log.ordinals.get((identity[0], identity[1]))
+        if ordinal is not None:
+            left = len(identity) > 2 and bool(identity[2])
+            yield ordinal - left, Deed.ACK_UP_TO, 0

@@ -1,0 +1,195 @@
+"""A recording of a real broker, dispatcher by dispatcher: its log, its consumers, what they did and what it did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+
+from subreplay.adapters.jsonl import read_lines
+from subreplay.adapters.pulsar_recording.adapter import (
+    SELECTORS,
+    TYPES,
+    in_broker_order,
+    reject_backward_times,
+    reject_divergent,
+)
+from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter
+from subreplay.adapters.pulsar_recording.membership import membership_rows
+from subreplay.adapters.pulsar_recording.rows import (
+    BrokerEvent,
+    Created,
+    Disconnected,
+    Dispatch,
+    Message,
+    QueueSize,
+    Receipt,
+    Subscribe,
+    base_topic,
+    message_rows,
+    to_table,
+)
+from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
+from subreplay.dispatch.broker.rules import Dispatcher, dispatch_rule
+from subreplay.dispatch.broker.state import Subscription
+from subreplay.errors import InputError
+from subreplay.model.rows import Scope
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+from subreplay.timelines.membership import dispatcher_events
+from subreplay.timelines.timeline import Timeline
+
+QUEUE_SIZE = 1000
+"""A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
+
+
+class _Consumer(BaseModel):
+    name: str
+    receiver_queue_size: QueueSize | None = None
+
+
+class _Scenario(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    version: str | None = None
+    selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
+    consumers: tuple[_Consumer, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class RecordedDispatcher:
+    """One subscription on one topic or partition, as it was recorded.
+
+    ``rows`` are canonical messages in log order, ``events`` the broker's own in its order, ``receipts`` what the
+    applications took; ``dead`` are the positions (ledger, entry) that arrived on the dead letter topic, once each time;
+    ``flows`` are the requests for permits that the broker's log tells, in its order.
+    """
+
+    subscription: str
+    scope: Scope
+    type: str
+    timeline: Timeline
+    broker: Subscription
+    rows: pa.Table
+    events: tuple[Any, ...]
+    receipts: tuple[Receipt, ...]
+    queue_sizes: dict[str, int]
+    dead: tuple[tuple[int, int], ...]
+    flows: tuple[LoggedFlow, ...]
+
+    @property
+    def policy(self) -> Policy:
+        return self.timeline.policy
+
+
+def recorded_profile(folder: Path) -> str:
+    """The profile of the version in ``scenario.json``, else of the folder that the recording lies in."""
+    version = _scenario(folder).version or folder.resolve().parent.name
+    if not re.fullmatch(r"\d+(\.\d+)+", version):
+        raise InputError(f"{folder}: of which version? Name it in scenario.json, or give --profile")
+    return "pulsar-" + ".".join(version.split(".")[:2])
+
+
+def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:
+    """Every dispatcher that a consumer was created at, in order of subscription and topic.
+
+    Raises InputError where a needed file is missing or of another shape, ConfigError for a profile without the policy.
+    """
+    messages = read_lines(folder, "messages", TypeAdapter(Message))
+    lines: Any = read_lines(folder, "broker_events", TypeAdapter(BrokerEvent))
+    receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False).rows.values()
+    dead = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
+    reject_divergent(messages)
+    reject_backward_times(lines)
+    events, scenario = in_broker_order(lines), _scenario(folder)
+    logged = logged_flows(folder)
+    queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers if c.receiver_queue_size is not None}
+    table = to_table("messages", message_rows(messages.rows.values()))
+    requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
+    first: dict[tuple[str, str], Subscribe] = {}
+    for event in events:
+        if isinstance(event, Created) and (event.cnx, event.topic, event.consumer_id) in requests:
+            request = requests[event.cnx, event.topic, event.consumer_id]
+            first.setdefault((event.subscription, event.topic), request)
+    for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
+        scope = Scope(*base_topic(topic))
+        policy = _policy(request, scenario, profile)
+        mine = _events_of(events, subscription, topic)
+        yield RecordedDispatcher(
+            subscription,
+            scope,
+            request.type,
+            _timeline(policy, scope, mine),
+            _broker(policy, request),
+            table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
+            mine,
+            tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
+            queue_sizes,
+            tuple(_origins(dead, topic)),
+            tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
+        )
+
+
+def _scenario(folder: Path) -> _Scenario:
+    path = folder / "scenario.json"
+    if not path.exists():
+        return _Scenario()
+    try:
+        return _Scenario.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise InputError(f"{path}: {error.errors(include_url=False)[0]['msg']}; correct it") from error
+
+
+def _events_of(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:
+    """The events that concern a dispatcher; those that name their connection only by the consumers created on it."""
+    used = {e.cnx for e in events if isinstance(e, Created) and (e.topic, e.subscription) == (topic, subscription)}
+    here = [e for e in events if getattr(e, "topic", None) == topic or (isinstance(e, Disconnected) and e.cnx in used)]
+    others = {(e.cnx, e.consumer_id) for e in here if isinstance(e, Created) and e.subscription != subscription}
+    return tuple(
+        event
+        for event in here
+        if getattr(event, "subscription", subscription) == subscription
+        and (getattr(event, "cnx", ""), getattr(event, "consumer_id", 0)) not in others
+    )
+
+
+def _policy(request: Subscribe, scenario: _Scenario, profile: str) -> Policy:
+    if request.type in TYPES:
+        return make(TYPES[request.type], profile)
+    sticky = request.key_shared_mode == "STICKY"
+    name = "pulsar.key_shared.sticky" if sticky else SELECTORS[scenario.selector]
+    return make(name, profile, **({"allow_out_of_order": True} if request.allow_out_of_order else {}))
+
+
+def _broker(policy: Policy, request: Subscribe) -> Subscription:
+    """The recorded brokers acknowledge by batch index."""
+    rule = replace(dispatch_rule(policy.profile), batch_index_acks=True)
+    dispatcher = {"Shared": Dispatcher.SHARED, "Key_Shared": rule.key_shared}
+    return Subscription(
+        dispatcher.get(request.type, Dispatcher.SINGLE_ACTIVE),
+        rule,
+        ordered=not request.allow_out_of_order,
+        sticky=request.key_shared_mode == "STICKY",
+        failover=request.type == "Failover",
+        last_slot=policy.space[1],
+    )
+
+
+def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline:
+    rows = []
+    for row in membership_rows(events, {}):
+        exact = {name: row[name] * 1_000 + row[f"{name}_nanos"] for name in ("at", "since")}
+        rows.append({"ranges": None} | row | exact)
+    untold = {event.consumer for event in events if isinstance(event, Dispatch) and event.instance is None}
+    return Timeline.fold(policy, scope, dispatcher_events(rows, [(scope.topic, scope.partition)], untold)[scope])
+
+
+def _origins(dead: Any, topic: str) -> Iterator[tuple[int, int]]:
+    for letter in dead:
+        if letter.origin and letter.origin[0].topic == topic:
+            yield letter.origin[0][1:]

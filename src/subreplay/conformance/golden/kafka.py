@@ -1,0 +1,201 @@
+"""Golden vectors of Kafka's assignors and its partitioner.
+
+Each generation is judged twice: assigned from the ``members`` and ``topics`` in the file, and reached by a group
+that is driven through the case by its ``events`` alone.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+from uuid import UUID
+
+from subreplay.conformance.golden.cases import Case, difference, first_of
+from subreplay.hashing.murmur2 import kafka_partition, murmur2_32
+from subreplay.policies import make
+from subreplay.policies.kafka.assignor import NO_GENERATION, Claim, Ints, Member, Partitions, TopicPartition
+from subreplay.policies.kafka.group import Group, owned_by
+from subreplay.profiles import KAFKA_4_0
+
+PROFILE_OF = {"4.0.2": KAFKA_4_0}
+
+
+def partitioner_case(case: Case, profile: str) -> str | None:
+    """The default partitioner: Murmur2 of a key, and its partition for each number of partitions."""
+    key = bytes.fromhex(case["key_hex"])
+    unsigned = murmur2_32(key)
+    actual = {
+        "murmur2": unsigned - (1 << 32) if unsigned >> 31 else unsigned,
+        "partition": {count: kafka_partition(key, int(count)) for count in case["partition"]},
+    }
+    return difference("", case, actual)
+
+
+def assignor_case(case: Case, profile: str) -> str | None:
+    """The generations of a group under one assignor."""
+    return first_of(_generations(case, profile))
+
+
+def _generations(case: Case, profile: str) -> Iterator[str | None]:
+    assignor: Any = make(f"kafka.{case['assignor']}", profile)
+    group = Group(assignor, trusts_stale_claims=True)
+    ids = {
+        topic: UUID(bytes=base64.urlsafe_b64decode(f"{text}==")) for topic, text in case.get("topic_ids", {}).items()
+    }
+    topics: dict[str, int] = {}
+    for number, generation in enumerate(case["generations"], 1):
+        partitions = _partitions(generation, ids)
+        members = tuple(_member(entry, partitions) for entry in generation["members"])
+        expected = generation | {name: _sorted(generation.get(name, {})) for name in ("assignment", "revoked")}
+        owners = assignor.assign(partitions, members)
+        actual = {"assignment": _by_member(partitions, members, owned_by(owners, len(members)))}
+        yield difference(f"generation {number} from its members, ", expected, actual)
+
+        topics = _topics(topics, generation["events"])
+        group = group.over(_partitions(generation | {"topics": topics, "members": []}, ids))
+        group = _applied(group, generation["events"], _attributes(generation))
+        where = f"generation {number} from its events, "
+        brought = _claims(assignor, partitions, members)
+        yield difference(where, brought, _claims(assignor, group.partitions, group.members))
+        group = group.rebalance({e.get("member") for e in generation["events"] if e["type"] == "missed_sync"})
+        yield difference(where, expected, _outcome(group))
+
+
+def _partitions(generation: Case, ids: Mapping[str, UUID]) -> Partitions:
+    claimed = (named for entry in generation["members"] for named in _claimed(entry))
+    racks = {
+        topic: tuple(frozenset(replicas) for replicas in by_partition)
+        for topic, by_partition in generation.get("partition_racks", {}).items()
+    }
+    return Partitions.of(generation["topics"], claimed, racks, ids)
+
+
+def _member(entry: Case, partitions: Partitions) -> Member:
+    """A member with what it claims; on the server, its previous target."""
+    memory = entry.get("user_data") or {}
+    generation: int = entry.get("generation", -1)
+    claimed_since = memory.get("generation", NO_GENERATION) if "user_data" in entry else generation
+    claim = Claim(_numbers(partitions, _claimed(entry)), claimed_since)
+    topics = frozenset(entry["topics"])
+    return Member(entry["member_id"], topics, entry["instance_id"], entry.get("rack"), generation, claim)
+
+
+def _claimed(entry: Case) -> list[TopicPartition]:
+    memory = entry.get("user_data") or {}
+    return [_parsed(name) for name in entry.get("owned") or entry.get("target") or memory.get("owned", [])]
+
+
+def _parsed(name: str) -> TopicPartition:
+    topic, _, partition = name.rpartition("-")
+    return TopicPartition(topic, int(partition))
+
+
+def _numbers(partitions: Partitions, named: Iterable[TopicPartition]) -> Ints:
+    numbers = partitions.numbers(named)
+    numbers.sort()
+    return numbers
+
+
+def _attributes(generation: Case) -> dict[str, Member]:
+    """What the members are, without what they hold: the events name them only."""
+    return {
+        entry["member_id"]: Member(
+            entry["member_id"], frozenset(entry["topics"]), entry["instance_id"], entry.get("rack")
+        )
+        for entry in generation["members"]
+    }
+
+
+def _topics(before: Mapping[str, int], events: list[Case]) -> dict[str, int]:
+    """Partitions by topic after the events."""
+    topics = dict(before)
+    for event in events:
+        if event["type"] == "topic_deleted":
+            del topics[event["topic"]]
+        elif event["type"] in ("topic_added", "partitions_grown"):
+            topics[event["topic"]] = event["partitions"]
+    return topics
+
+
+def _applied(group: Group, events: list[Case], who: Mapping[str, Member]) -> Group:
+    """The group after the events of one generation."""
+    for event in events:
+        group = CHANGES[event["type"]](group, event, who)
+    return group
+
+
+def _unchanged(group: Group, event: Case, who: Mapping[str, Member]) -> Group:
+    return group
+
+
+def _subscribed(group: Group, event: Case, who: Mapping[str, Member]) -> Group:
+    return group.subscribe(event.get("subscriptions", {}))
+
+
+CHANGES: Mapping[str, Callable[[Group, Case, Mapping[str, Member]], Group]] = {
+    "join": lambda group, event, who: group.join(_known(who, event)),
+    "leave": lambda group, event, who: group.leave(event["member"]),
+    "evict": lambda group, event, who: group.evict(event["member"]),
+    "return_stale": lambda group, event, who: group.rejoin(_known(who, event)),
+    "dynamic_restart": lambda group, event, who: group.leave(event["old_member"]).join(_known(who, event)),
+    "static_restart_quiet": lambda group, event, who: group.restart(event["old_member"], _known(who, event), True),
+    "static_restart_forced": lambda group, event, who: group.restart(event["old_member"], _known(who, event), False),
+    "topic_added": _subscribed,
+    "subscription_changed": _subscribed,
+    "partitions_grown": _unchanged,
+    "topic_deleted": _unchanged,
+    "missed_sync": _unchanged,
+    "noop": _unchanged,
+    "cooperative_followup": _unchanged,
+}
+"""What an event of a golden file does to a group."""
+
+
+def _known(who: Mapping[str, Member], event: Case) -> Member:
+    """The member an event is about; one that leaves before the rebalance is in no list and has no part in it."""
+    return who.get(event["member"], Member(event["member"], frozenset()))
+
+
+def _claims(assignor: Any, partitions: Partitions, members: Iterable[Member]) -> dict[str, Any]:
+    """What each member brings to a rebalance, as far as its assignor reads it and the files have it."""
+    told: dict[str, Any] = {}
+    for m in members:
+        claimed = _names(partitions, m.claim.partitions)
+        if assignor.rebalance == "server":
+            told[m.member_id] = claimed
+        elif assignor.name == "kafka.sticky":
+            told[m.member_id] = m.generation, m.claim.generation if claimed else None, claimed
+        else:
+            told[m.member_id] = m.generation, claimed if assignor.rebalance == "cooperative" else None
+    return {"members": list(told), "claims": told}
+
+
+def _outcome(group: Group) -> Case:
+    owned = [member.claim.partitions for member in group.assigned]
+    actual: Case = {"assignment": _by_member(group.partitions, group.assigned, owned)}
+    if group.assignor.rebalance == "cooperative":
+        revoked = {i: sorted(f"{topic}-{p}" for topic, p in named) for i, named in group.revoked.items()}
+        actual |= {"revoked": revoked, "followup_required": group.unsettled}
+    return actual
+
+
+def _by_member(partitions: Partitions, members: Iterable[Member], owned: Iterable[Ints]) -> dict[str, list[str]]:
+    return {m.member_id: _names(partitions, numbers) for m, numbers in zip(members, owned, strict=True)}
+
+
+def _names(partitions: Partitions, numbers: Ints) -> list[str]:
+    return sorted(f"{topic}-{partition}" for topic, partition in partitions.named(numbers))
+
+
+def _sorted(assignment: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    return {member: sorted(owned) for member, owned in assignment.items()}
+
+
+CASES: Mapping[str, Callable[[Case, str], str | None]] = {
+    "partitioner": partitioner_case,
+    **dict.fromkeys(
+        ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range", "quirks"), assignor_case
+    ),
+}
+"""The function for each golden file, by the file's name."""

@@ -1,0 +1,154 @@
+"""Pulsar's golden vectors: each function replays one case and tells the first difference, or None.
+
+The vectors come from the brokers' own classes (3.2.3, 4.0.8, 4.2.4); a case is one line of a golden file.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
+from subreplay.conformance.golden.pulsar_selectors import auto_split_case, consistent_hash_case, exclusive_case
+from subreplay.hashing.java_string import java_decoded, java_string_hash
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.hashing.producer_routing import HASHING_SCHEMES, producer_partition
+from subreplay.hashing.slots import SHORT_RING, WHOLE_RING, SlotRule, range_slots
+from subreplay.hashing.sticky_key import sticky_key
+from subreplay.model.rows import Consumer, Scope
+from subreplay.policies import make
+from subreplay.policies.pulsar.shared import next_consumer
+from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+
+PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
+"""The profile that each version's golden files hold for."""
+
+
+STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = {
+    PULSAR_3_2: dict.fromkeys(("auto_split", "consistent", "exclusive"), WHOLE_RING),  # reduced later, in select()
+    PULSAR_4_0: {"auto_split": range_slots(PULSAR_4_0), "consistent": SHORT_RING, "exclusive": range_slots(PULSAR_4_0)},
+    PULSAR_4_2: {"auto_split": range_slots(PULSAR_4_2), "consistent": SHORT_RING, "exclusive": range_slots(PULSAR_4_2)},
+}
+"""What ``makeStickyKeyHash`` of each selector returns."""
+
+
+def hash_case(case: Case, profile: str) -> str | None:
+    """A key through Murmur3, Java's string hash, every selector's slot and the producers' routing."""
+    key = base64.b64decode(case["key_b64"])
+    text = java_decoded(key)
+    hash_ = murmur3_32(key)
+    actual = {
+        "murmur3_32": hash_ & MASK_31,
+        "murmur3_client_bytes": hash_ & MASK_31,
+        "sticky_hash": _sticky_hashes(hash_, profile),
+        "select_slot_autosplit_exclusive": range_slots(profile).slot(hash_),
+        "java_string_hash_bytes": java_string_hash(text),
+        "java_string_hash": java_string_hash(text),
+        "partition_key": _routed(text, case.get("partition_key", {})),
+        "partition_key_bytes": _routed(case["key_b64"], case["partition_key_bytes"]),
+    }
+    return difference("", case, actual)
+
+
+def _routed(key: str, expected: Case) -> Case:
+    counts = expected.get("n", [])
+    return {"n": counts} | {scheme: [producer_partition(key, n, scheme) for n in counts] for scheme in HASHING_SCHEMES}
+
+
+def _sticky_hashes(hash_: int, profile: str) -> dict[str, int]:
+    return {selector: rule.slot(hash_) for selector, rule in STICKY_HASH_RULES[profile].items()}
+
+
+def sticky_key_case(case: Case, profile: str) -> str | None:
+    """A message's metadata to the sticky key, and that to every selector's slot."""
+    ordering = case["ordering_key_b64"]
+    key = case["partition_key"]
+    found = sticky_key(
+        None if ordering is None else base64.b64decode(ordering),
+        None if key is None else key.encode(),
+        case["partition_key_b64_encoded"],
+        case["producer_name"],
+        case["sequence_id"],
+        profile,
+    )
+    actual = {
+        "sticky_key_b64": base64.b64encode(found or b"").decode(),
+        "sticky_hash": _sticky_hashes(murmur3_32(found or b""), profile),
+    }
+    return difference("", case, actual)
+
+
+def failover_case(case: Case, profile: str) -> str | None:
+    """Joins and leaves of the dispatcher with a single active consumer: Failover, or Exclusive."""
+    if case["sub_type"] == "Exclusive":
+        policy = make("pulsar.exclusive", profile)
+    else:
+        hashing = case["active_consumer_failover_consistent_hashing"]
+        policy = make("pulsar.failover", profile, consistent_hashing=hashing)
+    partition = case["partition_index"]
+    scope = Scope(case["topic"].removesuffix(f"-partition-{partition}"), partition)
+    return first_of(_failover_steps(policy, scope, case))
+
+
+def _failover_steps(policy: Any, scope: Scope, case: Case) -> Iterator[str | None]:
+    state, active, changes = policy.start(scope), None, 0
+    for step, event in enumerate(case["events"]):
+        state, refusal = applied(policy, state, event)
+        previous, active = active, next((owner for _, _, owner in state.table.rows()), None)
+        changes += active is not None and active != previous
+        actual = {
+            "error": error_of(refusal),
+            "active": active,
+            "active_changes_total": changes,
+            "order": [member.index for member in state.members],
+        }
+        yield difference(f"event {step} ({event['op']} {event['c']}), ", {"error": None} | event, actual)
+
+
+def shared_case(case: Case, profile: str) -> str | None:
+    """Joins, leaves, permits and blocks of a Shared dispatcher, and whom it serves; each pick costs one permit."""
+    return first_of(_shared_steps(make("pulsar.shared", profile), case))
+
+
+def _shared_steps(policy: Any, case: Case) -> Iterator[str | None]:
+    state, turn = policy.start(NOWHERE), 0
+    permits: dict[int, int] = {}
+    blocked: set[int] = set()
+    for step, event in enumerate(case["events"]):
+        state = _shared_applied(policy, state, event, permits, blocked)
+        picks: list[int | None] = []
+        for _ in event["picks"]:
+            available = [permits[member.index] > 0 and member.index not in blocked for member in state.members]
+            position, turn = next_consumer(state.members, available, turn)
+            picks.append(None if position is None else state.members[position].index)
+            if position is not None:
+                permits[state.members[position].index] -= 1
+        actual = {"picks": picks, "rr_index": turn, "consumer_list": [member.index for member in state.members]}
+        yield difference(f"event {step} ({event['op']}), ", event, actual)
+
+
+def _shared_applied(policy: Any, state: Any, event: Case, permits: dict[int, int], blocked: set[int]) -> Any:
+    if event["op"] == "add":
+        for index, priority, granted in event["added_id_priority_permits"]:
+            state = policy.join(state, Consumer(index, f"c{index}", priority))
+            permits[index] = granted
+    elif event["op"] == "remove":
+        state, _ = applied(policy, state, event)
+    elif event["op"] == "flow":
+        permits[event["c"]] += event["permits"]
+    else:
+        (blocked.add if event["blocked"] else blocked.discard)(event["c"])
+    return state
+
+
+CASES: Mapping[str, Callable[[Case, str], str | None]] = {
+    "hash": hash_case,
+    "sticky_key": sticky_key_case,
+    "auto_split": auto_split_case,
+    "consistent_hash": consistent_hash_case,
+    "exclusive": exclusive_case,
+    "failover": failover_case,
+    "shared": shared_case,
+}
+"""The function for each golden file, by the file's name."""

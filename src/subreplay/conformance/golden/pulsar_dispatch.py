@@ -1,0 +1,204 @@
+"""Golden vectors of the dispatchers: what each consumer was sent after each operation, and the state it left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
+from subreplay.dispatch.broker.loop import fire_timer, next_timer, work
+from subreplay.dispatch.broker.membership import join, leave
+from subreplay.dispatch.broker.operations import (
+    acknowledge,
+    acknowledged,
+    flow,
+    publish,
+    published,
+    reject,
+    reject_all,
+    rejected,
+)
+from subreplay.dispatch.broker.records import NEVER, NO_CHUNK
+from subreplay.dispatch.broker.rules import Dispatcher, Settings, dispatch_rule
+from subreplay.dispatch.broker.state import Broker, Subscription, new_broker, with_window
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.hashing.sticky_key import sticky_key
+from subreplay.policies import make
+
+POLICIES = {
+    "shared": "pulsar.shared",
+    "auto_split_ranges": "pulsar.key_shared.auto_split",
+    "auto_split_consistent_hashing": "pulsar.key_shared.consistent_hash",
+    "sticky": "pulsar.key_shared.sticky",
+}
+"""The policy that a script's ``policy`` stands for."""
+MOST_TIMERS = 120
+"""How many timers the recorded brokers were let fire after each operation."""
+
+
+def dispatch_shared_case(case: Case, profile: str) -> str | None:
+    """One script for a Shared dispatcher."""
+    return first_of(_steps(case, profile, Dispatcher.SHARED))
+
+
+def dispatch_key_shared_case(case: Case, profile: str) -> str | None:
+    """One script for a Key_Shared dispatcher."""
+    return first_of(_steps(case, profile, dispatch_rule(profile).key_shared))
+
+
+def _steps(case: Case, profile: str, dispatcher: Dispatcher) -> Iterator[str | None]:
+    script = _Script(case, make(POLICIES[case["policy"]], profile), dispatcher)
+    for step, event in enumerate(case["events"]):
+        error = script.apply(event)
+        actual = {"error": error, "delivered": script.delivered(), **script.state()}
+        expected = {"error": None, "delivered": event["delivered"], **event["state"]}
+        if "error" in event:
+            expected["error"] = _as_told_here(event["error"])
+        yield difference(f"event {step} ({event['op']} {event.get('c', '')}), ", expected, actual)
+
+
+def _as_told_here(error: Case) -> Case:
+    """A recorded refusal without the subscription and connection of the consumer in the way."""
+    return error | {"message": _CONNECTION.sub("", error["message"])}
+
+
+_CONNECTION = re.compile(r"subscription=sub, |, address=[^}]*")
+
+
+class _Script:
+    """A dispatcher under a recorded script."""
+
+    def __init__(self, case: Case, policy: Any, dispatcher: Dispatcher) -> None:
+        self.policy, self.producer = policy, case["producer_name"]
+        settings = Settings(
+            max_read=case["dispatcher_max_read_batch_size"],
+            max_turn=case["dispatcher_max_round_robin_batch_size"],
+            max_unacked_per_consumer=case["max_unacked_per_consumer"],
+            max_unacked_per_subscription=case["max_unacked_per_subscription"],
+        )
+        subscription = Subscription(
+            dispatcher,
+            dispatch_rule(policy.profile),
+            settings,
+            ordered=not case["allow_out_of_order"],
+            sticky=case["policy"] == "sticky",
+            last_slot=policy.space[1],
+        )
+        self.broker: Broker = new_broker(subscription, window=64)
+        self.members = policy.start(NOWHERE)
+
+    def apply(self, event: Case) -> Case | None:
+        """Let an operation happen, and all that follows from it; tells why a join was refused."""
+        error = None
+        if event["op"] == "add":
+            error = self._add(event)
+        else:
+            getattr(self, f"_{event['op']}")(event)
+        work(self.broker)
+        for _ in range(MOST_TIMERS):
+            if next_timer(self.broker) == NEVER:
+                break
+            fire_timer(self.broker)
+            work(self.broker)
+        return error
+
+    def _add(self, event: Case) -> Case | None:
+        requested = event.get("ranges")
+        members, refusal = applied(self.policy, self.members, {**event, "requested": requested})
+        if refusal:
+            return error_of(refusal)
+        consumer = next(member for member in members.members if member.index == event["c"])
+        self.broker, self.members = join(self.broker, consumer, members), members
+        if event.get("permits"):
+            flow(self.broker, event["c"], event["permits"])
+        return None
+
+    def _remove(self, event: Case) -> None:
+        gone = [member for member in self.members.members if member.index == event["c"]]
+        self.members, _ = applied(self.policy, self.members, {"op": "remove", "c": event["c"]})
+        self.broker = leave(self.broker, gone[0], self.members)
+
+    def _publish(self, event: Case) -> None:
+        self.broker = with_window(self.broker, self.broker.state[0].end + len(event["key_batchsize"]))
+        for key, messages in event["key_batchsize"]:
+            slot, hash_ = self._hashed(key)
+            publish(self.broker, hash_, slot, messages, 0, NO_CHUNK, 0, 0)
+        published(self.broker, False)
+
+    def _hashed(self, key: str | None) -> tuple[int, int]:
+        sequence = int(self.broker.state[0].end)
+        found = sticky_key(
+            None, None if key is None else key.encode(), False, self.producer, sequence, self.policy.profile
+        )
+        hash_ = murmur3_32(found or b"")
+        slot = int(self.policy.slots(np.array([hash_], np.uint32))[0])
+        draining = self.broker.rule[0].dispatcher == Dispatcher.KEY_SHARED_DRAINING
+        return slot, slot if draining else hash_ & MASK_31
+
+    def _flow(self, event: Case) -> None:
+        flow(self.broker, event["c"], event["permits"])
+
+    def _ack(self, event: Case) -> None:
+        for entry in event["entries"]:
+            acknowledge(self.broker, entry)
+        acknowledged(self.broker)
+
+    def _nack(self, event: Case) -> None:
+        if not event["entries"]:  # the recording's client sent nothing
+            return
+        for entry in event["entries"]:
+            reject(self.broker, event["c"], entry)
+        rejected(self.broker, event["c"])
+
+    def _redeliver_all(self, event: Case) -> None:
+        reject_all(self.broker, event["c"])
+
+    def delivered(self) -> Case:
+        """What was sent since the last time, by consumer."""
+        sent: Case = {}
+        state = self.broker.state[0]
+        for row in self.broker.dispatched[: state.dispatched]:
+            sent.setdefault(str(row.consumer), []).append([int(row.ordinal), int(row.redeliveries)])
+        state.dispatched = 0
+        return sent
+
+    def state(self) -> Case:
+        """The dispatcher as the golden files show it."""
+        b, state = self.broker, self.broker.state[0]
+        consumers = b.consumers
+        shown = {
+            "mark_delete": int(state.mark_delete),
+            "read_position": int(state.read_position),
+            "individually_acked": [int(o) for o in self._window() if o > state.mark_delete and self._entry(o).acked],
+            "replay": [int(o) for o in self._window() if self._waits(o)],
+            "consumers_permits_unacked_blocked": {
+                str(m.index): [
+                    int(consumers[m.index].permits),
+                    int(consumers[m.index].unacked),
+                    bool(consumers[m.index].blocked),
+                ]
+                for m in sorted(self.members.members, key=lambda member: member.index)
+            },
+        }
+        if b.rule[0].dispatcher == Dispatcher.KEY_SHARED_JOINED and b.rule[0].ordered:
+            order = consumers[: state.joined].joined.tolist()
+            shown["recently_joined"] = {str(c): int(consumers[c].joined_at) for c in order}
+        if b.rule[0].drains:
+            facts = [fact for fact in b.facts[b.facts.hash >= 0] if fact.drainer >= 0]
+            shown["draining_hash_consumer_refcount"] = {
+                str(fact.hash): [int(fact.drainer), int(fact.draining)] for fact in sorted(facts, key=lambda f: f.hash)
+            }
+        return shown
+
+    def _window(self) -> Any:
+        return np.arange(self.broker.state[0].start, self.broker.state[0].end)
+
+    def _entry(self, ordinal: int) -> Any:
+        return self.broker.log[ordinal & (len(self.broker.log) - 1)]
+
+    def _waits(self, ordinal: int) -> bool:
+        at = int(ordinal) & (len(self.broker.log) - 1)
+        return bool(self.broker.words[at >> 6] >> np.uint64(at & 63) & np.uint64(1))

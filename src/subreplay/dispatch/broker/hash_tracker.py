@@ -1,0 +1,64 @@
+"""What is known of a sticky hash while it matters: how many of its entries wait, and from whom it drains.
+
+An open hash table with linear probing; a hash leaves it when nothing is known of it any more.
+"""
+
+from __future__ import annotations
+
+from subreplay.dispatch.broker.state import Broker
+from subreplay.kernels.inlining import inlined
+from subreplay.model.range_table import NOBODY
+
+
+@inlined
+def find(b: Broker, hash_: int) -> int:
+    """Where ``hash_`` stands in ``b.facts``, or -1."""
+    mask = len(b.facts) - 1
+    at = hash_ & mask
+    while b.facts[at].hash != hash_:
+        if b.facts[at].hash == NOBODY:
+            return -1
+        at = (at + 1) & mask
+    return at
+
+
+@inlined
+def claim(b: Broker, hash_: int) -> int:
+    """Where ``hash_`` stands in ``b.facts``, entered if it was not there."""
+    mask = len(b.facts) - 1
+    at = hash_ & mask
+    while b.facts[at].hash != hash_:
+        if b.facts[at].hash == NOBODY:
+            b.facts[at].hash = hash_
+            break
+        at = (at + 1) & mask
+    return at
+
+
+@inlined
+def release(b: Broker, at: int) -> None:
+    """Take the hash at ``at`` out of ``b.facts`` if nothing is known of it; those displaced by it move up."""
+    if b.facts[at].waiting > 0 or b.facts[at].drainer != NOBODY:
+        return
+    mask = len(b.facts) - 1
+    hole, probe = at, (at + 1) & mask
+    while b.facts[probe].hash != NOBODY:
+        home = b.facts[probe].hash & mask
+        if ((probe - home) & mask) >= ((probe - hole) & mask):
+            _move(b, probe, hole)
+            hole = probe
+        probe = (probe + 1) & mask
+    b.facts[hole].hash = NOBODY
+    b.facts[hole].waiting = 0
+    b.facts[hole].drainer = NOBODY
+
+
+@inlined
+def _move(b: Broker, source: int, target: int) -> None:
+    old, new = b.facts[source], b.facts[target]
+    new.hash = old.hash
+    new.waiting = old.waiting
+    new.drainer = old.drainer
+    new.draining = old.draining
+    new.blocked = old.blocked
+    new.blocked_at = old.blocked_at

@@ -1,0 +1,76 @@
+"""What a replay of a consumer group supposes: the clients' settings, and how long their applications work.
+
+Defaults are those of the consumer and the group coordinator of 4.0. Times are in ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from subreplay.dispatch.prediction import SECOND
+from subreplay.dispatch.service import Fixed, Service
+from subreplay.errors import ConfigError
+
+HEARTBEAT, SERVER_HEARTBEAT = 3 * SECOND, 5 * SECOND
+"""``heartbeat.interval.ms``, and under KIP-848 ``group.consumer.heartbeat.interval.ms``."""
+
+
+@dataclass(frozen=True)
+class MemberModel:
+    """One member's application, which works on one record at a time.
+
+    ``service`` times ``factor`` is the time for a record. Between ``stuck_from`` and ``stuck_until`` (since the Unix
+    epoch; None: never, and for ever) it finishes none: what would end then ends when the time is over.
+    """
+
+    service: Service = Fixed()
+    factor: float = 1.0
+    stuck_from: int | None = None
+    stuck_until: int | None = None
+
+
+@dataclass(frozen=True)
+class Supposed:
+    """A group: ``member`` is every member, but for those in ``others`` (by name).
+
+    * ``max_poll_records``: at most so many records come with a poll.
+    * ``max_partition_fetch_bytes``: about so much of one partition is handed out before the next one's turn.
+    * ``max_poll_interval``: a member that does not poll for so long is out of the group.
+    * ``commit_interval``: offsets are committed with the first poll after so long; 0: with every poll. They are also
+      committed before partitions are given up and when a member closes.
+    * ``heartbeat_interval``: how often members hear of the group (None: as the protocol has it).
+    * ``rebalance_time``: from the last member's rejoining until the members have their new assignment.
+    * ``interval`` is the width of the backlog's steps.
+
+    Raises ConfigError naming the key of an illegal value.
+    """
+
+    member: MemberModel = MemberModel()
+    others: Mapping[str, MemberModel] = field(default_factory=dict)
+    max_poll_records: int = 500
+    max_partition_fetch_bytes: int = 1 << 20
+    max_poll_interval: int = 300 * SECOND
+    commit_interval: int = 5 * SECOND
+    heartbeat_interval: int | None = None
+    rebalance_time: int = 0
+    seed: int = 0
+    interval: int = SECOND
+
+    def __post_init__(self) -> None:
+        least = {"max_poll_records": 1, "max_partition_fetch_bytes": 1, "max_poll_interval": 1, "interval": 1,
+                 "commit_interval": 0, "rebalance_time": 0, "seed": 0}  # fmt: skip
+        for key, value in least.items():
+            if getattr(self, key) < value:
+                raise ConfigError(f"{key} must be at least {value}, got {getattr(self, key)}")
+        if self.heartbeat_interval is not None and self.heartbeat_interval < 1:
+            raise ConfigError(f"heartbeat_interval must be at least 1, got {self.heartbeat_interval}")
+
+    def of(self, name: str) -> MemberModel:
+        """The model of the member of that name."""
+        return self.others.get(name, self.member)
+
+    def heartbeat(self, rebalance: str) -> int:
+        """How often members hear of the group under that kind of rebalance."""
+        usual = SERVER_HEARTBEAT if rebalance == "server" else HEARTBEAT
+        return usual if self.heartbeat_interval is None else self.heartbeat_interval

@@ -1,0 +1,293 @@
+"""The canonical tables: every column, its type and its meaning, in one place.
+
+Inputs are ``messages``, ``membership`` and ``deliveries``; the rest is what a run writes. Timestamps are UTC
+microseconds. A position is ``(ledger, entry, batch_index)``: ``batch_index`` is -1 outside a batch, and a Kafka offset
+is ``(0, offset, -1)``. ``partition`` is -1 for a topic without partitions. ``date`` is the UTC day that partitions the
+table on disk.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+TIME: Final = pa.timestamp("us", tz="UTC")
+
+
+def _required(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+_POSITION = [
+    _required("topic", pa.string()),
+    _required("partition", pa.int32()),
+    _required("ledger", pa.int64()),
+    _required("entry", pa.int64()),
+    _required("batch_index", pa.int32()),
+]
+
+ORIGIN: Final = pa.struct(_POSITION)
+
+MESSAGES: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        *_POSITION,
+        pa.field("key", pa.binary()),
+        pa.field("ordering_key", pa.binary()),
+        # The outer metadata of the entry a message was batched into: the only keys that a broker reads.
+        pa.field("batch_key", pa.binary()),
+        pa.field("batch_ordering_key", pa.binary()),
+        pa.field("batch_sequence_id", pa.int64()),
+        pa.field("batch_size", pa.int32()),
+        pa.field("producer", pa.string()),
+        pa.field("sequence_id", pa.int64()),
+        _required("publish_time", TIME),
+        pa.field("event_time", TIME),
+        pa.field("deliver_at", TIME),
+        pa.field("size", pa.int64()),
+        pa.field("chunk_uuid", pa.string()),
+        pa.field("chunk_id", pa.int32()),
+        pa.field("chunk_count", pa.int32()),
+        pa.field("origin", ORIGIN),  # of a dead letter (properties REAL_TOPIC, ORIGIN_MESSAGE_ID): the message it was
+    ]
+)
+
+RANGES: Final = pa.list_(pa.struct([_required("start", pa.int64()), _required("end", pa.int64())]))
+
+MEMBERSHIP: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        _required("topic", pa.string()),
+        pa.field("partition", pa.int32()),  # null: every partition of the topic
+        _required("type", pa.string()),  # Exclusive, Failover, Shared, Key_Shared
+        _required("consumer", pa.string()),
+        # Tells consumers apart that are connected under one name at once, such as the address of its connection with
+        # its consumer id: the same words as in ``deliveries``. Null: not known.
+        pa.field("instance", pa.string()),
+        _required("event", pa.string()),  # join, leave, crash, rejected
+        _required("at", TIME),  # when the change was complete
+        pa.field("at_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
+        _required("seq", pa.int64()),  # order in the source among events of one instant
+        pa.field("since", TIME),  # when it was asked for; null: unknown, taken as `at`
+        pa.field("since_nanos", pa.int16()),
+        pa.field("since_seq", pa.int64()),
+        pa.field("priority", pa.int32()),
+        pa.field("ranges", RANGES),
+        pa.field("receiver_queue_size", pa.int32()),
+        pa.field("key_shared_mode", pa.string()),
+        pa.field("allow_out_of_order", pa.bool_()),
+        pa.field("reason", pa.string()),  # of a rejection
+    ]
+)
+
+DELIVERIES: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        *_POSITION,
+        _required("consumer", pa.string()),
+        pa.field("instance", pa.string()),  # as in ``membership``
+        pa.field("delivered_at", TIME),  # null: known by its receipt, or by its acknowledgement, only
+        pa.field("delivered_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
+        _required("seq", pa.int64()),
+        _required("redelivery_count", pa.int32()),
+        pa.field("received_at", TIME),  # when the application took it, by the client's clock
+        pa.field("acked_at", TIME),
+        pa.field("acked_nanos", pa.int16()),
+        pa.field("ack_type", pa.string()),
+        pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
+        pa.field("nacked_nanos", pa.int16()),
+        pa.field("refused_at", TIME),  # when the application gave it back (nacked it), by the client's clock
+        pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending
+        _required("source", pa.string()),  # observed, predicted
+        pa.field("scenario", pa.string()),
+    ]
+)
+
+REASON: Final = pa.struct(
+    [
+        _required("column", pa.string()),
+        _required("value", pa.string()),
+        _required("rule", pa.string()),
+        _required("remedy", pa.string()),
+    ]
+)
+
+QUARANTINE: Final = pa.schema(
+    [
+        _required("table", pa.string()),
+        _required("file", pa.string()),
+        _required("row", pa.int64()),  # line of the file, from 1; -1 where rows have no number
+        _required("raw", pa.string()),
+        _required("reasons", pa.list_(REASON)),
+    ]
+)
+
+INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
+
+CARRIED: Final = pa.struct(
+    [
+        _required("name", pa.string()),  # of an array
+        _required("width", pa.int32()),  # of its rows
+        _required("rows", pa.int32()),
+        _required("part", pa.int32()),  # from 0: an array may be cut
+        _required("data", pa.binary()),  # packed (`audit.checkpoint.packed`); of identities sealed, too
+    ]
+)
+"""A part of what one night's audit hands to the next (``audit.checkpoint``)."""
+
+OPEN_POSITIONS: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("waiting", pa.bool_()),  # its message was not delivered yet
+        pa.field("day", pa.date32()),  # of its message
+    ]
+)
+"""Positions that a night leaves open: the next one looks at them again."""
+
+# The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
+LOG: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("kind", pa.int8()),  # -1: carried from the night before, 0: the message, 1: a delivery of it
+        _required("at", pa.int64()),  # published, delivered (the smallest integer where unknown)
+        _required("seq", pa.int64()),
+        pa.field("judged", pa.bool_()),  # a message whose absence counts: of the day, or open since an earlier one
+        pa.field("before", pa.bool_()),  # of an earlier day, and judged there
+        pa.field("content", pa.int64()),  # fingerprint of the message's row
+        pa.field("key", pa.binary()),
+        pa.field("ordering_key", pa.binary()),
+        pa.field("batch_key", pa.binary()),
+        pa.field("batch_ordering_key", pa.binary()),
+        pa.field("producer", pa.string()),
+        pa.field("sequence_id", pa.int64()),  # of the entry's outer metadata
+        pa.field("own_sequence_id", pa.int64()),  # of the message itself
+        pa.field("deliver_at", pa.int64()),
+        pa.field("size", pa.int64()),
+        pa.field("chunk_id", pa.int32()),
+        pa.field("chunk_count", pa.int32()),
+        pa.field("consumer", pa.string()),
+        pa.field("instance", pa.string()),
+        pa.field("redelivery_count", pa.int64()),
+        pa.field("received_at", pa.int64()),
+        pa.field("acked_at", pa.int64()),
+        pa.field("nacked_at", pa.int64()),
+        pa.field("cumulative", pa.bool_()),  # acknowledged so
+        pa.field("by_receipt", pa.bool_()),  # known by its receipt only: `at` is when the application took it
+        pa.field("carried", CARRIED),
+    ]
+)
+
+_PLACE = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
+
+# One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns;
+# the largest integer stands for "never", the smallest for "unknown".
+FACTS: Final = pa.schema(
+    [
+        *_POSITION,
+        _required("delivered", pa.bool_()),
+        _required("before", pa.bool_()),  # a delivery of an earlier day, which only says who still holds what
+        _required("ordinal", pa.int64()),  # rises with the position in its topic partition's log
+        pa.field("key", pa.string()),  # as it may leave (``words.KeyWords``)
+        _required("key_id", pa.int64()),  # identity within which order is promised; -1: none
+        _required("slot", pa.int64()),  # a hash of the key; in result tables -1 where it is not told (``words``)
+        _required("hash", pa.int64()),
+        _required("published", pa.int64()),
+        _required("due", pa.int64()),  # published, or the time it was delayed to
+        _required("size", pa.int64()),
+        pa.field("consumer", pa.string()),
+        _required("session", pa.int64()),
+        _required("expected", pa.int64()),  # the index of the consumer that owns it; -1: nobody
+        _required("epoch", pa.int64()),
+        _required("at", pa.int64()),
+        _required("seq", pa.int64()),
+        _required("received", pa.int64()),
+        _required("acked", pa.int64()),
+        _required("held_until", pa.int64()),
+        _required("redelivery_count", pa.int64()),
+        _required("nth", pa.int64()),  # deliveries of the message before this one
+        _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`
+        _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
+        _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
+        _required("in_transition", pa.bool_()),
+        _required("codes", pa.int64()),  # bit per rule
+        _required("excuses", pa.int64()),  # bit per excuse
+        _required("repeated", pa.int64()),  # further input rows that said the same of this delivery
+        _required("contradicted", pa.int64()),  # ... that said otherwise
+        _required("stored_again", pa.int64()),  # ... that said the same of its message
+        pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
+        pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
+        pa.field("carried", CARRIED),  # not null: no delivery or message, but what goes from night to night
+    ]
+)
+
+LOAD: Final = pa.struct(
+    [
+        _required("width", pa.int64()),  # of the windows, ns; the largest integer: all time
+        _required("slide", pa.int64()),
+        _required("pane", pa.int64()),  # of one slide, by its start: what is counted here
+        _required("first", pa.int64()),  # the first window with the pane that counts these keys
+        pa.field("consumer", pa.string()),
+        *[_required(name, pa.int64()) for name in ("messages", "bytes", "keys", "redelivered", "unacked")],
+        # of all time only
+        pa.field("undelivered", pa.int64()),
+        pa.field("outside", pa.int64()),  # of membership changes
+        pa.field("at_owner", pa.int64()),  # of these
+        pa.field("in_transition", pa.int64()),
+        pa.field("firsts", pa.int64()),  # deliveries of a message for the first time
+        pa.field("batched", pa.int64()),
+        pa.field("entries", pa.int64()),  # that were batches
+        *[pa.field(name, pa.int64()) for name in ("repeated", "contradicted", "stored_again", "by_receipt")],
+        pa.field("begin", pa.int64()),  # first and last delivery
+        pa.field("end", pa.int64()),
+    ]
+)
+"""What a consumer was given: a part of the sum (``audit.passes.loads``)."""
+
+_WITNESS = pa.struct(
+    [
+        pa.field("ledger", pa.int64()),
+        pa.field("entry", pa.int64()),
+        pa.field("batch_index", pa.int64()),
+        pa.field("consumer", pa.string()),
+        pa.field("at", pa.int64()),
+        pa.field("held_until", pa.int64()),
+        pa.field("same_key", pa.bool_()),  # of the same key as the finding; two keys may share a slot
+    ]
+)
+JUDGED: Final = pa.schema(
+    [
+        *[
+            pa.field("expected", pa.string()) if field.name == "expected" else field
+            for field in FACTS
+            if field.name != "before"
+        ],
+        pa.field("order_witness", _WITNESS),  # the later message delivered before
+        pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
+        pa.field("holder_witness", _WITNESS),  # the delivery that held others back
+        _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples
+        pa.field("load", LOAD),  # not null: no delivery or message, but a sum of what a consumer was given
+    ]
+)
+
+VIOLATIONS: Final = pa.schema(
+    [
+        _required("date", pa.date32()),
+        _required("subscription", pa.string()),
+        *_POSITION,
+        _required("code", pa.string()),
+        _required("verdict", pa.string()),
+        pa.field("excuse", pa.string()),  # why it does not fail
+        pa.field("consumer", pa.string()),
+        _required("moment", TIME),  # in whose window it counts: of its delivery, or of the publication
+        pa.field("at", TIME),  # of the delivery; null: there was none
+        pa.field("key", pa.string()),  # digest, or the key where the run shows keys
+        _required("slot", pa.int64()),
+        _required("epoch", pa.int64()),
+        _required("cause", pa.string()),
+        _required("witness", pa.list_(pa.string())),
+        _required("explanation", pa.string()),
+    ]
+)

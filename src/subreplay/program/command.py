@@ -1,0 +1,89 @@
+"""How a command runs: terminal, log file, Spark session, what ends it, and the exit code that it ends with."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from subreplay import failures
+from subreplay.config.run import Spark
+from subreplay.errors import EnvironmentFailed
+from subreplay.model.rows import Verdict
+from subreplay.program.interruption import Interruption
+from subreplay.program.run_log import RunLog
+from subreplay.program.terminal import Terminal
+
+if TYPE_CHECKING:
+    from subreplay.spark.session import SparkSession
+
+EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
+"""The exit code of each verdict; what ends a command before its verdict has its own, see ``errors``."""
+BROKEN_PIPE = 141
+"""The exit code of a program whose output nobody reads any more, as a shell tells it."""
+# The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
+USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
+terminal, log, interruption = Terminal(), RunLog(), Interruption()
+
+
+def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
+    """Run the command that the arguments name; returns its exit code."""
+    terminal.speak()
+    with log.listening(), interruption.expected():
+        code = _exit_code(app, arguments)
+        log.forget()
+    return code
+
+
+def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
+    try:
+        code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
+    except typer.Exit as leaving:
+        return int(leaving.exit_code)
+    except USAGE as error:
+        error.show()
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        return _interrupted()
+    except SystemExit:  # the reader of standard output has gone
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115  what is left to flush goes there
+        return BROKEN_PIPE
+    except Exception as error:
+        return _interrupted() if interruption.code else _failed(error)
+    if interruption.code:  # which some versions of typer return as a code
+        return _interrupted()
+    return code if isinstance(code, int) else 0
+
+
+def _interrupted() -> int:
+    code = interruption.code or 130
+    terminal.fail("interrupted; each table is as it was before, or whole", code)
+    return code
+
+
+def _failed(error: Exception) -> int:
+    """One sentence; where it came from goes to the log file, unless the input or the configuration is to blame."""
+    found = failures.explained(error)
+    if found is error and found.exit_code != EnvironmentFailed.exit_code:
+        terminal.fail(str(found), found.exit_code)
+        return found.exit_code
+    told = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
+    code = EnvironmentFailed.exit_code if found is None else found.exit_code
+    terminal.fail(told if found is None else str(found), code, log.traceback(error))
+    return code
+
+
+def session(options: Spark) -> SparkSession:
+    """The session of a command; what Java says while it starts, and later, goes to the log file."""
+    from subreplay.spark.session import open_session  # only here: the other commands work without Spark
+
+    with terminal.progress("starting Spark"), log.instead_of_output():
+        spark = open_session(options)
+    interruption.cancelling(spark.interruptAll)
+    if terminal.verbose:
+        log.keep()
+        terminal.warn(f"log: {log.path}", style="dim")
+    return spark

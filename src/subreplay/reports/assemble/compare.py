@@ -1,0 +1,114 @@
+"""The what-if comparison: one line a scenario, from the traffic it was replayed with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from subreplay.figures import Row
+from subreplay.reports.assemble.loads import messages_by_window
+from subreplay.reports.data import ScenarioConsumer, ScenarioView
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import connected, even_share, even_shares, most_connected
+from subreplay.whatif.handovers import changes, handovers
+from subreplay.whatif.idle import idle, unowned
+
+TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
+NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
+
+
+def scenario_views(
+    plans: Iterable[Plan], traffic: Sequence[Row], extent: Row, width: int, hottest: int
+) -> tuple[ScenarioView, ...]:
+    """Scenarios side by side; ``hottest`` is the number of messages of the hottest key."""
+    by_plan: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
+    for row in traffic:
+        by_plan[row["scenario"]][row["level"]].append(row)
+    return tuple(_view(plan, by_plan[plan.name], extent, width, hottest) for plan in plans)
+
+
+def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, hottest: int) -> ScenarioView:
+    first, last = extent["first"], extent["last"] + 1
+    intervals = connected(plan.timelines.values(), last)
+    served = [row for row in rows["window"] if row["consumer"] is not None]
+    sums = messages_by_window(served)
+    shares = even_shares(intervals, sums, width)
+    even = even_share(shares, sums)
+    whole = rows["scenario"][0] if rows["scenario"] else NO_TRAFFIC
+    messages, owned = whole["messages"], sum(sums.values())
+    consumers = _consumers(plan, rows["consumer"], owned, even, extent)
+    max_share = max((one.share for one in consumers), default=0.0)
+    skew = max_share / even if even else 0.0
+    hottest_share = hottest / messages if messages else 0.0
+    changed, slots_moved = _moved(plan, first, last)
+    owns = plan.policy.routing != "any"
+    return ScenarioView(
+        name=plan.name,
+        policy=plan.policy.name,
+        profile=plan.policy.profile,
+        consumers=most_connected(intervals, first, last),
+        messages=messages,
+        max_share=max_share,
+        even_share=even,
+        skew=skew,
+        worst_window_skew=max([skew, *_telling_skews(served, sums, shares)]),
+        keys=whole["keys"],
+        hottest_key_share=hottest_share,
+        ceiling=1 / hottest_share if hottest_share and plan.policy.routing == "slot" else 0.0,
+        changes=changed,
+        slots_moved=slots_moved if owns else None,
+        traffic_moved=(whole["messages_moved"] / messages if messages else 0.0) if owns else None,
+        keys_moved=whole["keys_moved"] if owns else 0,
+        unowned=messages - owned,
+        unowned_why=unowned(plan, rows["move"]),
+        per_consumer=consumers,
+        note=_rejected(plan),
+    )
+
+
+def _consumers(plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row) -> tuple[ScenarioConsumer, ...]:
+    """What each consumer would have got; those that would have got nothing come last, with the reason."""
+    given = [
+        ScenarioConsumer(
+            r["consumer"], r["messages"], r["bytes"], r["keys"], r["messages"] / owned, r["messages"] / owned / even
+        )
+        for r in rows
+        if r["consumer"] is not None
+    ]
+    reasons = idle(plan, {one.consumer for one in given}, extent["first"], extent["last"])
+    return (*given, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
+
+
+def _telling_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float]) -> list[float]:
+    """The skews of all consumers in the windows that have messages enough."""
+    return [
+        row["messages"] / sums[row["window"]] / even[row["window"]]
+        for row in served
+        if sums[row["window"]] * even[row["window"]] >= TELLING
+    ]
+
+
+def _moved(plan: Plan, first: int, last: int) -> tuple[int, float]:
+    """Changes of the members while there was traffic, of the dispatcher with the most; and how much of the space
+    changed hands at one of them, on average over changes and dispatchers."""
+    low, high = plan.policy.space
+    most, of_all, slots = 0, 0, 0
+    for timeline in plan.timelines.values():
+        among = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
+        passed = handovers(timeline)
+        slots += int(passed.slots[np.isin(passed.epoch, among)].sum())
+        most, of_all = max(most, len(among)), of_all + len(among)
+    return most, slots / (high - low + 1) / max(1, of_all)
+
+
+def _rejected(plan: Plan) -> str:
+    reasons = {
+        f"{epoch.cause.label}: {epoch.rejected.reason}"
+        for timeline in plan.timelines.values()
+        for epoch in timeline.epochs
+        if epoch.rejected and epoch.cause
+    }
+    return f"rejected: {'; '.join(sorted(reasons))}" if reasons else ""

@@ -1,0 +1,122 @@
+"""Who owned what over time, as the report shows it: few dispatchers, few stretches of time, few bands.
+
+A picture of 4,000 epochs, or of a ring with 20,000 ranges, shows nothing. So only the maps that are drawn are built;
+where epochs are too many, those that began in one column of the picture are one view, which tells how the column
+ended; and where ranges are too many, a view has the consumers' shares of the slots and counts its bands.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby, islice
+
+from subreplay.figures import Figures
+from subreplay.model.range_table import RangeTable
+from subreplay.model.words import instant
+from subreplay.reports.data import Band, EpochView, RangeMap, SlotShare
+from subreplay.timelines.happenings import change_words
+from subreplay.timelines.timeline import Epoch, Timeline
+from subreplay.whatif.handovers import changes
+
+SLOT_MAPS, PARTITION_MAPS = 6, 40
+EPOCHS = 240  # of one map
+BANDS = 120  # of an epoch; more are too thin to see
+SHARES = 24  # consumers whose share of an epoch's slots is told; the others are one
+
+Column = tuple[Epoch, ...]
+
+
+def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
+    """The maps that are shown, and how many more dispatchers there are."""
+    policy, timelines = figures.plan.policy, figures.plan.timelines
+    if not any(timeline.consumers for timeline in timelines.values()):
+        return (), 0
+    axis = "partition" if policy.routing == "partition" else "slot"
+    most = PARTITION_MAPS if axis == "partition" else SLOT_MAPS
+    begin, end = _extent(figures)
+    low, high = policy.space
+    maps = tuple(
+        RangeMap(
+            scope.topic if scope.partition < 0 else f"partition {scope.partition}",
+            axis,  # type: ignore[arg-type]
+            low,
+            high,
+            *_views(timeline, begin, end),
+        )
+        for scope, timeline in islice(timelines.items(), most)
+    )
+    return maps, max(0, len(timelines) - most)
+
+
+def _extent(figures: Figures) -> tuple[int, int]:
+    """From the first to the last instant (ns) of the data and the membership."""
+    epochs = [t.epochs for t in figures.plan.timelines.values() if len(t.epochs) > 1]
+    begin = min([figures.extent["first"], *(mine[1].start.at for mine in epochs)])
+    end = max([figures.extent["last"], figures.totals.get("last", 0), *(mine[-1].start.at for mine in epochs)]) + 1
+    return begin, end
+
+
+def _views(timeline: Timeline, begin: int, end: int) -> tuple[tuple[EpochView, ...], int]:
+    """The views of one dispatcher, and how many epochs have none of their own."""
+    columns = list(_columns(timeline, begin, end))
+    views = [_view(timeline, column, begin, end) for column in columns]
+    if any(view.bands_left_out for view in views):
+        views = [replace(view, bands=(), bands_left_out=len(view.bands) + view.bands_left_out) for view in views]
+    return tuple(_with_few_shares(views)), sum(len(column) for column in columns) - len(columns)
+
+
+def _columns(timeline: Timeline, begin: int, end: int) -> Iterator[Column]:
+    """Epochs that are one view: those of one instant, and those of one column of the picture if there are too many."""
+    if timeline.epochs[0].end is None or timeline.epochs[0].end.at > begin:
+        yield timeline.epochs[:1]
+    changed = list(changes(timeline))
+    if len(changed) <= EPOCHS:
+        yield from changed
+        return
+    for _, together in groupby(changed, lambda change: (change[0].start.at - begin) * EPOCHS // (end - begin)):
+        yield tuple([epoch for change in together for epoch in change])
+
+
+def _view(timeline: Timeline, column: Column, begin: int, end: int) -> EpochView:
+    first, last = column[0], column[-1]
+    start, stop = max(first.start.at, begin), last.end.at if last.end is not None else end
+    table = timeline.table(last.index)
+    low, high = timeline.policy.space
+    shares: dict[str, float] = {}
+    if timeline.policy.routing != "partition":
+        for owner, slots in table.slots_per_owner().items():
+            name = timeline.consumers[owner].label
+            shares[name] = shares.get(name, 0.0) + slots / (high - low + 1)
+    return EpochView(
+        last.index,
+        instant(start),
+        instant(stop),
+        start // 1_000,
+        stop // 1_000,
+        change_words(column),
+        tuple([consumer.label for consumer in timeline.connected(last.index)]),
+        tuple(_bands(timeline, table)) if len(table) <= BANDS else (),
+        len(table) if len(table) > BANDS else 0,
+        tuple([SlotShare(name, share) for name, share in sorted(shares.items())]),
+    )
+
+
+def _bands(timeline: Timeline, table: RangeTable) -> Iterator[Band]:
+    for start, end, owner in table.rows():
+        owners = (owner,) if owner >= 0 else table.groups[-2 - owner]
+        yield Band(start, end, " + ".join(timeline.consumers[i].label for i in owners))
+
+
+def _with_few_shares(views: Sequence[EpochView]) -> Iterator[EpochView]:
+    """The same consumers in all views: those that owned the most; what the others owned is one share."""
+    owned: dict[str | None, float] = defaultdict(float)
+    for view in views:
+        for one in view.shares:
+            owned[one.consumer] += one.share * (view.end_us - view.start_us)
+    named = set(sorted(owned, key=lambda name: (-owned[name], name))[:SHARES])
+    for view in views:
+        rest = sum(one.share for one in view.shares if one.consumer not in named)
+        kept = tuple([one for one in view.shares if one.consumer in named])
+        yield replace(view, shares=(*kept, SlotShare(None, rest)) if rest else kept)

@@ -1,0 +1,139 @@
+"""From findings to report data: all of them counted, the worst of each rule in words.
+
+What stands in words is a sample of fixed size. ``spread`` defines it; whoever selects the rows where they are many does
+the same.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Any
+
+from subreplay.audit.needs import Need
+from subreplay.audit.needs import told as needed
+from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
+from subreplay.figures import MOST_TOLD, Figures, Row
+from subreplay.model.rows import Standing, Verdict
+from subreplay.model.words import instant
+from subreplay.policies.base import Policy
+from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
+from subreplay.reports.sample import Place, in_turn
+
+
+def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
+    """One line a rule: what it found in those deliveries and what the policy says of it."""
+    standing = standings(policy, figures.terms, figures.lacking)
+    lacking = missing(policy, figures.terms, figures.lacking)
+    counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for row in figures.findings:
+        counts[row["code"]][row["excuse"]] += row["count"]
+    worst = spread(figures.worst, figures.width)
+    told = {code: tuple(_finding(row, figures.width) for row in rows) for code, rows in worst.items()}
+    summaries = []
+    for code in Code:
+        reason, mine = why_not(code, policy, lacking), told.get(code.name, ())
+        summaries.append(_summary(code, standing[code], reason, counts[code.name], mine, figures, source))
+    order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
+    return tuple(sorted(summaries, key=lambda s: order[s.status]))
+
+
+def over_time(figures: Figures) -> tuple[FindingPoint, ...]:
+    """All findings, counted by window, rule and consumer."""
+    return tuple(
+        FindingPoint(instant(r["window"]), r["code"], r["consumer"] or "nobody", r["count"]) for r in figures.findings
+    )
+
+
+def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, list[Row]]:
+    """At most ``most`` rows of table ``violations`` by code: failing ones first, then in order of time.
+
+    They are those that ``sample.in_turn`` takes first, by consumer and window of ``width`` ns.
+    """
+    by_code: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=_by_weight):
+        by_code[row["code"]].append(row)
+    codes = sorted(by_code)
+    turns = in_turn(
+        [by_code[code] for code in codes],
+        lambda row: Place(row["verdict"] != "valid", row["consumer"], _window(row, width)),
+    )
+    kept: dict[str, list[Row]] = defaultdict(list)
+    for code, position in sorted(islice(turns, most)):
+        kept[codes[code]].append(by_code[codes[code]][position])
+    return kept
+
+
+def _by_weight(row: Row) -> tuple[Any, ...]:
+    """Failing rows first, then by time (those never delivered first of all), then by place in the log."""
+    at = row["at"]
+    place = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
+    return (row["verdict"] == "valid", at is not None, at or 0, *place)
+
+
+def _window(row: Row, width: int) -> int | None:
+    """The start of the window that a finding is counted in: as told, else that of its delivery."""
+    told: int | None = row.get("window")
+    if told is not None or row["at"] is None:
+        return told
+    at: int = row["at"]
+    return at - at % width
+
+
+def _summary(
+    code: Code,
+    standing: Standing,
+    why_not: str,
+    counts: Mapping[int, int],
+    worst: tuple[FindingView, ...],
+    figures: Figures,
+    source: Source,
+) -> CodeSummary:
+    rule = RULES[code]
+    total = sum(counts.values())
+    verdict = max((rule.verdict(standing, Excuse(e)) for e in counts), default=Verdict.VALID)
+    by_clocks = code in figures.clocks.explain
+    if by_clocks:
+        verdict = min(verdict, Verdict.UNKNOWN)
+    status: CodeStatus = "clean"
+    if standing is Standing.NOT_APPLICABLE:
+        status = "not applicable"
+    elif standing is Standing.UNDECIDED or verdict is Verdict.UNKNOWN:
+        status = "unknown"
+    elif verdict is Verdict.INVALID:
+        status = "violated"
+    elif total:
+        status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
+    excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
+    note = "; ".join([*excuses, *(["none with clocks corrected"] if by_clocks else [])])
+    if not standing.looks:
+        note = why_not
+    elif status == "allowed" and not excuses:
+        note = f"{figures.plan.policy.name} allows this under {figures.plan.policy.profile}"
+    if code is Code.MIXED_BATCH and total and figures.scattered is not None:
+        several, keys = figures.scattered
+        batches = f"{total:,} of {figures.totals['entries']:,} batches mix keys"
+        note = f"{batches}; {several:,} of {keys:,} keys reached more than one consumer of a steady group"
+    return CodeSummary(code.name, rule.title, rule.meaning, status, str(verdict), total, worst, note, source)
+
+
+def why_not(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]]) -> str:
+    """Why a rule did not look, where it did not."""
+    if code in lacking:
+        return needed(lacking[code])
+    return f"{policy.name} makes no such promise"
+
+
+def _finding(row: Row, width: int) -> FindingView:
+    at, window = row["at"], _window(row, width)
+    return FindingView(
+        at=instant(at) if at is not None else "",
+        sentence=row["explanation"],
+        scope=f"{row['topic']}" if row["partition"] < 0 else f"{row['topic']}, partition {row['partition']}",
+        key=row["key"] or "",
+        consumer=row["consumer"] or "nobody",
+        cause=row["cause"],
+        witness=tuple(row["witness"]),
+        window=instant(window) if window is not None else "",
+    )

@@ -1,0 +1,69 @@
+"""What consumers were given, against perfect balance (see ``whatif.balance``), and why some were given nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from subreplay.figures import Figures, Row
+from subreplay.model.words import instant
+from subreplay.reports.data import ConsumerTotal, LoadPoint
+from subreplay.whatif.balance import even_share, even_shares
+from subreplay.whatif.idle import idle
+
+NOBODY = "nobody"
+
+
+def messages_by_window(rows: Iterable[Row]) -> dict[int, int]:
+    """Messages of all consumers together, by the start of their window."""
+    sums: dict[int, int] = defaultdict(int)
+    for row in rows:
+        sums[row["window"]] += row["messages"]
+    return sums
+
+
+def load_points(figures: Figures) -> tuple[LoadPoint, ...]:
+    """Each consumer's load by window."""
+    sums = messages_by_window(figures.load)
+    even = even_shares(figures.connected, sums, figures.width)
+    points = []
+    for row in figures.load:
+        start, share = row["window"], row["messages"] / sums[row["window"]]
+        points.append(
+            LoadPoint(
+                instant(start),
+                instant(start + figures.width),
+                row["consumer"] or NOBODY,
+                row["messages"],
+                row["bytes"],
+                row["keys"],
+                share,
+                share / even[start],
+            )
+        )
+    return tuple(points)
+
+
+def consumer_totals(figures: Figures) -> tuple[ConsumerTotal, ...]:
+    """Each consumer's load in all; those that were given nothing come last, with the reason."""
+    if not figures.consumers:
+        return ()
+    sums = messages_by_window(figures.load)
+    even = even_share(even_shares(figures.connected, sums, figures.width), sums)
+    total = sum(r["messages"] for r in figures.consumers)
+    given = [
+        ConsumerTotal(
+            consumer=r["consumer"] or NOBODY,
+            messages=r["messages"],
+            bytes=r["bytes"],
+            keys=r["keys"],
+            share=r["messages"] / total,
+            skew=r["messages"] / total / even if even else 0.0,
+            redelivered=r.get("redelivered", 0),
+            unacked=r.get("unacked", 0),
+        )
+        for r in figures.consumers
+    ]
+    known = {total.consumer for total in given}
+    reasons = idle(figures.plan, known, figures.extent["first"], figures.extent["last"])
+    return (*given, *(ConsumerTotal(name, 0, 0, 0, 0.0, 0.0, 0, 0, why) for name, why in reasons.items()))

@@ -1,0 +1,134 @@
+"""The result tables that the driver holds: epochs, ranges that changed hands, moves, scenarios, the run itself."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from typing import Any, Final
+
+import pyarrow as pa
+
+from subreplay.figures import Figures
+from subreplay.model.tables import TIME
+from subreplay.reports.assemble.moves import every_move
+from subreplay.reports.assemble.report import input_counts
+from subreplay.reports.assemble.verdict import Judgement, headline
+from subreplay.reports.data import MoveView, RunInfo, ScenarioView
+from subreplay.timelines.happenings import event_words
+from subreplay.timelines.timeline import Timeline
+
+EPOCHS: Final = pa.schema(
+    [
+        pa.field("scope", pa.string()),
+        pa.field("epoch", pa.int64()),
+        pa.field("from", TIME),
+        pa.field("to", TIME),
+        pa.field("cause", pa.string()),
+        pa.field("members", pa.int64()),
+    ]
+)
+RANGES: Final = pa.schema(
+    [
+        pa.field("scope", pa.string()),
+        pa.field(
+            "epoch", pa.int64()
+        ),  # the range belongs to `consumer` from this epoch on, until a later row says otherwise
+        pa.field("start", pa.int64()),
+        pa.field("end", pa.int64()),
+        pa.field("before", pa.string()),
+        pa.field("consumer", pa.string()),
+    ]
+)
+RUNS: Final = pa.schema(
+    [
+        pa.field(name, pa.string())
+        for name in (
+            "run_id",
+            "kind",
+            "config_digest",
+            "policy",
+            "profile",
+            "verdict",
+            "headline",
+            "doubts",
+            "versions",
+            "inputs",
+        )
+    ]
+)
+_KINDS: Final[dict[Any, pa.DataType]] = {
+    str: pa.string(), int: pa.int64(), float: pa.float64(), float | None: pa.float64()
+}  # fmt: skip
+
+
+def result_tables(
+    figures: Figures, run: RunInfo, judged: Judgement, scenarios: tuple[ScenarioView, ...]
+) -> dict[str, pa.Table]:
+    """Result tables by name: all there is, however much of it a report shows."""
+    timelines = {scope.full_name: timeline for scope, timeline in figures.plan.timelines.items()}
+    return {
+        "epochs": pa.Table.from_pylist([r for s, t in timelines.items() for r in _epochs(s, t)], schema=EPOCHS),
+        "range_tables": pa.Table.from_pylist([r for s, t in timelines.items() for r in _ranges(s, t)], schema=RANGES),
+        "moves": _of_views(MoveView, tuple(every_move(figures))),
+        "scenarios": _of_views(ScenarioView, scenarios),
+        "runs": pa.Table.from_pylist([_run(figures, run, judged)], schema=RUNS),
+    }
+
+
+def _epochs(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
+    members, rows = 0, []
+    for epoch in timeline.epochs[1:]:
+        members += (epoch.joined is not None) - len(epoch.left)
+        end = None if epoch.end is None else epoch.end.at // 1_000
+        rows.append(
+            {
+                "scope": scope,
+                "epoch": epoch.index,
+                "from": epoch.start.at // 1_000,
+                "to": end,
+                "cause": event_words(epoch),
+                "members": members,
+            }
+        )
+    return rows
+
+
+def _ranges(scope: str, timeline: Timeline) -> list[dict[str, Any]]:
+    return [
+        {"scope": scope, "epoch": epoch.index, "start": move.start, "end": move.end,
+         "before": _name(timeline, move.before), "consumer": _name(timeline, move.after)}
+        for epoch in timeline.epochs
+        for move in epoch.moves
+    ]  # fmt: skip
+
+
+def _name(timeline: Timeline, owner: int) -> str | None:
+    """The consumer of an owner code; several where they share a point of the ring."""
+    if owner >= 0:
+        return timeline.consumers[owner].label
+    return None if owner == -1 else " + ".join(timeline.consumers[i].label for i in timeline.index.groups[-2 - owner])
+
+
+def _of_views(kind: type[Any], views: tuple[Any, ...]) -> pa.Table:
+    """Flat fields of report views as a table."""
+    hints = typing.get_type_hints(kind)
+    flat = [f.name for f in dataclasses.fields(kind) if hints[f.name] in _KINDS]
+    schema = pa.schema([pa.field(name, _KINDS[hints[name]]) for name in flat])
+    return pa.Table.from_pylist([{name: getattr(view, name) for name in flat} for view in views], schema=schema)
+
+
+def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
+    inputs = {i.table: [i.rows_in, i.valid, i.quarantined] for i in input_counts(figures)}
+    return {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "config_digest": run.config_digest,
+        "policy": run.policy,
+        "profile": run.profile,
+        "verdict": str(judged.verdict),
+        "headline": headline(run, judged, figures),
+        "doubts": json.dumps(judged.doubts),
+        "versions": json.dumps(dict(run.versions)),
+        "inputs": json.dumps(inputs),
+    }

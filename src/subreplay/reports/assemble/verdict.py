@@ -1,0 +1,157 @@
+"""The verdict of an audit, and what leaves doubt: each doubt is a clause that stands by itself in a list, and in the
+headline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from subreplay.audit.needs import Need, told
+from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
+from subreplay.config.run import RunConfig
+from subreplay.figures import Figures, Row
+from subreplay.model.held import nothing_of
+from subreplay.model.rows import Standing, Verdict
+from subreplay.reports.data import RunInfo
+
+
+class Judgement(NamedTuple):
+    """The worst verdict of all findings, and the ``doubts`` that leave it at best *unknown*; ``nothing``: nothing was
+    judged at all."""
+
+    verdict: Verdict
+    doubts: tuple[str, ...] = ()
+    nothing: bool = False
+
+
+def judgement(figures: Figures, config: RunConfig) -> Judgement:
+    """What an audit can say. One that judged nothing is never valid, but for a quiet day where the run says so."""
+    nothing = tuple(_nothing(figures, config))
+    if figures.quiet and config.require.quiet_days == "valid":
+        return Judgement(Verdict.VALID, (), True)
+    doubts = nothing or tuple(_doubts(figures, config))
+    found = max((_verdict(figures, row) for row in figures.findings), default=Verdict.VALID)
+    return Judgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
+
+
+def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
+    """The verdict in one sentence, and of a night what it does not rest on."""
+    if run.kind == "whatif":
+        return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
+    skipped = ""
+    if figures.night is not None and figures.missed:
+        skipped = f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
+    return _sentence(run, judged, figures) + skipped
+
+
+def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
+    if judged.verdict is Verdict.INVALID:
+        return f"Promises of {run.policy} were broken: {', '.join(_broken(figures))}."
+    if judged.nothing and judged.verdict is Verdict.VALID:
+        return f"Nothing was published or delivered on {run.date}: a quiet day, which this run takes as valid."
+    if judged.nothing:
+        return f"Nothing was judged, so nothing is known: {'; '.join(judged.doubts)}."
+    if judged.verdict is Verdict.UNKNOWN:
+        why = ", and ".join(judged.doubts)
+        return f"No broken promise was found, but {why}, so the audit cannot say that all were kept."
+    kept = f"Every promise that {run.policy} makes under {run.profile} was kept"
+    unseen = unseen_promises(figures)
+    return f"{kept}, as far as the data tell: {told(unseen)}." if unseen else f"{kept}."
+
+
+def unseen_promises(figures: Figures) -> frozenset[Need]:
+    """What the data lack to look at everything that the policy promises."""
+    policy = figures.plan.policy
+    whole = standings(policy, figures.terms)
+    lacking = missing(policy, figures.terms, figures.lacking)
+    promised = [needs for code, needs in lacking.items() if whole[code] is Standing.PROMISED]
+    return frozenset(need for needs in promised for need in needs if need.of_data)
+
+
+def _nothing(figures: Figures, config: RunConfig) -> Iterator[str]:
+    """Why nothing was judged, where that is so."""
+    asked = config.subscription.name, figures.topic, config.date
+    if figures.quiet:
+        yield f"nothing was published or delivered on {config.date}, and the run does not say that quiet days are valid"
+    elif not figures.extent["deliveries"]:
+        yield nothing_of(figures.held, "deliveries", *asked)
+    if not figures.quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:
+        yield nothing_of(figures.held, "messages", *asked)
+
+
+def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
+    """What keeps an audit from saying that every promise was kept."""
+    if Need.MEMBERSHIP in figures.lacking:
+        asked = config.subscription.name, figures.topic, None
+        events = any(s.table == "membership" and (s.subscription, s.topic) == asked[:2] for s in figures.held)
+        yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *asked)
+    for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
+        if need in figures.lacking:
+            yield need.value
+    yield from _unmet(figures, config)
+    yield from _in_quarantine(figures, config)
+    for table, rows in figures.contradicted.items():
+        if rows:
+            yield f"{rows:,} rows of {table} contradict another row of the same event"
+    if figures.clocks.doubtful:
+        yield figures.clocks.sentence
+    uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]
+    if uncertain:
+        yield f"the data contradict themselves ({', '.join(uncertain)})"
+    for excuse in Excuse:
+        codes = {row["code"] for row in figures.findings if row["excuse"] == excuse and excuse.doubtful}
+        doubted = [c for c in sorted(codes) if _standings(figures)[Code[c]] is Standing.PROMISED]
+        if doubted:
+            yield f"{', '.join(doubted)} may be none: {excuse.sentence}"
+
+
+def _unmet(figures: Figures, config: RunConfig) -> Iterator[str]:
+    """Demands of the run file that were not met."""
+    for name in ("deliveries", "messages"):
+        wanted, found = getattr(config.require, name), figures.extent[name]
+        if found < wanted:
+            yield f"the run requires {wanted:,} {name}, and there are {found:,}"
+    share = share_judged(figures)
+    if share < config.require.share_judged:
+        yield f"the run requires that {config.require.share_judged:.2%} is judged, and {share:.2%} was"
+
+
+def share_judged(figures: Figures) -> float:
+    """Of all that there was to judge, the share that the rules could judge: see ``require`` in conf/default.yaml."""
+    of = figures.totals.get
+    rejected = sum(row["quarantined"] for row in figures.inputs if row["table"] in ("messages", "deliveries"))
+    there = of("deliveries", 0) + of("undelivered", 0) + rejected
+    waiting = {Code.UNKNOWN_MESSAGE.name, Code.UNSEEN.name, Code.UNROUTABLE.name}
+    unjudged = sum(r["count"] for r in figures.findings if r["code"] in waiting and r["excuse"] == Excuse.NONE)
+    return (there - rejected - unjudged) / there if there else 0.0
+
+
+def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
+    """Tables of which more is in quarantine than the run tolerates."""
+    read = sum(row["valid"] + row["quarantined"] for row in figures.inputs)
+    for row in figures.inputs:
+        table, rejected = row["table"], row["quarantined"]
+        rows = read if table == "ingest" else row["valid"] + rejected
+        tolerated = getattr(config.tolerate, table)
+        if rejected > tolerated * rows:
+            limit = f", more than the {tolerated:.2%} that the run tolerates" if tolerated else ""
+            yield f"{rejected:,} of {rows:,} rows of {table} are in quarantine{limit}"
+
+
+def _verdict(figures: Figures, row: Row) -> Verdict:
+    code = Code[row["code"]]
+    verdict = RULES[code].verdict(_standings(figures)[code], Excuse(row["excuse"]))
+    return min(verdict, Verdict.UNKNOWN) if code in figures.clocks.explain else verdict
+
+
+def _contradicts(figures: Figures, row: Row, code: Code) -> bool:
+    return row["code"] == code.name and RULES[code].uncertain and _verdict(figures, row) is Verdict.UNKNOWN
+
+
+def _broken(figures: Figures) -> list[str]:
+    found = {row["code"] for row in figures.findings if _verdict(figures, row) is Verdict.INVALID}
+    return [code.name for code in Code if code.name in found]
+
+
+def _standings(figures: Figures) -> dict[Code, Standing]:
+    return standings(figures.plan.policy, figures.terms, figures.lacking)

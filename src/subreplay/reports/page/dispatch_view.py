@@ -1,0 +1,61 @@
+"""What the page needs of a dispatch replay beyond its data: charts, comparisons, findings by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from subreplay.reports import words
+from subreplay.reports.dispatch_data import DispatchView
+from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.page.canvas import Frame
+from subreplay.reports.page.chart_dispatch import MOST_SCENARIOS, backlog_chart, latency_chart
+from subreplay.reports.page.palette import Palette
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRow:
+    """What one rule found under each scenario; None where it was not checked."""
+
+    code: str
+    meaning: str
+    found: tuple[CodeSummary | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchDrawing:
+    """The section of the page, ready to be laid out."""
+
+    latency_chart: str
+    backlog_chart: str
+    window: str  # how long the backlog is told for
+    not_drawn: int  # scenarios in the tables only
+    colours: tuple[str, ...]  # of the consumers that block or are blocked
+    rules: tuple[RuleRow, ...]
+    longest_drain: int  # what fills a bar
+    most_blocked: int
+
+
+def dispatch_drawing(views: Sequence[DispatchView], colours: Palette) -> DispatchDrawing:
+    """Everything drawn and compared, from the data alone."""
+    instants = [words.parse_us(point.at) for view in views for point in view.backlog]
+    at = Frame(min(instants, default=0), max([*instants, min(instants, default=0) + 1_000]))
+    known = {name for view in views for row in (*view.blocked_consumers, *view.blocked_hashes)
+             for name in (row.consumer, row.holder)}  # fmt: skip
+    return DispatchDrawing(
+        latency_chart=latency_chart(views),
+        backlog_chart=backlog_chart(views, at) if instants else "",
+        window=words.span(at.end - at.start),
+        not_drawn=max(len(views) - MOST_SCENARIOS, 0),
+        colours=tuple(name for name in colours.names if name in known),
+        rules=_rules(views),
+        longest_drain=max((view.drain.took_ns or 0 for view in views), default=0),
+        most_blocked=max((view.blocked_ns for view in views), default=0),
+    )
+
+
+def _rules(views: Sequence[DispatchView]) -> tuple[RuleRow, ...]:
+    """Rules that found something under any scenario, side by side."""
+    by_view = [{code.code: code for code in view.codes} for view in views]
+    found = {code.code: code for view in views for code in view.codes if code.count}
+    return tuple(RuleRow(c, code.meaning, tuple(mine.get(c) for mine in by_view)) for c, code in sorted(found.items()))

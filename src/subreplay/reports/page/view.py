@@ -1,0 +1,210 @@
+"""What the page's template needs beyond the report's data: drawn charts, summed rows, filter choices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from subreplay.reports import words
+from subreplay.reports.data import EpochView, RangeMap, ReportData
+from subreplay.reports.finding_data import CodeSummary
+from subreplay.reports.page.canvas import Frame, frame
+from subreplay.reports.page.chart_map import MapDrawing, partition_map, slot_map
+from subreplay.reports.page.chart_share import Moved, by_epoch, moves_chart, scenario_chart
+from subreplay.reports.page.chart_time import (
+    Load,
+    biggest,
+    findings_chart,
+    gathered,
+    load_chart,
+    most_found,
+    skew_chart,
+)
+from subreplay.reports.page.dispatch_view import DispatchDrawing, dispatch_drawing
+from subreplay.reports.page.finding_filter import Findings, findings
+from subreplay.reports.page.palette import Palette, palette
+
+MOST_MAPS = 6
+MOST_EPOCH_ROWS = 200
+MOST_MOVES = 200
+STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not applicable")
+TITLES = {
+    "facts": "Headline facts", "input": "Input", "rules": "Rules", "findings": "Findings over time", "load": "Load",
+    "skew": "Skew", "map": "Range map", "moves": "Moves", "scenarios": "Scenarios", "dispatch": "Dispatch replay",
+    "keys": "Hot keys", "limits": "What this cannot tell",
+}  # fmt: skip
+OF_AUDIT = ("facts", "input", "rules", "findings", "load", "skew", "map", "moves", "scenarios", "dispatch", "keys",
+            "limits")  # fmt: skip
+OF_WHATIF = ("scenarios", "dispatch", "rules", "findings", "keys", "load", "skew", "map", "moves", "facts", "input",
+             "limits")  # fmt: skip
+"""Sections by what a reader asks first: was every promise kept, and which scenario is best?"""
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRow:
+    """One row of the table under the maps; shares are of the slots, and None for partitions."""
+
+    scope: str
+    view: EpochView
+    lasted: str
+    least: float | None
+    most: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Legends:
+    """The consumers whose colours a section shows."""
+
+    map: tuple[str, ...]
+    load: tuple[str, ...]
+    moves: tuple[str, ...]
+    findings: tuple[str, ...]
+    scenarios: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The page, ready to be laid out."""
+
+    colours: Palette
+    legends: Legends
+    day: str | None
+    length: str  # of the data's window
+    sections: tuple[tuple[str, str], ...]
+    maps: tuple[MapDrawing, ...]
+    maps_left_out: int
+    epochs: tuple[EpochRow, ...]
+    epochs_left_out: int
+    window: str  # how long one column of the load charts is
+    windows: int  # how many of the report's windows that is
+    load_chart: str
+    skew_chart: str
+    not_drawn: int  # consumers without a colour of their own in the load charts
+    moves_chart: str
+    moved: tuple[Moved, ...]
+    codes: tuple[CodeSummary, ...]
+    findings: Findings
+    findings_chart: str
+    findings_not_drawn: int  # consumers without a colour of their own in that chart
+    scenario_chart: str
+    dispatch: DispatchDrawing | None
+    worst_skew: float  # of all scenarios, at least 1
+    ceiling: float | None  # how many times faster than one consumer the hottest key allows
+    scale: float  # the share that fills a bar of the tables
+
+
+def view(data: ReportData) -> View:
+    """Everything drawn and summed, from the data alone."""
+    at, colours = frame(data), palette(data)
+    load = gathered(data.load)
+    found = most_found(data.findings_over_time, at)
+    maps = _maps(data.range_maps, at, colours)
+    rows = _epoch_rows(data.range_maps)
+    moved = by_epoch(data.moves)
+    skews = {total.consumer: total.skew for total in data.totals}
+    return View(
+        colours=colours,
+        legends=_legends(data, colours, load, found),
+        day=words.one_day(data.run.window_start, data.run.window_end),
+        length=words.span(max(words.parse_us(data.run.window_end) - words.parse_us(data.run.window_start), 0)),
+        sections=_sections(data),
+        maps=maps,
+        maps_left_out=data.range_maps_left_out + _undrawn(data.range_maps),
+        epochs=rows[:MOST_EPOCH_ROWS],
+        epochs_left_out=max(len(rows) - MOST_EPOCH_ROWS, 0) + sum(m.epochs_left_out for m in data.range_maps),
+        window=words.span(load.width) if load.width > 0 else "",
+        windows=load.windows,
+        load_chart=load_chart(load, at, colours) if load.cells else "",
+        skew_chart=skew_chart(load, skews, at, colours) if load.cells else "",
+        not_drawn=_not_drawn(load),
+        moves_chart=moves_chart(moved, colours) if moved else "",
+        moved=moved[:MOST_MOVES],
+        codes=tuple(sorted(data.codes, key=lambda code: STATUS_ORDER.index(code.status))),
+        findings=findings(data, STATUS_ORDER),
+        findings_chart=findings_chart(data.findings_over_time, found, at, colours) if data.findings_over_time else "",
+        findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
+        scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
+        dispatch=dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
+        worst_skew=max([1.0, *[s.skew for s in data.scenarios if math.isfinite(s.skew)]]) * 1.02,
+        ceiling=_ceiling(data),
+        scale=_scale(data),
+    )
+
+
+def _legends(data: ReportData, colours: Palette, load: Load, found: frozenset[str]) -> Legends:
+    """Who appears where, in the palette's order."""
+
+    def known(names: Iterable[str | None]) -> tuple[str, ...]:
+        present = set(names)
+        return tuple([name for name in colours.names if name in present])
+
+    epochs = [epoch for mapped in data.range_maps for epoch in mapped.epochs]
+    return Legends(
+        map=known(
+            {band.consumer for epoch in epochs for band in epoch.bands}
+            | {one.consumer for epoch in epochs for one in epoch.shares}
+        ),
+        load=known(biggest(load)),
+        moves=known(move.after for move in data.moves),
+        findings=known(found),
+        scenarios=known(row.consumer for scenario in data.scenarios for row in scenario.per_consumer),
+    )
+
+
+def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
+    """The sections that the page has, in order: an audit has no scenarios, a what-if may have no rules or maps."""
+    whatif = data.run.kind == "whatif"
+    shown = {
+        "facts": bool(data.facts),
+        "map": bool(data.range_maps) or not whatif,
+        "load": bool(data.load or data.totals) or not whatif,
+        "skew": bool(data.load),
+        "moves": bool(data.moves or data.moves_left_out) or not whatif,
+        "rules": bool(data.codes) or not whatif or any(code.worst for v in data.dispatch for code in v.codes),
+        "findings": bool(data.findings_over_time),
+        "scenarios": bool(data.scenarios) or whatif,
+        "dispatch": bool(data.dispatch),
+        "keys": bool(data.hot_keys),
+    }
+    titles = TITLES if whatif else TITLES | {"facts": "What was judged"}
+    return tuple([(name, titles[name]) for name in (OF_WHATIF if whatif else OF_AUDIT) if shown.get(name, True)])
+
+
+def _maps(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> tuple[MapDrawing, ...]:
+    """Slot maps one by one, partitions all in one picture."""
+    slots = [m for m in maps if m.axis == "slot" and m.epochs][:MOST_MAPS]
+    rows = [m for m in maps if m.axis == "partition" and m.epochs]
+    drawn = [slot_map(mapped, at, colours, len(slots)) for mapped in slots]
+    return tuple(drawn + ([partition_map(rows, at, colours)] if rows else []))
+
+
+def _undrawn(maps: Sequence[RangeMap]) -> int:
+    return max(sum(m.axis == "slot" and bool(m.epochs) for m in maps) - MOST_MAPS, 0)
+
+
+def _epoch_rows(maps: Sequence[RangeMap]) -> tuple[EpochRow, ...]:
+    """All epochs of all dispatchers, in order of time."""
+    rows = [_epoch_row(mapped, epoch) for mapped in maps for epoch in mapped.epochs]
+    return tuple(sorted(rows, key=lambda row: (row.view.start_us, words.natural(row.scope), row.view.index)))
+
+
+def _epoch_row(mapped: RangeMap, epoch: EpochView) -> EpochRow:
+    shares = [one.share for one in epoch.shares if one.consumer is not None]
+    lasted = words.span(max(epoch.end_us - epoch.start_us, 0))
+    return EpochRow(mapped.scope, epoch, lasted, min(shares, default=None), max(shares, default=None))
+
+
+def _not_drawn(load: Load) -> int:
+    return len({cell.consumer for cell in load.cells}) - len(biggest(load))
+
+
+def _ceiling(data: ReportData) -> float | None:
+    """The speed-up that the hottest key allows, where a key's slot ties it to one consumer at a time."""
+    top = max((key.share for key in data.hot_keys if key.slot is not None), default=0.0)
+    return 1 / top if top > 0 else None
+
+
+def _scale(data: ReportData) -> float:
+    """The largest share of a table with bars, a little more than full."""
+    return max([total.share for total in data.totals], default=1.0) * 1.05 or 1.0

@@ -1,0 +1,209 @@
+"""The stages of an audit: each takes what the one before it gave, and writes what a user may want to query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, Window
+
+from subreplay.audit.beginning import beginnings
+from subreplay.audit.clocks import Clocks, failing, shifts
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.routing import HASHED, Hashing, warnings
+from subreplay.audit.rules.registry import Code
+from subreplay.audit.unknown_consumers import with_strangers
+from subreplay.config.run import RECORDED
+from subreplay.figures import Figures
+from subreplay.model.columns import DAY, UNKNOWN
+from subreplay.model.rows import Scope
+from subreplay.spark import collect, whatif
+from subreplay.spark.audit import dead_letters, passes, topic_findings, withdrawals
+from subreplay.spark.audit.windows import bounds, loads, violations
+from subreplay.spark.audit.worst import worst
+from subreplay.spark.read import checkpoint, clocks
+from subreplay.spark.read.rejects import reasons
+from subreplay.spark.read.source import Source
+from subreplay.spark.whatif_stages import measured_plan
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import connected
+
+NAMED = 8  # withdrawn findings of a code and night whose places stand in a report, beside how many there are
+
+
+def fold(source: Source) -> Judge:
+    """Fold the policy over the membership, and make the judge that goes to the executors.
+
+    Raises ``ConfigError`` where the night before was judged by other rules.
+    """
+    if source.before is not None:
+        checkpoint.check_basis(source.before, source.config)
+    config, found = source.config, source.census
+    policy = config.subscription.make_policy()
+    folded = measured_plan(source, RECORDED, policy, source.events)
+    others: Mapping[Scope, Dispatcher] = {}
+    if found.strangers:
+        events = {scope: with_strangers(scope, mine, found.strangers) for scope, mine in source.events.items()}
+        timelines = measured_plan(source, RECORDED, policy, events).timelines
+        others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+    dispatchers = {
+        scope: Dispatcher.of(timeline, other=others.get(scope)) for scope, timeline in folded.timelines.items()
+    }
+    # a night that goes on from another knows what was before it
+    begins = beginnings(found.lowest, found.served, folded.timelines) if source.before is None else {}
+    return Judge(
+        folded.policy,
+        dispatchers,
+        found.lacking,
+        config.topic.terms,
+        source.horizon,
+        begins,
+        found.last,
+        found.uncovered,
+        source.rejects,
+        lookback=config.traffic.lookback_days * DAY,
+        basis=checkpoint.basis(config),
+        words=config.keys.words,
+    )
+
+
+class Judged(NamedTuple):
+    """Judged rows, and ``LOAD`` rows, which add up what all of them say of consumers."""
+
+    rows: DataFrame
+    sums: DataFrame
+
+
+def judge(source: Source, judge: Judge) -> Judged:
+    """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
+    config = source.config
+    spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
+    adding = replace(judge, spans=spans, findings_only=findings_only)
+    rows = passes.judged(source.log_of_night(), adding)
+    written = source.write(passes.published(rows, config.subscription.name, judge), "audited")
+    return Judged(passes.deliveries(written), passes.sums(written))
+
+
+def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
+    """Findings in words, also those that are not about one delivery; writes table ``violations``."""
+    spark, config, topic = source.spark, source.config, source.inputs.topic
+    subscription = config.subscription.name
+    words = passes.violations(judged.rows, Explainer(judge, subscription))
+    log = checkpoint.with_earlier_messages(spark, config, topic, source.log)
+    told = checkpoint.told(spark, config, topic, Code.KEY_TWO_PARTITIONS)
+    since = UNKNOWN if source.before is None else source.before.end
+    others = topic_findings.found(log.messages, judge, subscription, told, since)
+    found = words.unionByName(others)
+    letters = "dead_letters" in source.census.with_rejected
+    given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)
+    return source.write(found if given_up is None else found.unionByName(given_up), "violations")
+
+
+def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> Figures:
+    """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
+    ``finding_counts``."""
+    width, (own, slide) = source.width, source.span
+    folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
+    totals = passes.totals(judged.sums)
+    intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
+    fine = bounds(passes.assignments(loads(judged.sums, source.span), source.spark, intervals, own), own)
+    failing = violations(found, own, slide)
+    counts_of_deliveries = passes.finding_counts(judged.rows, judge, own)
+    counted = counts_of_deliveries.unionByName(passes.counts_of_others(found, own))
+    with collect.together() as start:
+        assigned = start(source.write, fine, "assignments")
+        windowed = start(source.write, failing, "violations_by_window")
+        counts = start(source.write, counted, "finding_counts")
+        load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
+        consumers = start(collect.rows, passes.load(judged.sums))
+        told = start(collect.rows, worst(found, source.config.report.worst, width))
+        corrected = start(_withdrawn, source)
+    assigned.result()
+    windowed.result()
+    findings = collect.rows(passes.coarser(counts.result(), width))
+    mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
+    return Figures(
+        topic=source.inputs.topic,
+        inputs=source.census.counts,
+        extent=source.extent,
+        width=width,
+        plan=folded,
+        connected=intervals,
+        totals=totals,
+        load=load.result(),
+        consumers=consumers.result(),
+        findings=findings,
+        worst=told.result(),
+        terms=judge.terms,
+        clocks=_clocks(source, judge, judged, found, findings),
+        night=None if source.before is None else source.before.night,
+        withdrawn=corrected.result(),
+        missed=source.before is not None and source.before.end != source.begin,
+        warnings=routing_warnings(source),
+        guessable=source.config.keys.guessable,
+        begin=min(judge.begins.values(), default=None),
+        lacking=judge.lacking,
+        held=source.held,
+        quiet=source.quiet,
+        repeated={
+            "messages": totals["stored_again"],
+            "membership": source.census.repeated,
+            "deliveries": totals["repeated"],
+        },
+        contradicted={"membership": source.census.contradicted, "deliveries": totals["contradicted"]},
+        quarantine=reasons(source.inputs, source.census.with_rejected),
+        scattered=passes.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
+    )
+
+
+def _withdrawn(source: Source) -> collect.Rows:
+    """What this night withdraws of earlier ones' findings, counted by code and night, with some places; writes table
+    ``withdrawn``."""
+    found = withdrawals.found(source.spark, source.config, source.inputs)
+    if found is None:
+        return []
+    written = source.write(found, "withdrawn")
+    place = F.struct("partition", "ledger", "entry", "batch_index")
+    nth = F.row_number().over(Window.partitionBy("code", "told").orderBy(place))
+    some = F.sort_array(F.collect_list(F.when(F.col("nth") <= NAMED, place))).alias("places")
+    counted = written.withColumn("nth", nth).groupBy("code", "told").agg(F.count("*").alias("count"), some)
+    return collect.rows(counted.orderBy("code", "told"))
+
+
+def _clocks(source: Source, judge: Judge, judged: Judged, found: DataFrame, findings: collect.Rows) -> Clocks:
+    """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
+    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails."""
+    recorded = failing(findings, judge.standings)
+    config = source.config
+    if config.output.audited == "findings" and not recorded:
+        return Clocks()
+    off = shifts(collect.rows(clocks.lags(_every_row(source, judge, judged))), judge.terms.clock_skew)
+    if not off:
+        return Clocks()
+    log = clocks.corrected(source.log_of_night(), off)
+    again = passes.deliveries(passes.judged(log, judge))
+    counted = passes.finding_counts(again, judge, source.width)
+    counted = counted.unionByName(passes.counts_of_others(found, source.width))
+    by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
+    return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
+
+
+def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
+    """Every judged row; those that table ``audited`` does not keep are judged once more."""
+    config = source.config
+    if config.output.audited == "all":
+        return judged.rows
+    return passes.deliveries(passes.judged(source.log_of_night(), judge))
+
+
+def routing_warnings(source: Source) -> tuple[str, ...]:
+    """What is dangerous about how producers choose partitions, where the run says how they do."""
+    routing = source.config.topic.terms.routing
+    if routing is None or routing.mode == "CustomPartition":
+        return ()
+    rows = collect.rows(whatif.hashing(source.log.messages, Hashing(routing.partitions)))
+    return warnings(pa.Table.from_pylist(rows, HASHED), routing.scheme)

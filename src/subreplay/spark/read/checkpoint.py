@@ -1,0 +1,193 @@
+"""What one night's audit takes from those before it: the state they handed on, and the log of what is still open.
+
+Table ``audited`` holds both results and state (``audit.checkpoint``) of a night; a run of a date begins with the state
+of the latest date before it. Of earlier days' logs it reads only the entries that are open since then, or delivered
+again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import date as Date
+from datetime import timedelta
+from typing import Final
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession
+
+from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Carried, open_table, read
+from subreplay.audit.codes import Code
+from subreplay.config.run import RunConfig
+from subreplay.errors import ConfigError
+from subreplay.model.columns import DAY, UNKNOWN, midnight
+from subreplay.model.tables import CARRIED, LOG, OPEN_POSITIONS
+from subreplay.spark import lake
+from subreplay.spark.read import traffic
+from subreplay.spark.read.contracts import split
+from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
+from subreplay.spark.schemas import spark_schema
+
+AHEAD: Final = 60_000_000_000
+"""How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
+
+_ENTRY = ["topic", "partition", "ledger", "entry"]
+_PLACE = [*_ENTRY, "batch_index"]
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """The state that the latest night before a date handed on: ``carried`` rows by topic and partition."""
+
+    night: Date
+    carried: DataFrame
+
+    @property
+    def end(self) -> int:
+        """The midnight (ns) after that night's day."""
+        return midnight(self.night) + DAY
+
+
+def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | None:
+    """What the run of a date begins with; None where no earlier night was audited, or all dates are audited at once."""
+    if config.date is None:
+        return None
+    audited = lake.find(spark, config.output.tables, "audited")
+    if audited is None or "carried" not in audited.columns:
+        return None
+    mine = audited.where(of_earlier_nights(config, topic) & F.col("carried").isNotNull())
+    latest = mine.agg(F.max("date").alias("date")).first()
+    if latest is None or latest.date is None:
+        return None
+    return HandedOn(
+        latest.date, mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "carried")
+    )
+
+
+def basis(config: RunConfig) -> str:
+    """What the judging of a run rests on: nights that go on from one another must agree in it."""
+    asked = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
+    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json")}, sort_keys=True)
+
+
+def check_basis(before: HandedOn, config: RunConfig) -> None:
+    """Raises ``ConfigError`` where the night before was judged by other rules."""
+    told = before.carried.where(F.col("carried.name") == BASIS).select("carried").first()
+    assert told is not None  # every night hands it on
+    part = Carried([pa.array([told.carried.asDict()], CARRIED)])
+    was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
+    differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
+    if differing:
+        raise ConfigError(
+            f"{config.date} goes on from the audit of {before.night}, which judged by {', '.join(differing)}; "
+            f"audit {before.night} again as this date, or set output.tables to a new folder"
+        )
+
+
+def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Log, before: HandedOn | None) -> Log:
+    """The log that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
+    if config.date is None:
+        return log
+    log = log.with_other_days(*_context(spark, config, inputs, before))
+    log = log.with_other_days(_ahead(spark, config, inputs))
+    return log if before is None else replace(log, carried=_state(before))
+
+
+def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, log: Log) -> Log:
+    """The log of a run, with the messages of the ``lookback_days`` before its date."""
+    if config.date is None:
+        return log
+    since = config.date - timedelta(days=config.traffic.lookback_days)
+    return log.with_other_days(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
+
+
+def told(spark: SparkSession, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
+    """Table ``violations`` as far as earlier nights have told some codes; None where none can have."""
+    violations = None if config.date is None else lake.find(spark, config.output.tables, "violations")
+    if violations is None:
+        return None
+    return violations.where(of_earlier_nights(config, topic) & F.col("code").isin([code.name for code in codes]))
+
+
+def of_earlier_nights(config: RunConfig, topic: str) -> Column:
+    """Rows of an output table that runs of earlier dates wrote about the same."""
+    mine = (F.col("subscription") == config.subscription.name) & (F.col("topic") == topic)
+    return mine & (F.col("date") < F.lit(config.date))
+
+
+def _state(before: HandedOn) -> DataFrame:
+    given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
+    shape = spark_schema(LOG)
+    place = [F.lit(value).cast(shape[name].dataType).alias(name) for name, value in given.items()]
+    mine = before.carried.where(F.col("carried.name") != OPEN)
+    return mine.select("topic", "partition", *place, "carried")
+
+
+def _context(
+    spark: SparkSession, config: RunConfig, inputs: Inputs, before: HandedOn | None
+) -> tuple[DataFrame, DataFrame]:
+    """Messages and deliveries of earlier days as ``LOG`` rows: whole entries of which something is open, or was
+    delivered again on the day."""
+    open_ = _open(before, spark)
+    oldest = open_.agg(F.min("day").alias("day")).first()
+    assert config.date is not None
+    assert oldest is not None  # an aggregate without groups always has one row
+    since = config.date - timedelta(days=config.traffic.lookback_days)
+    since = min(since, oldest.day or since)
+    messages, deliveries = _earlier(spark, config, inputs.topic, since)
+    # positions rise with time, but for the clocks of producers: what lies behind the day's first message is read anyway
+    firsts = inputs.messages.groupBy("topic", "partition").agg(F.min(F.struct("ledger", "entry")).alias("first"))
+    again = _behind(inputs.deliveries, firsts, False).select(*_ENTRY).unionAll(open_.select(*_ENTRY)).distinct()
+    waiting = open_.where("waiting").select(*_PLACE, F.lit(True).alias("waiting")).distinct()
+
+    def wanted(rows: DataFrame) -> DataFrame:
+        late = _behind(rows, firsts, True).select(*rows.columns)
+        return _behind(rows, firsts, False).join(again, _ENTRY, "left_semi").select(*rows.columns).unionAll(late)
+
+    mine = wanted(messages).join(waiting, _PLACE, "left")
+    waits = F.coalesce("waiting", F.lit(False))
+    return message_rows(mine, waits, before=True), delivery_rows(wanted(deliveries), before=True)
+
+
+def _ahead(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame:
+    """Messages of the day after whose producers' clocks were ahead: these were delivered before their own day began."""
+    assert config.date is not None
+    tomorrow = config.date + timedelta(days=1)
+    early = (F.col("date") == F.lit(tomorrow)) & (F.unix_micros("publish_time") * 1_000 < midnight(tomorrow) + AHEAD)
+    messages = _valid(spark, config, "messages", early & (F.col("topic") == inputs.topic))
+    served = inputs.deliveries.select(*_ENTRY).distinct()
+    return message_rows(messages.join(served, _ENTRY, "left_semi").select(*messages.columns), F.lit(False), before=True)
+
+
+def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
+    """Rows from the day's first message of their partition on, or those before it."""
+    late = F.coalesce(F.struct("ledger", "entry") >= F.col("first"), F.lit(False))
+    return rows.join(F.broadcast(firsts), ["topic", "partition"], "left").where(late if behind else ~late)
+
+
+def _open(before: HandedOn | None, spark: SparkSession) -> DataFrame:
+    """``OPEN_POSITIONS`` that the night before left."""
+    shape = spark_schema(OPEN_POSITIONS)
+    if before is None:
+        return spark.createDataFrame([], shape)
+    return before.carried.where(F.col("carried.name") == OPEN).mapInArrow(_positions, shape)
+
+
+def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            part = Carried([pa.array([row["carried"]], batch.schema.field("carried").type)])
+            yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
+
+
+def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) -> tuple[DataFrame, DataFrame]:
+    """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
+    days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
+    mine = days & (F.col("subscription") == config.subscription.name)
+    return _valid(spark, config, "messages", days), _valid(spark, config, "deliveries", mine)
+
+
+def _valid(spark: SparkSession, config: RunConfig, name: str, mine: Column) -> DataFrame:
+    return split(name, traffic.table(spark, config, name).frame.where(mine)).valid

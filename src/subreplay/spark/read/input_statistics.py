@@ -1,0 +1,212 @@
+"""What a run's tables hold, from one look at each: rows that keep the contract and others, the time they span, topic
+partitions, members, and who was served."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import reduce
+from operator import itemgetter
+from typing import Final, NamedTuple
+
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame
+
+from subreplay.audit.beginning import FirstServed, Position
+from subreplay.audit.needs import Need
+from subreplay.audit.passes.repeats import members_once
+from subreplay.model.columns import NEVER, UNKNOWN
+from subreplay.model.contracts import KEYS
+from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.spark.collect import Rows, rows, together
+from subreplay.spark.read.log import Inputs, happened, nanos
+from subreplay.timelines.membership import Present, dispatcher_events, inferred, strangers
+
+INGEST: Final = "ingest"
+_PLACE: Final = ("ledger", "entry", "batch_index")
+
+
+class Census(NamedTuple):
+    """``counts``: valid and quarantined rows of each table, and what an ingest had rejected already.
+
+    ``extent``: first and last publish time (ns; of a day when nothing was published: delivery time), and how many
+    messages and deliveries there are; 0 for none.
+    ``events``: membership of every dispatcher that has messages, deliveries, members, or a state of the night before.
+    ``lacking``: what rules need and the tables do not have.
+    ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
+    ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
+    ``strangers``: who was served, and when, though no membership event tells its joining.
+    ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
+    ``widest``: bytes of the keys of the message with the longest ones.
+    ``last``: the last delivery (ns).
+    """
+
+    counts: Rows
+    extent: Mapping[str, int]
+    events: Mapping[Scope, tuple[MembershipEvent, ...]]
+    lacking: frozenset[Need]
+    uncovered: frozenset[Scope]
+    repeated: int
+    contradicted: int
+    strangers: Mapping[str, Present]
+    lowest: Mapping[Scope, Position]
+    served: Mapping[Scope, FirstServed]
+    widest: int
+    last: int
+
+    @property
+    def with_rejected(self) -> list[str]:
+        """The tables of which rows are in quarantine."""
+        return [row["table"] for row in self.counts if row["quarantined"]]
+
+
+def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
+    """Look at each table once; ``carried`` is what the night before handed on."""
+    small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
+    membership = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
+    with together() as start:
+        messages = start(rows, _stored(inputs.checked["messages"]))
+        deliveries = start(rows, _served(inputs.checked["deliveries"]))
+        others = start(rows, _counted(small, inputs.ingest))
+        changes = start(rows, membership.orderBy("at", "seq", "consumer", "event"))
+        open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
+    stored, served, members = messages.result(), deliveries.result(), changes.result()
+    places = {row["partition"] for row in (*stored, *served) if row["valid"]}
+    places |= {row["partition"] for row in open_.result()} if open_ is not None else set()
+    delivered = [row for row in served if row["valid"] and row["last"] is not None]
+    events, repeated, contradicted = members_once(inferred(delivered, inputs.topic) if inputs.inferred else members)
+    untold = {row["consumer"] for row in delivered if row["instance"] is None}
+    joined = any(row["event"] == "join" for row in events)
+    seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
+    last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
+    uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
+    return Census(
+        counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
+        extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
+        events=seen,
+        lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
+        | _lacking_in_messages([row for row in stored if row["valid"]], inputs.absent.get("messages", frozenset()))
+        | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
+        | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
+        uncovered=uncovered,
+        repeated=repeated,
+        contradicted=contradicted,
+        strangers=strangers(delivered, events),
+        lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"].values()) for row in stored if row["valid"]},
+        served=_first_of(delivered, inputs.topic),
+        widest=max((row["widest"] for row in stored), default=0),
+        last=max((row["last"] for row in delivered), default=UNKNOWN),
+    )
+
+
+def _first_join(events: tuple[MembershipEvent, ...]) -> int:
+    """When the first join of a dispatcher was asked for, ns."""
+    return min((event.since.at for event in events if event.event == "join"), default=NEVER)
+
+
+def _lacking(delivered: Rows, acknowledged_only: bool) -> frozenset[Need]:
+    """What rules need and deliveries (as ``_served`` counts them) do not tell. Receipts are recorded if some are, and
+    nobody acknowledged deliveries without ever recording one. ``acknowledged_only``: there are acknowledgements without
+    a delivery."""
+    recorded = {row["consumer"] for row in delivered if row["recorded"]}
+    silent = {row["consumer"] for row in delivered if row["acknowledged"]} - recorded
+    told = {
+        Need.RECEIPTS: bool(recorded) and not silent,
+        Need.ACKNOWLEDGEMENTS: any(row["ended"] for row in delivered),
+        Need.DISPATCH_TIMES: any(row["dispatched"] for row in delivered),
+        Need.DELIVERIES: bool(delivered) or not acknowledged_only,
+    }
+    return frozenset(need for need, known in told.items() if not known)
+
+
+def _lacking_in_messages(stored: Rows, absent: frozenset[str]) -> frozenset[Need]:
+    """What rules need and messages (as ``_stored`` counts them) do not tell; ``absent`` are columns that their table
+    does not have."""
+    told = {
+        Need.KEYS: not {"key", "ordering_key"} <= absent,
+        Need.PRODUCERS: not stored or any(row["numbered"] for row in stored),
+        Need.STICKY_KEYS: not any(row["slotless"] for row in stored),
+    }
+    return frozenset(need for need, known in told.items() if not known)
+
+
+def _stored(checked: DataFrame) -> DataFrame:
+    at = _if_valid(nanos("publish_time"))
+    keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
+    numbered = F.col("producer").isNotNull() & F.col("sequence_id").isNotNull()
+    return checked.groupBy("valid", _valid("partition")).agg(
+        F.count("*").alias("count"),
+        F.min(at).alias("first"),
+        F.max(at).alias("last"),
+        F.min(F.struct(*_PLACE)).alias("lowest"),
+        F.max(keys).alias("widest"),
+        F.bool_or(numbered).alias("numbered"),
+        F.bool_or(~numbered & F.coalesce(*KEYS).isNull()).alias("slotless"),
+    )
+
+
+def _served(checked: DataFrame) -> DataFrame:
+    """By consumer; what is asked of deliveries leaves out acknowledgements without one."""
+    at = _if_valid(happened())
+    recorded, acknowledged, given_back = (
+        F.bool_or(at.isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at", "nacked_at")
+    )
+    return checked.groupBy("valid", *map(_valid, ("partition", "consumer", "instance"))).agg(
+        F.count("*").alias("count"),
+        F.min(at).alias("first"),
+        F.max(at).alias("last"),
+        recorded.alias("recorded"),
+        acknowledged.alias("acknowledged"),
+        F.min(
+            F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
+        ).alias("lowest"),
+        (acknowledged | given_back).alias("ended"),
+        F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
+    )
+
+
+def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
+    found: dict[Scope, FirstServed] = {}
+    for row in delivered:
+        (*place, at, again), scope = row["lowest"].values(), Scope(topic, row["partition"])
+        mine = FirstServed(row["first"], tuple(place), at, again)
+        found[scope] = mine.with_others(found.get(scope, mine))
+    return found
+
+
+def _valid(column: str) -> Column:
+    return _if_valid(F.col(column)).alias(column)
+
+
+def _if_valid(value: Column) -> Column:
+    """What is not valid may be anything, of any number, and too large to be computed with."""
+    return F.when(F.col("valid"), value)
+
+
+def _counted(tables: Mapping[str, DataFrame], ingest: DataFrame | None) -> DataFrame:
+    parts = [rows.select(F.lit(name).alias("table"), "valid") for name, rows in tables.items()]
+    if ingest is not None:
+        parts.append(ingest.select(F.lit(INGEST).alias("table"), F.lit(False).alias("valid")))
+    return reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count()
+
+
+def _named(table: str, found: Rows) -> Rows:
+    return [{"table": table, "valid": row["valid"], "count": row["count"]} for row in found]
+
+
+def _counts(found: Rows, inputs: Inputs) -> Rows:
+    count: Counter[tuple[str, bool]] = Counter()
+    for row in found:
+        count[row["table"], row["valid"]] += row["count"]
+    names = [*inputs.checked, *([INGEST] if count[INGEST, False] else [])]
+    return [{"table": name, "valid": count[name, True], "quarantined": count[name, False]} for name in names]
+
+
+def _extent(stored: Rows, served: Rows) -> dict[str, int]:
+    timed = [row for row in stored or served if row["last"] is not None]
+    return {
+        "first": min((row["first"] for row in timed), default=0),
+        "last": max((row["last"] for row in timed), default=0),
+        "messages": sum(row["count"] for row in stored),
+        "deliveries": sum(row["count"] for row in served),
+    }

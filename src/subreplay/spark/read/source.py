@@ -1,0 +1,156 @@
+"""A run's checked input, and where its output tables go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.audit.needs import Need
+from subreplay.audit.passes.loads import Span
+from subreplay.audit.rejects import Rejects
+from subreplay.config.run import RunConfig
+from subreplay.errors import NothingThere
+from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
+from subreplay.model.held import Stored, nothing_of
+from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.spark import collect, lake
+from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.held import held
+from subreplay.spark.read.input_statistics import Census, census
+from subreplay.spark.read.log import Inputs, Log, as_log, read_inputs
+from subreplay.spark.read.rejects import rejects
+from subreplay.spark.session import fit_batches
+
+WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
+_TRAFFIC = ("messages", "deliveries")
+Events = Mapping[Scope, tuple[MembershipEvent, ...]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run's checked input: tables, membership by dispatcher, and what was counted at the door; ``held`` is all that
+    the tables hold, where they have no delivery or no join of this run."""
+
+    spark: SparkSession
+    config: RunConfig
+    inputs: Inputs
+    log: Log
+    before: checkpoint.HandedOn | None
+    census: Census
+    rejects: Rejects
+    held: tuple[Stored, ...] = ()
+    prefix: str = ""  # of the names of its output tables
+
+    @property
+    def events(self) -> Events:
+        return self.census.events
+
+    @property
+    def extent(self) -> Mapping[str, int]:
+        return self.census.extent
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is a day without a row, of a topic with messages on others."""
+        counted = sum(row["valid"] + row["quarantined"] for row in self.census.counts if row["table"] in _TRAFFIC)
+        known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
+        return self.config.date is not None and not counted and known
+
+    def log_of_night(self) -> Log:
+        """The log that is judged: of a day with what earlier ones left open."""
+        return checkpoint.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What identifies this run's rows in an output table."""
+        found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
+        return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
+
+    @property
+    def begin(self) -> int:
+        """The first instant (ns) of the audited day; ``UNKNOWN`` where all there is is audited at once."""
+        return UNKNOWN if self.config.date is None else midnight(self.config.date)
+
+    @property
+    def horizon(self) -> int:
+        """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
+        return NEVER if self.begin == UNKNOWN else self.begin + DAY - 1
+
+    @property
+    def width(self) -> int:
+        """The width of report windows in ns: the configured one, or as many of it as keep the report readable."""
+        width = self.config.windows.width * 1_000
+        span = self.extent["last"] - self.extent["first"] + 1
+        return width * max(1, -(-span // (width * WINDOWS)))
+
+    @property
+    def span(self) -> Span:
+        """The configured windows."""
+        windows = self.config.windows
+        return Span(windows.width * 1_000, windows.step * 1_000)
+
+    @property
+    def report_span(self) -> Span:
+        """The windows of the report."""
+        return Span(self.width, self.width)
+
+    def write(self, frame: DataFrame, name: str) -> DataFrame:
+        """Write an output table and read this run's rows back, so that nothing is computed twice."""
+        out, name = self.config.output, self.prefix + name
+        lake.replace(frame, out.tables, name, "delta", **self.where)
+        written = lake.read(self.spark, out.tables, name, "delta")
+        for column, value in self.where.items():
+            written = written.where(F.col(column) == value)
+        return written
+
+
+def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
+    """Read and check the input tables; the names of output tables begin with ``prefix``.
+
+    A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
+    """
+    inputs = read_inputs(spark, config)
+    before = checkpoint.handed_on(spark, config, inputs.topic)
+    if before is not None:
+        known_secret.require_same(spark, config, inputs.topic, before.night)
+    found = census(inputs, None if before is None else before.carried)
+    fit_batches(spark, found.widest)
+    rejected = rejects(inputs, found.with_rejected)
+    empty = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    there = held(spark, config) if empty else ()
+    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, there, prefix)
+    if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
+        return source
+    day = {"first": source.begin, "last": source.horizon}
+    return replace(source, census=found._replace(extent={**found.extent, **day}))
+
+
+def read_traffic(spark: SparkSession, config: RunConfig) -> Source:
+    """The same for a what-if. Raises ``NothingThere`` where there is no message to replay."""
+    source = read(spark, config, prefix="whatif_")
+    if not source.extent["messages"]:
+        subscription, topic = config.subscription.name, source.inputs.topic
+        why = nothing_of(source.held or held(spark, config), "messages", subscription, topic, config.date)
+        raise NothingThere(f"{config.traffic.path}: there is nothing to replay: {why}")
+    return source
+
+
+def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
+    """Write the result tables that the driver holds, and table ``quarantine``."""
+    frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
+    frames |= {
+        name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
+    }
+    with_some = source.census.with_rejected
+    # of tables without any there is nothing to look for
+    rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
+    frames["quarantine"] = reduce(DataFrame.unionAll, rejected)
+    with collect.together() as start:
+        written = [start(source.write, frame, name) for name, frame in frames.items()]
+    for done in written:
+        done.result()

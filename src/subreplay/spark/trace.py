@@ -1,0 +1,245 @@
+"""Evidence: the life of one message or one key, with the findings about it, from the tables of a run.
+
+Where an audit of this configuration has written its tables, they are read, so the findings are the audit's own; where
+none has, the dispatchers in question are judged now, by the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+
+from subreplay.audit.codes import Code
+from subreplay.audit.explain.trace import Life, finding_lines
+from subreplay.audit.judge import Judge
+from subreplay.config.run import RunConfig
+from subreplay.errors import ConfigError, InputError
+from subreplay.model.columns import UNKNOWN
+from subreplay.model.entry_keys import own_keys
+from subreplay.model.rows import Scope
+from subreplay.model.tables import JUDGED, LOG
+from subreplay.spark import collect, lake
+from subreplay.spark.audit import passes, topic_findings
+from subreplay.spark.audit import stages as audit_stages
+from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.input_statistics import census
+from subreplay.spark.read.log import as_log, read_inputs
+from subreplay.spark.read.rejects import rejects
+from subreplay.spark.read.source import Source
+from subreplay.spark.session import fit_batches
+
+Row = Mapping[str, Any]
+
+_MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
+_PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+_PLACES: Final = "topic string, partition int, ledger long, entry long, batch_index int"
+_WAITING: Final = f"{_PLACES}, slot long, session long, before long, since long, until long"
+# Judged rows as table ``audited`` holds them
+_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name not in ("key_id", "hash", "carried", "load")])
+
+
+@dataclass(frozen=True)
+class Place:
+    """A message, or a whole entry where ``batch_index`` is None."""
+
+    scope: Scope
+    ledger: int
+    entry: int
+    batch_index: int | None
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``."""
+        found = _MESSAGE.fullmatch(text)
+        if not found:
+            raise ConfigError(
+                f"--message {text}: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, "
+                "such as persistent://public/default/orders:5:120"
+            )
+        topic, partition, ledger, entry, index = found.groups()
+        scope = Scope(topic, -1 if partition is None else int(partition))
+        return cls(scope, int(ledger), int(entry), None if index is None else int(index))
+
+    def __str__(self) -> str:
+        inside = "" if self.batch_index is None else f":{self.batch_index}"
+        return f"{self.scope.full_name}:{self.ledger}:{self.entry}{inside}"
+
+    @property
+    def condition(self) -> Column:
+        """Its rows among those of its topic."""
+        inside = F.lit(True) if self.batch_index is None else F.col("batch_index") == self.batch_index
+        at = (F.col("ledger") == self.ledger) & (F.col("entry") == self.entry)
+        return (F.col("partition") == self.scope.partition) & at & inside
+
+
+def of_message(spark: SparkSession, run: RunConfig, place: Place, last: int) -> Iterator[str]:
+    """The life of a message, line by line. Raises ``InputError`` where the tables do not have it."""
+    evidence = _Evidence.of(spark, run)
+    topic = evidence.source.inputs.topic
+    if topic not in (place.scope.topic, f"persistent://public/default/{place.scope.topic}"):
+        raise ConfigError(f"--message {place}: the run is about topic {topic}; name a message of it")
+    mine = evidence.rows(F.col("partition") == place.scope.partition).where(place.condition)
+    told = [*evidence.told(mine, f"message {place}", last)]
+    if not told:
+        day = f" on {run.date}" if run.date else ""
+        raise InputError(
+            f"{run.traffic.path}: message {place} was neither stored nor delivered{day}; is its position right, with "
+            "-partition-N after a partitioned topic?"
+        )
+    yield from told
+
+
+def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator[str]:
+    """The life of a key, line by line; one line where no message has it."""
+    data = os.fsencode(key)
+    evidence = _Evidence.of(spark, run)
+    own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(data))
+    partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
+    numbers = [row.partition for row in partitions.collect()]
+    word = run.keys.words.word(data)
+    mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
+    told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
+    yield from told or [f"no message of this key in {run.traffic.path}"]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A run's input and its judge."""
+
+    source: Source
+    judge: Judge
+    written: DataFrame | None  # table ``audited`` of this run, where it has every delivery
+    whose: str  # who judged
+
+    @classmethod
+    def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
+        inputs = read_inputs(spark, run)
+        before = checkpoint.handed_on(spark, run, inputs.topic)
+        found = census(inputs, None if before is None else before.carried)
+        fit_batches(spark, found.widest)
+        source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
+        return cls(source, audit_stages.fold(source), *_written(source))
+
+    def rows(self, dispatchers: Column) -> DataFrame:
+        """Table ``audited``, of some dispatchers."""
+        if self.written is not None:
+            return self.written.where(dispatchers)
+        config = self.source.config
+        judged = passes.judged(self.source.log_of_night().where(dispatchers), self.judge)
+        return passes.published(passes.deliveries(judged), config.subscription.name, self.judge)
+
+    def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
+        """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
+        when = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
+        latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
+        if not latest:
+            return
+        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        life = replace(life, waits=self._waits(life))
+        yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
+        yield f"judged by {self.whose}"
+        yield ""
+        yield from life.lines()
+        findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
+        yield ""
+        yield from findings or ["  no findings"]
+
+    def _log(self, told: collect.Rows) -> pa.Table:
+        """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
+        places = sorted({tuple(row[name] for name in _PLACE) for row in told})
+        asked = F.broadcast(self.source.spark.createDataFrame(places, _PLACES))
+        ledgers, entries = ([place[i] for place in places] for i in (2, 3))
+        near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
+        inputs = self.source.inputs
+        messages, deliveries = (
+            frame.where(near).join(asked, [*_PLACE], "left_semi") for frame in (inputs.messages, inputs.deliveries)
+        )
+        log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
+        since = min(row["at"] for row in told)
+        late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
+        return pa.Table.from_pylist(collect.rows(log.rows().where(late)), LOG)
+
+    def _of_keys(self, log: pa.Table) -> Iterator[str]:
+        """Findings about the keys of some messages as such, whatever was delivered of them."""
+        config = self.source.config
+        known = set(own_keys(log).to_pylist()) - {None}
+        if not known or len(self.judge.dispatchers) < 2:
+            return
+        of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
+        messages = self.source.log.messages.where(of_keys)
+        words = [config.keys.words.word(key) for key in sorted(known)]
+        found = topic_findings.found(messages, self.judge, config.subscription.name)
+        for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
+            yield from finding_lines(row)
+
+    def _waits(self, life: Life) -> tuple[Row, ...]:
+        """Of what held each message back, the delivery elsewhere that ended last; ``life`` knows which may."""
+        waiting = [*life.waiting()]
+        if not waiting:
+            return ()
+        asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
+        held = self.rows(F.col("partition").isin({row["partition"] for row in waiting})).where("delivered").alias("h")
+        behind = F.col("w.slot").isNull() | (F.col("h.slot") == F.col("w.slot"))
+        elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
+        then = (F.col("h.at") < F.col("w.before")) & (F.col("h.held_until") <= F.col("w.until"))
+        late = F.col("h.held_until") > F.greatest("w.since", "h.at")
+        whose = Window.partitionBy(*(f"w.{name}" for name in _PLACE))
+        order = whose.orderBy(F.desc("h.held_until"), F.desc("h.at"), "h.ledger", "h.entry", "h.batch_index")
+        rows = asked.join(held, elsewhere & behind & then & late).select(
+            *(f"w.{name}" for name in _PLACE),
+            F.struct("h.ledger", "h.entry", "h.batch_index").alias("holder"),
+            "h.consumer",
+            F.greatest("w.since", "h.at").alias("since"),
+            F.col("h.held_until").alias("until"),
+            F.count("*").over(whose).alias("of"),
+            F.row_number().over(order).alias("rank"),
+        )
+        return tuple(collect.rows(rows.where("rank = 1").orderBy(*_PLACE)))
+
+
+def _written(source: Source) -> tuple[DataFrame | None, str]:
+    """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
+    tables = source.config.output.tables
+    runs, audited = (lake.find(source.spark, tables, name) for name in ("runs", "audited"))
+    mine = F.lit(True)
+    for column, value in source.where.items():
+        mine &= F.col(column) == value
+    config = source.config
+    same = F.col("run_id").startswith(f"{config.judged}-") & F.col("run_id").endswith(f"-{config.date or 'all'}")
+    same &= F.col("kind") == "audit"
+    if runs is None or audited is None:
+        return None, f"this command: no audit has written {tables} (name its folder with --out)"
+    if "load" not in audited.columns or runs.where(mine & same).isEmpty():
+        return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
+    known_secret.require_as_shown(runs.where(mine & same), config)
+    audited = audited.where(mine)
+    told = passes.deliveries(audited)
+    totals = passes.totals(passes.sums(audited))
+    if told.count() < totals["deliveries"] + totals["undelivered"]:
+        return None, f"this command: {tables} has deliveries with findings only"
+    return told, f"the audit that wrote {tables}"
+
+
+def _counted(rows: DataFrame) -> DataFrame:
+    """Messages, deliveries and findings of some judged rows."""
+    found = [F.count_if(passes.has(code)).alias(code.name) for code in Code]
+    return rows.agg(
+        F.count_if((F.col("nth") == 0) | ~F.col("delivered")).alias("messages"),
+        F.count_if("delivered").alias("deliveries"),
+        F.count_if(F.col("nth") > 0).alias("redelivered"),
+        *found,
+    )
+
+
+def _counts(row: Row) -> str:
+    found = {code.name: row[code.name] for code in Code if row[code.name]}
+    told = ", ".join(f"{name} {count:,}" for name, count in found.items()) or "none"
+    counts = f"stored {row['messages']:,}, delivered {row['deliveries']:,}, of these again {row['redelivered']:,}"
+    return f"{counts}; findings: {told}"

@@ -1,0 +1,35 @@
+"""Membership events in words: what explains a finding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from subreplay.model.words import clock
+from subreplay.timelines.timeline import Epoch
+
+_VERBS = {"join": "joined", "leave": "left", "crash": "disconnected"}
+_MOST_NAMED = 4  # consumers of one change
+
+
+def event_words(epoch: Epoch) -> str:
+    """The event that opened an epoch, in words; where its consumer shared its name, with its instance."""
+    if epoch.cause is None:
+        return "epoch 0: nobody had joined yet"
+    refused = " and was rejected" if epoch.rejected else ""
+    who = epoch.cause.label + (f" [{epoch.cause.instance}]" if epoch.cause.alias else "")
+    happened = f"{who} {_VERBS[epoch.cause.event]}" if epoch.cause.event in _VERBS else "a rebalance"
+    return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at)}"
+
+
+def change_words(epochs: Sequence[Epoch]) -> str:
+    """The events that opened neighbouring epochs, in words: who did what, or how many where they are many."""
+    if len(epochs) == 1:
+        return event_words(epochs[0])
+    done: dict[str, list[str]] = {}
+    for epoch in epochs:
+        if epoch.cause is not None:
+            verb = "was rejected" if epoch.rejected else _VERBS.get(epoch.cause.event, "rebalanced")
+            done.setdefault(verb, []).append(epoch.cause.label)
+    few = sum(map(len, done.values())) <= _MOST_NAMED
+    told = ", ".join(f"{', '.join(names) if few else len(names)} {verb}" for verb, names in done.items())
+    return f"epochs {epochs[0].index} to {epochs[-1].index}: {told} at {clock(epochs[0].start.at)}"

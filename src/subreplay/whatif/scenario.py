@@ -1,0 +1,94 @@
+"""The membership of a scenario: as it was recorded, or as a run file invents it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.policies.base import Policy
+from subreplay.policies.kafka.assignor import GroupPolicy, Partitions, invented_ids
+from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.timelines.timeline import Timeline
+from subreplay.whatif.assign import Plan
+
+
+@dataclass(frozen=True)
+class PlannedMember:
+    """A consumer of a scenario: joins, leaves and crashes in ns after the first message.
+
+    It may come back ``restart`` ns after it left or crashed.
+    """
+
+    consumer: str
+    join: int
+    leave: int | None
+    priority: int = 0
+    ranges: tuple[tuple[int, int], ...] | None = None
+    instance_id: str | None = None
+    rack: str | None = None
+    crash: int | None = None
+    restart: int | None = None
+
+    def changes(self) -> Iterator[tuple[int, str]]:
+        """(time, event) of this consumer."""
+        yield self.join, "join"
+        end = self.leave if self.crash is None else self.crash
+        if end is not None:
+            yield end, "leave" if self.crash is None else "crash"
+            if self.restart is not None:
+                yield end + self.restart, "join"
+
+
+def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
+    """Membership events of invented members; those of the same instant happen in the order of the list, leaves
+    first."""
+    changes = [(start + at, kind == "join", i, kind, m) for i, m in enumerate(members) for at, kind in m.changes()]
+    events = []
+    for seq, (at, _, _, kind, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
+        instant = Instant(at, seq)
+        event = MembershipEvent(scope, kind, m.consumer, instant, instant, m.priority, m.ranges)  # type: ignore[arg-type]
+        events.append(replace(event, instance_id=m.instance_id, rack=m.rack))
+    return tuple(events)
+
+
+def recorded(events: Iterable[MembershipEvent]) -> tuple[MembershipEvent, ...]:
+    """Recorded events as a scenario takes them: each change at the instant it was complete."""
+    return tuple(replace(e, since=e.at) for e in events)
+
+
+def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[MembershipEvent, ...]:
+    """What a group saw of its members: each comes with its first partition and goes with its last."""
+    story = sorted((event for mine in events.values() for event in mine), key=lambda event: event.at)
+    seen: list[MembershipEvent] = []
+    held: dict[str, int] = {}
+    for event in story:
+        before = held.get(event.label, 0)
+        held[event.label] = after = max(before + (1 if event.event == "join" else -1), 0)
+        if (before == 0) != (after == 0):
+            seen.append(event)
+    return tuple(seen)
+
+
+def plan(name: str, policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> Plan:
+    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions."""
+    if isinstance(policy, GroupPolicy):
+        return Plan(name, policy, _group_timelines(policy, events))
+    timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
+    if isinstance(policy, KeyFailover):  # its load has done its part, and need not travel
+        policy = policy.with_traffic({})
+        timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
+    return Plan(name, policy, timelines)
+
+
+def partitions_of(scopes: Iterable[Scope]) -> Partitions:
+    """The partitions of a group that reads these topics, as far as they are known."""
+    counts: dict[str, int] = {}
+    for scope in scopes:
+        counts[scope.topic] = max(counts.get(scope.topic, 0), scope.partition + 1, 1)
+    return Partitions.of(counts, topic_ids=invented_ids(counts))
+
+
+def _group_timelines(policy: GroupPolicy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
+    return GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)

@@ -1,0 +1,411 @@
+"""Records of ``__consumer_offsets``: decoded as Kafka's own classes decode them, or in quarantine."""
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subreplay.adapters.kafka_group.commits import commits
+from subreplay.adapters.kafka_group.consumer_offsets import decode_records
+from subreplay.adapters.kafka_group.protocol_bytes import Malformed
+from subreplay.adapters.kafka_group.records import TABLES, decode
+from subreplay.errors import InputError
+from tests.adapters.kafka_group import encoding as encode
+from tests.adapters.kafka_group.encoding import AT, Writer, key, records
+from tests.adapters.kafka_group.scenarios import NAMES, plain, scenario
+from tests.adapters.kafka_group.scenarios import records as recorded
+
+ID = "DE0CW3PeSPOY0aX9QnSACg"
+POSITION = {"record_partition", "record_offset", "record_time", "tombstone", "group"}
+
+
+def decoded(*pairs):
+    return decode_records(records(*pairs))
+
+
+def only_row(*pairs):
+    """The table and the row of a single record, without its position; it must not be rejected."""
+    found = decoded(*pairs)
+    assert found.rejected == ()
+    [(name, table)] = [(name, table) for name, table in found.tables.items() if table.num_rows]
+    [row] = plain(table)
+    return name, {column: value for column, value in row.items() if column not in POSITION}
+
+
+# what a real broker wrote
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_group_record_says_what_kafka_reads(name):
+    by_offset = {row["offset"]: row for row in scenario(name)["consumer_offsets"]}
+    found = decode_records(recorded(name))
+    assert found.rejected == ()
+    seen = 0
+    for table in set(TABLES) - {"offset_commits"}:
+        for row in plain(found.tables[table]):
+            wrote = by_offset[row["record_offset"]]
+            assert as_kafka(table, row) == as_told(wrote["decoded_value"])
+            keyed = wrote["decoded_key"]
+            assert (row["group"], row.get("member_id")) == (
+                keyed.get("group") or keyed["groupId"],
+                keyed.get("memberId"),
+            )
+            assert row["record_time"] == wrote["timestamp"] * 1_000
+            seen += 1
+    assert seen == sum(row["type"] != "OffsetCommit" for row in by_offset.values()) > 0
+    assert sum(table.num_rows for table in found.tables.values()) == len(by_offset)
+
+
+def as_kafka(table, row):
+    """A row in the words of the specification."""
+    if row["tombstone"]:
+        return None
+    if table == "classic_groups":
+        return {
+            "protocolType": row["protocol_type"], "generation": row["generation"], "protocol": row["protocol"],
+            "leader": row["leader"], "currentStateTimestamp": row["state_since"] // 1_000,
+            "members": [classic_member(member) for member in row["members"]],
+        }  # fmt: skip
+    if table == "topic_metadata":
+        return {"topics": [(t["topic_id"], t["topic"], t["partitions"]) for t in row["topics"]]}
+    if table == "members":
+        return {
+            "instanceId": row["instance_id"], "rackId": row["rack"], "clientId": row["client_id"],
+            "clientHost": row["client_host"], "subscribedTopicNames": row["topics"],
+            "subscribedTopicRegex": row["regex"] or "", "rebalanceTimeoutMs": row["rebalance_timeout_ms"],
+            "serverAssignor": row["server_assignor"], "classicMemberMetadata": row["session_timeout_ms"],
+        }  # fmt: skip
+    if table == "targets":
+        return {"topicPartitions": places(row["assignment"])}
+    if table == "current_assignments":
+        states = ["stable", "unrevoked partitions", "unreleased partitions"]
+        return {
+            "memberEpoch": row["epoch"], "previousMemberEpoch": row["previous_epoch"],
+            "state": states.index(row["state"]), "assignedPartitions": places(row["assigned"]),
+            "partitionsPendingRevocation": places(row["revoking"]),
+        }  # fmt: skip
+    return {"epoch" if table == "group_epochs" else "assignmentEpoch": row["epoch"]}
+
+
+def classic_member(member):
+    return {
+        "memberId": member["member_id"], "groupInstanceId": member["instance_id"], "clientId": member["client_id"],
+        "clientHost": member["client_host"], "rebalanceTimeout": member["rebalance_timeout_ms"],
+        "sessionTimeout": member["session_timeout_ms"], "topics": member["topics"],
+        "owned": named(member["owned"]), "generation": member["owned_generation"],
+        "assignment_decoded": named(member["assignment"]),
+    }  # fmt: skip
+
+
+def as_told(value):
+    """What Kafka's classes read, in comparable shape."""
+    if value is None:
+        return None
+    told = dict(value)
+    for name in ("topicPartitions", "assignedPartitions", "partitionsPendingRevocation"):
+        if name in told:
+            told[name] = sorted((t["topicId"], p) for t in told[name] for p in t["partitions"])
+    if "topics" in told:
+        told["topics"] = [(t["topicId"], t["topicName"], t["numPartitions"]) for t in told["topics"]]
+    if "members" in told:
+        told["members"] = [told_member(member) for member in told["members"]]
+    return told
+
+
+def told_member(member):
+    names = ("memberId", "groupInstanceId", "clientId", "clientHost", "rebalanceTimeout", "sessionTimeout")
+    asked = member["subscription_decoded"]
+    return {name: member[name] for name in names} | {
+        "topics": asked["topics"], "owned": sorted(asked["owned"]), "generation": asked.get("generation"),
+        "assignment_decoded": sorted(member["assignment_decoded"]),
+    }  # fmt: skip
+
+
+def named(owned):
+    return sorted(f"{place['topic']}-{place['partition']}" for place in owned)
+
+
+def places(owned):
+    return sorted((place["topic_id"], place["partition"]) for place in owned)
+
+
+# round trips
+
+TEXT = st.text(max_size=20)
+NAME = st.text(min_size=1, max_size=200)
+NUMBER = st.integers(0, 999_999)
+MILLIS = st.integers(AT, AT + 10**9)
+COMMITS = st.builds(
+    dict,
+    version=st.integers(0, 4),
+    offset=st.integers(0, 2**41),
+    epoch=st.integers(-1, 2**31 - 1),
+    metadata=st.one_of(TEXT, st.just("m" * 200), st.just("m" * 20_000)),
+    at=MILLIS,
+    expires=st.one_of(st.just(-1), MILLIS),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, 1), NAME, NAME, NUMBER, st.one_of(st.none(), COMMITS)), max_size=20))
+def test_commits_come_back_whatever_their_versions(wrote):
+    pairs = [
+        (key(kind, group, topic, partition=number), None if value is None else encode.commit(**value))
+        for kind, group, topic, number, value in wrote
+    ]
+    found = decoded(*pairs)
+    rows = sorted(plain(found.tables["offset_commits"]), key=lambda row: row["record_offset"])
+    assert found.rejected == ()
+    assert [(r["group"], r["topic"], r["partition"]) for r in rows] == [(g, t, n) for _, g, t, n, _ in wrote]
+    for row, (*_, value) in zip(rows, wrote, strict=True):
+        assert row["tombstone"] == (value is None)
+        assert [row[name] for name in ("offset", "leader_epoch", "metadata", "committed_at", "expires_at")] == (
+            [None] * 5 if value is None else told(**value)
+        )
+
+
+def told(version, offset, epoch, metadata, at, expires):
+    has_epoch, has_expiry = version >= 3 and epoch >= 0, version == 1 and expires >= 0
+    return [offset, epoch if has_epoch else None, metadata, at * 1_000, expires * 1_000 if has_expiry else None]
+
+
+PLACES = st.lists(st.fixed_dictionaries({"topic": NAME, "partition": NUMBER}), max_size=4)
+MEMBER = st.fixed_dictionaries(
+    {
+        "member_id": TEXT,
+        "instance_id": st.one_of(st.none(), TEXT),
+        "client_id": TEXT,
+        "client_host": TEXT,
+        "rebalance_timeout_ms": NUMBER,
+        "session_timeout_ms": NUMBER,
+        "topics": st.lists(TEXT, max_size=3),
+        "owned": PLACES,
+        "owned_generation": st.one_of(st.none(), NUMBER),
+        "rack": st.one_of(st.none(), TEXT),
+        "user_data": st.one_of(st.none(), st.binary(max_size=9)),
+        "assignment": PLACES,
+    }
+)
+GROUP = st.fixed_dictionaries(
+    {
+        "protocol_type": st.just("consumer"),
+        "generation": st.integers(0, 2**31 - 1),
+        "protocol": st.one_of(st.none(), TEXT),
+        "leader": st.one_of(st.none(), TEXT),
+        "state_since": MILLIS,
+        "members": st.lists(MEMBER, max_size=3),
+    }
+)
+LATER = {"rebalance_timeout_ms": 1, "instance_id": 3}
+ASKED_LATER = {"owned": 1, "owned_generation": 2, "rack": 3}
+
+
+@given(st.integers(0, 4), st.integers(0, 3), GROUP)
+def test_classic_groups_come_back_whatever_their_versions(version, asked, group):
+    name, row = only_row((key(2, "g"), encode.classic_group(version, asked, group)))
+    expected = group | {"state_since": group["state_since"] * 1_000 if version >= 2 else None}
+    expected["members"] = [
+        {
+            field: None if version < LATER.get(field, 0) or asked < ASKED_LATER.get(field, 0) else value
+            for field, value in member.items()
+        }
+        for member in group["members"]
+    ]
+    assert (name, row) == ("classic_groups", expected)
+
+
+@given(st.lists(st.fixed_dictionaries({"topic_id": st.just(ID), "partition": NUMBER}), max_size=5), st.integers(-2, 9))
+def test_current_assignments_come_back(assigned, epoch):
+    value = Writer(True).integer(0, 2).integer(epoch, 4).integer(3, 4).integer(1, 1)
+    encode.partitions(value, assigned, "topic_id")
+    encode.partitions(value, assigned[:1], "topic_id")
+    name, row = only_row((key(8, "g", "m"), value.tags({3: b"of a later release"}).data))
+    assert name == "current_assignments"
+    assert row == {
+        "member_id": "m", "epoch": epoch, "previous_epoch": 3, "state": "unrevoked partitions",
+        "assigned": assigned, "revoking": assigned[:1],
+    }  # fmt: skip
+
+
+def member(tags=None):
+    value = Writer(True).integer(0, 2).string(None).string("rack-1").string("client").string("/10.0.0.1")
+    return value.array(["orders"], value.string).string(None).integer(5_000, 4).string("uniform").tags(tags).data
+
+
+def test_a_member_that_speaks_the_classic_protocol_has_its_session_timeout():
+    classic = Writer(True).varint(1).integer(45_000, 4).varint(1).tags().data
+    timeouts = [
+        only_row((key(5, "g", "m"), member(tags)))[1]["session_timeout_ms"] for tags in ({0: classic}, {0: b"\0"}, {})
+    ]
+    assert timeouts == [45_000, None, None]
+
+
+def test_a_regular_expression_has_its_topics():
+    value = Writer(True).integer(0, 2)
+    value.array(["a1", "a2"], value.string).integer(5, 8).integer(AT, 8).tags()
+    assert only_row((key(16, "g", "a.*"), value.data)) == ("regexes", {"regex": "a.*", "topics": ["a1", "a2"]})
+
+
+def test_what_is_no_consumer_has_bytes_of_its_own():
+    writer = Writer().integer(3, 2).string("connect").integer(1, 4).string("default").string("w1").integer(AT, 8)
+
+    def worker(name):
+        writer.string(name).string(None).string("c").string("/h").integer(1, 4).integer(2, 4).bytes(b"\1url").bytes(
+            b"x"
+        )
+
+    _, row = only_row((key(2, "connect-1"), writer.array(["w1"], worker).data))
+    assert row["members"][0]["member_id"] == "w1"
+    assert (row["members"][0]["topics"], row["members"][0]["assignment"]) == (None, None)
+
+
+def test_a_later_subscription_is_read_as_the_latest_known():
+    asked = {"topics": ["t"], "user_data": None, "owned": [], "owned_generation": 4, "rack": "r"}
+    later = (5).to_bytes(2, "big") + encode.subscription(3, asked)[2:] + b"more"
+    writer = Writer().integer(3, 2).string("consumer").integer(1, 4).string("range").string("m").integer(AT, 8)
+
+    def one(name):
+        writer.string(name).string(None).string("c").string("/h").integer(1, 4).integer(2, 4).bytes(later).bytes(b"")
+
+    _, row = only_row((key(2, "g"), writer.array(["m"], one).data))
+    assert (row["members"][0]["rack"], row["members"][0]["assignment"]) == ("r", [])
+
+
+# what is malformed
+
+GOOD = [
+    (key(1, "g", "t", partition=3), encode.commit(3, 7, 1, "note", AT)),
+    (key(1, "g", "t", partition=3), encode.commit(4, 7, 1, "note", AT)),
+    (key(0, "g", "t", partition=3), encode.commit(3, 7, -1, "", AT)),
+    (key(2, "g"), encode.classic_group(3, 3, {"protocol_type": "consumer", "generation": 1, "protocol": "range",
+                                              "leader": "m", "state_since": AT, "members": []})),
+    (key(5, "g", "m"), member()),
+    (key(3, "g"), Writer(True).integer(0, 2).integer(4, 4).tags().data),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", GOOD)
+def test_every_truncation_and_every_addition_is_quarantined(pair):
+    wrong = [(pair[0][:cut], pair[1]) for cut in range(len(pair[0]))]
+    wrong += [(pair[0], pair[1][:cut]) for cut in range(len(pair[1]))]
+    wrong += [(pair[0] + b"\0", pair[1]), (pair[0], pair[1] + b"\0")]
+    found = decoded(*wrong, pair)
+    assert [rejected.row for rejected in found.rejected] == list(range(len(wrong)))
+    [count] = found.counts
+    assert (count.file, count.rows_in, count.valid) == ("__consumer_offsets-7", len(wrong) + 1, 1)
+    columns = [rejected.reasons[0].column for rejected in found.rejected]
+    assert columns == ["key"] * len(pair[0]) + ["value"] * len(pair[1]) + ["key", "value"]
+
+
+BYTES = st.one_of(
+    st.none(),
+    st.binary(max_size=40),
+    st.sampled_from([part for pair in GOOD for part in pair]),
+    st.tuples(st.integers(0, 20), st.binary(max_size=60)).map(lambda cut: cut[0].to_bytes(2, "big") + cut[1]),
+)
+
+
+@given(st.lists(st.tuples(BYTES, BYTES), max_size=30))
+def test_of_any_bytes_each_record_ends_once(pairs):
+    found = decoded(*pairs)
+    valid = [row["record_offset"] for table in found.tables.values() for row in plain(table)]
+    assert sorted([*valid, *[rejected.row for rejected in found.rejected]]) == list(range(len(pairs)))
+    assert sum(count.rows_in for count in found.counts) == len(pairs)
+    assert sum(count.quarantined for count in found.counts) == len(found.rejected)
+
+
+@given(st.lists(st.tuples(st.sampled_from([pair[0] for pair in GOOD[:3]]), st.binary(max_size=50)), max_size=30),
+       st.lists(st.tuples(st.integers(0, 60), st.integers(0, 255)), max_size=3))  # fmt: skip
+def test_columns_and_single_records_are_read_alike(pairs, changes):
+    pairs = pairs + [(name, changed(value, changes)) for name, value in GOOD[:3]]
+    found = decoded(*pairs)
+    rows = {row["record_offset"]: row for row in plain(found.tables["offset_commits"])}
+    for offset, (name, value) in enumerate(pairs):
+        try:
+            _, row = decode(name, value)
+        except Malformed:
+            assert offset not in rows
+        else:
+            assert {column: rows[offset][column] for column in row} == row
+
+
+def changed(value, changes):
+    data = bytearray(value)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    return bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("pair", "column", "rule"),
+    [
+        ((key(11, "g"), b"\0\0"), "key", "key version 11"),
+        ((key(1, "g", "t", partition=-1), None), "key", "a partition is from 0"),
+        ((key(1, "", "t", partition=1), None), "key", "a name is not empty"),
+        ((key(1, "g", "t", partition=1), encode.commit(3, -5, 1, "", AT)), "value", "a committed offset is from 0"),
+        ((key(1, "g", "t", partition=1), encode.commit(3, 5, 1, "", 0)), "value", "a time is from 1971"),
+        ((key(1, "g", "t", partition=1), b"\0\5" + bytes(30)), "value", "value versions 0 to 4, not 5"),
+        ((b"\0\1\0\1\xff\0\1t\0\0\0\1", None), "key", "a string is UTF-8"),
+        ((key(2, "g"), b"\0\7" + bytes(30)), "value", "value versions 0 to 4, not 7"),
+        (
+            (key(8, "g", "m"), Writer(True).integer(0, 2).integer(1, 4).integer(1, 4).integer(9, 1).data),
+            "value",
+            "state",
+        ),
+        ((None, b"x"), "key", "a group record has a key"),
+    ],
+)
+def test_the_reason_names_the_rule(pair, column, rule):
+    [rejected] = decoded(pair).rejected
+    [reason] = rejected.reasons
+    assert reason.column == column
+    assert rule in reason.rule
+    assert reason.remedy
+    shown = {"key": pair[0], "value": pair[1]}[column]
+    assert reason.value == ("null" if shown is None else shown.hex())
+
+
+def test_long_bytes_are_shortened_where_they_are_shown():
+    [rejected] = decoded((key(99, "g"), bytes(5_000))).rejected
+    assert rejected.raw.endswith("… (5,000 bytes)")
+    assert len(rejected.raw) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("partition", None), ("partition", -1), ("offset", None), ("offset", -4), ("timestamp", None)]
+)
+def test_a_record_without_its_place_is_quarantined(name, value):
+    table = records(GOOD[0], GOOD[0])
+    place = table.schema.get_field_index(name)
+    good = table.column(name)[1].as_py()
+    found = decode_records(table.set_column(place, name, pa.array([value, good], table.schema.field(name).type)))
+    [rejected] = found.rejected
+    assert rejected.reasons[0].column == name
+    assert found.tables["offset_commits"].num_rows == 1
+
+
+def test_a_missing_column_is_told():
+    with pytest.raises(InputError, match="no column value; read it by Spark's Kafka source"):
+        decode_records(records(GOOD[0]).drop_columns("value"))
+    with pytest.raises(InputError, match="column key is list"):
+        decode_records(records(GOOD[0], key=pa.array([[1]])))
+
+
+def test_slices_and_batches_are_decoded_as_the_whole():
+    table = recorded(NAMES[9])
+    whole = decode_records(table)
+    cuts = np.linspace(0, table.num_rows, 5).astype(int).tolist()
+    parts = pa.concat_tables([table.slice(a, b - a) for a, b in pairwise(cuts)])
+    assert {name: sorted(map(str, plain(t))) for name, t in decode_records(parts).tables.items()} == {
+        name: sorted(map(str, plain(t))) for name, t in whole.tables.items()
+    }
+    assert decode_records(table.slice(0, 0)).counts == ()
+
+
+def test_usual_commits_are_all_read_by_columns():
+    pairs = [(key(kind, "g", "t", partition=1), encode.commit(v, 9, 2, "é", AT)) for kind in (0, 1) for v in range(5)]
+    table = records(*pairs, (key(1, "g", "t", partition=1), None))
+    found = commits(*(table.column(name).combine_chunks() for name in ("key", "value")))
+    assert found.usual.all()

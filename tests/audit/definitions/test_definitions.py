@@ -1,0 +1,104 @@
+"""The compiled passes find, on random histories, exactly what the definitions say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subreplay.audit.codes import Code
+from subreplay.audit.definitions.deliveries import findings
+from subreplay.audit.definitions.histories import History as Log
+from subreplay.audit.judge import Judge
+from subreplay.audit.terms import Terms
+from subreplay.model.columns import NEVER
+from subreplay.policies import make
+from tests.support.history import History, auto_split, history
+from tests.support.pure import audit_by, judge_of, log_of, with_receipts
+
+POLICIES = {
+    "keyed": auto_split(),
+    "keyed of 3.2": auto_split("pulsar-3.2"),
+    "unordered": auto_split(allow_out_of_order=True),
+    "active": make("pulsar.failover", "pulsar-4.0"),
+    "filtered": make("pulsar.key_hash_range", "pulsar-4.0"),
+    "shared": make("pulsar.shared", "pulsar-4.0"),
+}
+TERMS = [Terms(stuck_after=30_000_000), Terms(stuck_after=0, ttl=1_100_000_000), Terms(tick=0, compacted=True)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[str, list[str]]:
+    """A log, and the names in it."""
+    names: list[str] = []
+    entries = []
+    for size in draw(st.lists(st.sampled_from([1, 1, 1, 1, 2]), min_size=1, max_size=8)):
+        entry = []
+        for _ in range(size):
+            names.append(f"{draw(st.sampled_from('abn'))}{len(names)}")
+            producer, sequence = draw(st.sampled_from(["", "", "@q"])), draw(st.sampled_from(["", "", "", "#1", "#3"]))
+            delay = draw(st.sampled_from(["", "", "", "+110"])) if size == 1 else ""
+            chunk = draw(st.sampled_from([""] * 6 + ["%0/2", "%1/2"])) if size == 1 else ""
+            entry.append(names[-1] + producer + sequence + delay + chunk)
+        entries.append(",".join(entry))
+    return " ".join(entries), names
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[str, str]:
+    """A log and a story in which anything may happen."""
+    log, names = draw(logs())
+    story, connected, delivered = ["+C1:1"], ["C1"], []
+    for _ in range(draw(st.integers(0, 22))):
+        step = draw(
+            st.sampled_from(
+                ["deliver"] * 8 + ["ack"] * 4 + ["take"] * 2 + ["give back", "join", "close", "leave", "wait"]
+            )
+        )
+        if step == "deliver":
+            name = draw(st.sampled_from(names))
+            consumer = draw(st.sampled_from([*connected, *connected, "C1", "C9"]))
+            story.append(f"{name}>{consumer}" + draw(st.sampled_from(["", "", "", "*1"])))
+            delivered.append(name)
+        elif step in ("ack", "take", "give back") and delivered:
+            end = {"ack": draw(st.sampled_from(["!", "!", "!!"])), "take": "^", "give back": "?"}[step]
+            story.append(draw(st.sampled_from(delivered)) + end)
+        elif step == "join" and len(connected) < 3:
+            connected.append(next(c for c in ("C1", "C2", "C3", "C4") if c not in connected))
+            story.append(f"+{connected[-1]}{draw(st.sampled_from([':0', ':1', ':2', '']))}")
+        elif step == "close" and connected:
+            story.append(f"({draw(st.sampled_from(connected))}")
+        elif step == "leave" and connected:
+            story.append(f"-{connected.pop(draw(st.integers(0, len(connected) - 1)))}")
+        elif step == "wait":
+            story.append("~4")
+    return log, " ".join(story)
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+@settings(max_examples=100)
+@given(told=histories(), terms=st.sampled_from(TERMS), receipts=st.booleans(), batch_rows=st.sampled_from([1, 3, 1000]))
+def test_the_passes_find_what_the_definitions_say(
+    kind: str, told: tuple[str, str], terms: Terms, receipts: bool, batch_rows: int
+) -> None:
+    if kind == "filtered":  # one reader of half of the slots
+        told = told[0], told[1].replace("+C1:1", "+C1:1[0-32767]", 1)
+    tables = history(*told)
+    judge = with_receipts(judge_of(POLICIES[kind], tables, terms), receipts)
+    assert found_by_passes(judge, tables, batch_rows) == found_by_definitions(judge, tables)
+
+
+def found_by_passes(judge: Judge, tables: History, batch_rows: int) -> set[tuple[str, int, int, int]]:
+    rows = audit_by(judge, tables, batch_rows).to_pylist()
+    return {
+        (code.name, r["entry"], r["batch_index"], r["at"] if r["delivered"] else NEVER)
+        for r in rows
+        for code in Code
+        if r["codes"] & code.bit
+    }
+
+
+def found_by_definitions(judge: Judge, tables: History) -> set[tuple[str, int, int, int]]:
+    (dispatcher,) = judge.dispatchers.values()
+    log = log_of(tables["messages"], tables["deliveries"])
+    return {(code.name, place[1], place[2], at) for code, place, at in findings(Log.of(judge, dispatcher, log))}

@@ -1,0 +1,99 @@
+"""The life of a message, line by line."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from subreplay.audit.explain.trace import Life
+from subreplay.policies import make
+from subreplay.policies.base import Policy
+from tests.support.history import auto_split, history
+from tests.support.pure import audit_by, judge_of, log_of
+
+KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "pulsar-4.0")
+
+
+def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -1) -> Life:
+    """The life of the message of an entry, told of nothing that held it back."""
+    tables = history(log, story, partition)
+    judge = judge_of(policy, tables)
+    rows = audit_by(judge, tables)
+    whole = log_of(tables["messages"], tables["deliveries"])
+    mine = [table.filter(pa.compute.equal(table["entry"], entry)) for table in (whole, rows)]
+    return Life(judge, *mine)
+
+
+def happened(life: Life) -> list[str]:
+    """The words of each line, without time and place."""
+    return [line.split("1:0  ")[-1].strip() if "1:0  " in line else line.split(maxsplit=1)[1] for line in life.lines()]
+
+
+def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner() -> None:
+    told = happened(life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1^ a1? +C2 a1>C2*1 a1!", 0))
+    slot = told[0].split("slot ")[1].split()[0]
+    assert told == [
+        f"published by p as sequence 0, 1 bytes; slot {slot} belongs to nobody (epoch 0: nobody had joined yet)",
+        f"epoch 1: C1 joined at 22:13:21.000000: slot {slot} goes from nobody to C1",
+        "delivered to C1",
+        "taken by the application of C1",
+        "given back by C1 (nack or ack timeout)",
+        f"epoch 2: C2 joined at 22:13:21.040000: slot {slot} goes from C1 to C2",
+        "delivered to C2, delivery 2 of it, redelivery count 1",
+        "acknowledged by C2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "story", "line"),
+    [
+        (KEY_SHARED, "+C1 a1>C1 -C1 a1!", "taken back: C1 left"),
+        (KEY_SHARED, "+C1 +C2 a1>C1 a1!", "delivered to C1; its owner was C2"),
+        (KEY_SHARED, "+C1 a1>C1 a1!!", "acknowledged by C1, cumulatively"),
+        (KEY_SHARED, "+C1", "not delivered by the end"),
+        (KEY_SHARED, "+C1 ~100 -C1", "goes from C1 to nobody"),
+        (FAILOVER, "+C1 +C0 -C0 a1>C1 a1!", "goes from C0 to C1"),
+    ],
+)  # fmt: skip
+def test_what_else_may_happen(policy: Policy, story: str, line: str) -> None:
+    assert any(told.endswith(line) for told in happened(life_of(policy, "a1", story, 0)))
+
+
+def test_what_came_before_the_publication_is_not_told() -> None:
+    told = happened(life_of(FAILOVER, "n1 n2", "+C1 ~100 n1>C1 n1! n2>C1 n2!", 0))
+    assert not [line for line in told if "n2" in line]
+    assert [line.split()[0] for line in told] == ["published", "epoch", "delivered", "acknowledged"]
+
+
+def test_a_message_waits_from_when_its_consumer_could_have_had_it() -> None:
+    (wait,) = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).waiting()
+    assert (wait["entry"], wait["session"]) == (1, 1)
+    assert wait["slot"] is not None
+    assert wait["since"] < wait["before"] == wait["until"]
+    (wait,) = life_of(auto_split("pulsar-3.2"), "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1).waiting()
+    assert wait["slot"] is None
+    assert wait["since"] == wait["before"] < wait["until"]
+
+
+def test_what_held_it_back_is_told_with_how_many_more() -> None:
+    life = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1)
+    (asked,) = life.waiting()
+    holder = {"ledger": 1, "entry": 0, "batch_index": -1}
+    wait = asked | {"holder": holder, "consumer": "C1", "until": asked["until"] - 1_000, "of": 3}
+    (line,) = [line for line in Life(life.judge, life.log, life.judged, (wait,)).lines() if "held" in line]
+    assert line == "  22:13:20.001000  1:1  held back by 3 others, last by 1:0 at C1 until 22:13:22.039999"
+
+
+def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_too() -> None:
+    life = life_of(KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", 0)
+    first, *more = life.findings("sub")
+    assert first.startswith("  WRONG_OWNER (invalid): 1:0 of key ")
+    assert more[0].startswith("    cause: epoch 2: C2 joined at ")
+    assert more[1].startswith("    witness: 1:0 at C1 (")
+    again = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1? a1>C1*1 a1!", 0).findings("sub")]
+    assert again[0].startswith("  REDELIVERED (allowed): ")
+
+
+def test_a_message_of_a_partition_is_told_with_its_partition() -> None:
+    lines = [*life_of(KEY_SHARED, "a1", "+C1 a1>C1 a1!", 0, partition=3).lines()]
+    assert [line.split()[1] for line in lines] == ["3/1:0", "epoch", "3/1:0", "3/1:0"]

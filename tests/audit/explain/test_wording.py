@@ -1,0 +1,51 @@
+"""Columns in words are what single values are in words."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from subreplay.audit.explain import wording
+from subreplay.model import words
+from subreplay.model.columns import NEVER
+
+TIMES = some.one_of(some.none(), some.integers(0, 4 * 10**18))
+INDEXES = some.integers(-1, 2**31 - 1)
+
+
+@given(some.lists(TIMES))
+def test_times_of_day(times: list[int | None]) -> None:
+    told = wording.clock(pa.array(times, pa.int64())).to_pylist()
+    assert told == [None if at is None else words.clock(at) for at in times]
+
+
+@given(some.lists(some.tuples(some.integers(0, 2**62), some.integers(0, 2**62), INDEXES)))
+def test_positions(places: list[tuple[int, int, int]]) -> None:
+    columns = [pa.array([place[i] for place in places], pa.int64()) for i in range(3)]
+    assert wording.position(*columns).to_pylist() == [words.position(*place) for place in places]
+
+
+def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:
+    told = wording.delivery(
+        pa.array(["5:1", "5:2", None]),
+        pa.array(["c1", None, "c2"]),
+        pa.array([0, 1_000, 0]),
+        pa.array([NEVER, 2_000, 0]),
+    )
+    assert told.to_pylist() == [
+        "5:1 at c1 (00:00:00.000000, never ended)",
+        "5:2 at nobody (00:00:00.000001, ended 00:00:00.000002)",
+        None,
+    ]
+
+
+@pytest.mark.parametrize(("nanos", "told"), [(0, "0.000"), (1_020_000_000, "1.020"), (59_999_999_999, "60.000")])
+def test_seconds(nanos: int, told: str) -> None:
+    assert wording.seconds(pa.array([nanos])).to_pylist() == [told]
+
+
+def test_a_template_is_filled_row_by_row() -> None:
+    given_ = {"who": pa.array(["c1", "c2"]), "what": pa.array(["5:1", None])}
+    assert wording.filled("{who} got {what}.", given_.__getitem__).to_pylist() == ["c1 got 5:1.", "c2 got ."]

@@ -1,0 +1,139 @@
+"""A clock that is off by a constant is found, and nobody who is only slow is taken for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from subreplay.adapters import ADAPTERS
+from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, shifts
+from subreplay.audit.codes import Code, Excuse
+from subreplay.model.rows import Standing
+from tests.support.clocks import OWN_LOG, lag, lags, off
+from tests.support.history import History
+from tests.support.recordings import ROOT
+
+MS, SECOND = 1_000_000, 1_000_000_000
+LOGGED = ROOT.parent / "recordings-with-logs"
+FOLDERS = sorted(path.parent for root in (ROOT, LOGGED) for path in root.glob("*/*/scenario.json"))
+QUICK = [1 * MS] * 100
+ALL = ("at", "received_at", "acked_at", "nacked_at")
+CLIENT = ("received_at", "acked_at", "nacked_at")
+
+
+def consumer(
+    name: str, dispatch: Sequence[int] = QUICK, receipt: Sequence[int] = QUICK, end: Sequence[int] = QUICK
+) -> dict[str, Any]:
+    return {"consumer": name, "dispatch": lag([*dispatch]), "receipt": lag([*receipt]), "end": lag([*end])}
+
+
+def moved(by: int, values: Sequence[int] = QUICK) -> list[int]:
+    return [value + by for value in values]
+
+
+def found(*rows: dict[str, Any], least: int = SECOND) -> list[Shift]:
+    return [*shifts(rows, least)]
+
+
+C1 = consumer("c1")
+
+
+@pytest.mark.parametrize("by", [-5 * SECOND, 5 * SECOND])
+def test_which_columns_a_clock_wrote(by: int) -> None:
+    wrong = moved(by)
+    assert found(C1, consumer("c2", wrong)) == [Shift("c2", by, ALL)]
+    assert found(C1, consumer("c2", QUICK, wrong, wrong)) == [Shift("c2", by, CLIENT)]
+    assert found(C1, consumer("c2", QUICK, wrong)) == [Shift("c2", by, ("received_at",))]
+    assert found(C1, consumer("c2", QUICK, wrong, [])) == [Shift("c2", by, ("received_at",))]
+
+
+def test_an_acknowledgement_before_the_dispatch_is_a_clock_and_a_late_one_may_be_work() -> None:
+    assert found(C1, consumer("c2", end=moved(-5 * SECOND))) == [Shift("c2", -5 * SECOND, ("acked_at", "nacked_at"))]
+    assert found(C1, consumer("c2", end=moved(5 * SECOND))) == []
+
+
+def test_without_another_consumer_in_time_a_dispatch_before_its_message_may_be_the_producers_clock() -> None:
+    assert found(consumer("c1", moved(-5 * SECOND)), consumer("c2", moved(-5 * SECOND))) == []
+
+
+def test_two_clocks_are_two_shifts() -> None:
+    rows = consumer("c1", moved(-5 * SECOND)), C1 | {"consumer": "c2"}, consumer("c3", moved(3 * SECOND))
+    assert found(*rows) == [Shift("c1", -5 * SECOND, ALL), Shift("c3", 3 * SECOND, ALL)]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        pytest.param([ms * 10 * MS for ms in range(1_000)], id="a queue that fills"),
+        pytest.param([5 * SECOND + ms * 5 * MS for ms in range(1_000)], id="a queue that is full from the beginning"),
+        pytest.param([2 * MS] * 50 + [9 * SECOND] * 950, id="stuck, after a few"),
+    ],
+)
+def test_who_is_slow_is_late_by_something_else_each_time(late: list[int]) -> None:
+    assert found(C1, consumer("c2", late, late, late)) == []
+
+
+def test_few_deliveries_and_small_shifts_tell_nothing() -> None:
+    assert found(C1, consumer("c2", receipt=moved(-5 * SECOND, QUICK[:19]))) == []
+    assert found(C1, consumer("c2", receipt=moved(-900 * MS))) == []
+    assert found(C1, consumer("c2", receipt=moved(-900 * MS)), least=500 * MS) != []
+
+
+def test_one_impossible_time_is_no_clock() -> None:
+    assert found(C1, consumer("c2", receipt=[*QUICK[5:], *[-5 * SECOND] * 5])) == []
+
+
+@cache
+def recorded(folder: Path) -> History:
+    return ADAPTERS["pulsar-recording"](folder).tables
+
+
+each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
+
+
+@each
+def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) -> None:
+    tables = recorded(folder)
+    rows = lags(tables)
+    assert shifts(rows, SECOND) == ()
+    busy = [row["consumer"] for row in rows if all(row[name]["count"] >= 100 for name in LAGS)]
+    for by in (-5_000_000, 5_000_000) if len(busy) > 1 else ():
+        for columns, written in ((OWN_LOG, ALL), (OWN_LOG[1:], CLIENT)):
+            told = shifts(lags(off(tables, busy[-1], by, columns)), SECOND)
+            if not told:  # what another one holds back is late by something else each time
+                assert (by > 0, columns, "stuck" in folder.name) == (True, OWN_LOG, True)
+                continue
+            ((who, shift, wrote),) = told
+            assert (who, wrote) == (busy[-1], written)
+            assert abs(shift - by * 1_000) < 50 * MS
+
+
+STANDINGS = dict.fromkeys(Code, Standing.PROMISED)
+
+
+def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
+    recorded = failing(
+        [
+            {"code": "KEY_ORDER", "excuse": Excuse.NONE, "count": 2},
+            {"code": "KEY_ORDER", "excuse": Excuse.NONE, "count": 3},
+            {"code": "WRONG_OWNER", "excuse": Excuse.NONE, "count": 100},
+            {"code": "LOST", "excuse": Excuse.DELIVERY_REJECTED, "count": 7},
+        ],
+        STANDINGS,
+    )
+    assert recorded == {Code.KEY_ORDER: 5, Code.WRONG_OWNER: 100}
+    clocks = Clocks((Shift("c2", -5 * SECOND, ALL),), recorded, {Code.KEY_ORDER: 1})
+    assert (clocks.explain, clocks.doubtful) == ({Code.WRONG_OWNER}, True)
+    assert clocks.sentence == (
+        "the clock of c2 is 5.00 s behind the broker's: 105 findings as recorded, 1 with it corrected"
+    )
+
+
+def test_of_many_clocks_a_few_are_named() -> None:
+    many = Clocks(tuple(Shift(f"c{n}", n * SECOND, ALL) for n in range(1, 8)))
+    assert many.sentence.startswith("clocks differ from the broker's: c1 (1.00 s ahead of it), c2 (2.00 s ahead of it)")
+    assert "c4 (4.00 s ahead of it) and 3 more: 0 findings" in many.sentence

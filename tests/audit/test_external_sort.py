@@ -1,0 +1,70 @@
+"""Rows that travelled in blocks are the same as before, and in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subreplay.audit import external_sort
+from subreplay.audit.external_sort import BLOCKS, BY_POSITION, BY_TIME, Block, cut, in_place, merged, packed, unpacked
+from subreplay.model.columns import NEVER, UNKNOWN
+from subreplay.model.tables import FACTS, LOG
+from subreplay.policies import make
+from tests.support.history import history
+from tests.support.pure import judge_of, log_of
+
+FAILOVER = make("pulsar.failover", "documented")
+STORED, STORY = "a1#0 n1#5 a2#6 a3#6", "+C1 a1>C1 a2>C1 a1! a2! a3>C1"  # skips n1, and a3 is published again
+
+
+def arrived(blocks: Iterator[Block]) -> Iterator[Block]:
+    """Blocks as Spark brings them, a few at a time."""
+    rows = pa.Table.from_batches(packed(blocks), BLOCKS).to_pylist()
+    rows.sort(key=lambda row: (row["topic"], row["partition"], row["place"]))
+    return unpacked(pa.Table.from_pylist(rows, BLOCKS).to_batches(3))
+
+
+def test_facts_come_back_as_they_went() -> None:
+    tables = history(STORED, STORY)
+    facts = list(judge_of(FAILOVER, tables).by_position(log_of(tables["messages"], tables["deliveries"]).to_batches()))
+    back = pa.Table.from_batches(merged(in_place(cut(facts, BY_TIME)), BY_TIME), FACTS)
+    went = pa.Table.from_batches(facts, FACTS).sort_by([(name, "ascending") for name in ("at", "ledger", "entry")])
+    assert back.to_pylist() == went.to_pylist()
+    assert {name for name in ("twin", "skipped") if back[name].null_count < len(back)} == {"twin", "skipped"}
+
+
+instants = st.sampled_from([UNKNOWN, 0, 7, NEVER])
+places = st.tuples(
+    st.sampled_from([3, 3, 4]), st.integers(0, 2), st.sampled_from([-1, -1, 0]), st.just(1), instants
+)  # often the same
+names = st.sampled_from([None, "c1", "c10", "c2"])
+logs = st.lists(st.tuples(st.sampled_from("tttu"), st.sampled_from([0, 0, 0, -1]), places, names), max_size=60)
+
+
+@given(logs, st.data())
+def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
+    drawn: list[tuple[str, int, tuple[int, ...], str | None]], data: st.DataObject
+) -> None:
+    keys = ("ledger", "entry", "batch_index", "kind", "at")
+    rows = [
+        {"topic": topic, "partition": partition, **dict(zip(keys, place, strict=True)), "seq": 0, "consumer": consumer}
+        for topic, partition, place, consumer in drawn
+    ]
+    order = ["topic", "partition", *BY_POSITION.columns]
+    wanted = sorted(rows, key=lambda row: (*(row[name] for name in order), row["consumer"] or ""))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(external_sort, "RUN", data.draw(st.integers(1, 9)))
+        patched.setattr(external_sort, "ROWS", data.draw(st.integers(1, 5)))
+        block = data.draw(st.integers(1, 2000))
+        log = pa.Table.from_pylist(rows, LOG)
+        back = merged(arrived(cut(log.to_batches(4), BY_POSITION, block)), BY_POSITION)
+        assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
+        mine = log.filter(pc.and_(pc.equal(log["topic"], "t"), pc.equal(log["partition"], 0)))
+        back = merged(in_place(cut(mine.to_batches(4), BY_POSITION, block)), BY_POSITION)
+        of_one = [row for row in wanted if (row["topic"], row["partition"]) == ("t", 0)]
+        assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(of_one, LOG).to_pylist()

@@ -1,0 +1,146 @@
+"""One night after the other finds what one audit of all nights finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subreplay.adapters import ADAPTERS
+from subreplay.audit.codes import Code, excuse_of, mask
+from subreplay.audit.rules import undelivered as undelivered_rules
+from subreplay.audit.rules.undelivered import MIDNIGHT
+from subreplay.audit.terms import Terms
+from subreplay.model.columns import NEVER
+from subreplay.policies import make
+from tests.audit.definitions.test_definitions import POLICIES, TERMS, histories
+from tests.support import recordings
+from tests.support.history import START, STEP, History, history
+from tests.support.nights import audit_nights
+from tests.support.pure import audit, audit_by, judge_of, with_receipts
+
+# These tell how things stand when the data end: each night tells how they stand at its own end.
+AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK, Code.STARVED})
+# Missing so far: what comes in a later night after all is then no longer missing.
+SO_FAR = mask({Code.LOST, Code.SKIP})
+OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Code.ROUTING_MISMATCH})
+
+
+@pytest.mark.parametrize("kind", POLICIES)
+@settings(max_examples=30)
+@given(
+    told=histories(),
+    terms=st.sampled_from(TERMS),
+    steps=st.lists(st.integers(100, 130), min_size=1, max_size=4, unique=True),
+    receipts=st.booleans(),
+    batch_rows=st.sampled_from([1, 3, 1000]),
+    settles=st.sampled_from([0, MIDNIGHT]),
+)
+def test_nights_equal_the_whole(
+    kind: str, told: tuple[str, str], terms: Terms, steps: list[int], receipts: bool, batch_rows: int, settles: int
+) -> None:
+    log, story = told
+    tables = published_just_in_time(history(log, f"{story} ~12 +C8"))  # all that can be told of a loss, the end can
+    ends = [(START + step * STEP + STEP // 2) * 1000 for step in sorted(steps)] + [NEVER - 1]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(undelivered_rules, "MIDNIGHT", settles)
+        nights = audit_nights(POLICIES[kind], tables, ends, terms, batch_rows, receipts)
+    whole = audit_by(with_receipts(judge_of(POLICIES[kind], tables, terms), receipts), tables)
+    same(nights, whole, lasting=mask({Code.LOST}))
+    assert lost_for_good(nights) == lost_for_good([whole])
+
+
+def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
+    """The later of two messages is handed out first, at midnight; the other follows, a step later."""
+    tables = history("n1 a1 a2", "+C1 n1>C1 a2>C1 a1>C1 ~500 n1! a1! a2!")
+    midnight = sorted(tables["deliveries"]["delivered_at"].cast(pa.int64()).to_pylist())[1] * 1000
+    first, _ = audit_nights(make("pulsar.shared", "pulsar-4.0"), tables, [midnight, NEVER - 1])
+    (missing,) = first.filter(pc.invert(first["delivered"]))["codes"].to_pylist()
+    assert missing == Code.UNSEEN.bit
+
+
+RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4.0.8/s1b_key_shared_stuck",
+            "3.2.3/s1b_key_shared_stuck", "4.0.8/s5_failover_partitioned", "4.0.8/s7b_shared_dlq",
+            "4.0.8/s1f_key_shared_default_batching", "4.0.8/s9_delayed_shared"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_recording_cut_into_a_month_of_nights_equals_the_whole(name: str) -> None:
+    ingested = ADAPTERS["pulsar-recording"](recordings.ROOT / name)
+    told = ingested.run["subscription"]
+    policy = make(told["policy"], told["profile"], **told.get("options", {}))
+    at = pc.fill_null(ingested.tables["deliveries"]["delivered_at"].cast(pa.int64()), 0).to_numpy()
+    ends = [int(t) * 1000 + 500 for t in np.quantile(at[at > 0], np.arange(1, 30) / 30)] + [NEVER - 1]
+    same(audit_nights(policy, ingested.tables, ends), audit(policy, ingested.tables))
+
+
+def same(nights: list[pa.Table], whole: pa.Table, lasting: int = SO_FAR) -> None:
+    """``lasting``: of what is missing so far, what nights miss no less. (SKIP reads a consumer's stream in the order of
+    the log: what an active consumer got of an earlier part of it on a later night, against all order, moves its start.)
+    """
+    assert found(nights, ~SO_FAR) == found([whole], ~SO_FAR)
+    assert found([whole], lasting) <= found(nights, lasting)
+    assert undelivered(nights[-1:]) == undelivered([whole])
+    assert sum(n.filter(n["delivered"]).num_rows for n in nights) == whole.filter(whole["delivered"]).num_rows
+
+
+def found(tables: list[pa.Table], codes: int) -> set[tuple[str, int, int, str]]:
+    return {
+        (code.name, r["entry"], r["batch_index"], proof(code, r))
+        for table in tables
+        for r in table.to_pylist()
+        for code in Code
+        if r["codes"] & codes & ~AS_OF_THE_END & code.bit
+    }
+
+
+WITNESSES = {
+    Code.KEY_ORDER: "order_witness", Code.PARTITION_ORDER: "order_witness", Code.REDELIVERY_ORDER: "order_witness",
+    Code.KEY_TWO_OWNERS: "owner_witness", Code.BEFORE_PREDECESSOR_ACK: "owner_witness",
+    Code.TWO_ACTIVE: "owner_witness", Code.SKIP: "skipped",
+}  # fmt: skip
+
+
+def proof(code: Code, row: dict[str, Any]) -> str:
+    """What is said of a finding: of a message the one it collides with, of a delivery when it came and what proves it
+    (but for when that ended, which a later night may know better)."""
+    if code.bit & OF_MESSAGES:
+        return str(row["twin"])
+    witness = row[WITNESSES[code]] if code in WITNESSES else None
+    told = [row["at"], row["consumer"], row["nth"], row["previous"], excuse_of(code, row["excuses"])]
+    return str([*told, witness and {k: v for k, v in witness.items() if k != "held_until"}])
+
+
+def lost_for_good(nights: list[pa.Table]) -> set[tuple[int, int]]:
+    """Messages told LOST by a night, but for those that a later one withdraws because they came after all."""
+    lost: set[tuple[int, int]] = set()
+    for rows in (night.to_pylist() for night in nights):
+        lost -= {(r["entry"], r["batch_index"]) for r in rows if r["delivered"]}
+        lost |= {(r["entry"], r["batch_index"]) for r in rows if r["codes"] & Code.LOST.bit}
+    return lost
+
+
+def undelivered(tables: list[pa.Table]) -> set[tuple[int, int]]:
+    rows = [row for table in tables for row in table.to_pylist()]
+    return {(r["entry"], r["batch_index"]) for r in rows if not r["delivered"] and not r["codes"] & SO_FAR}
+
+
+def published_just_in_time(tables: History) -> History:
+    """Every message as late as its own first delivery, and those of all behind it, allow."""
+    messages, deliveries = tables["messages"], tables["deliveries"].to_pylist()
+    times = messages["publish_time"].to_pylist()
+    first = {}
+    for d in deliveries:
+        first[d["entry"]] = min(first.get(d["entry"], d["delivered_at"]), d["delivered_at"])
+    late = max([*first.values()], default=times[-1])
+    latest = [first.get(entry, late) for entry in messages["entry"].to_pylist()]
+    for i in range(len(latest) - 1, 0, -1):
+        latest[i - 1] = min(latest[i - 1], latest[i])
+    place = messages.schema.get_field_index("publish_time")
+    published = pa.array(latest, messages.schema.field(place).type)
+    return tables | {"messages": messages.set_column(place, messages.schema.field(place), published)}

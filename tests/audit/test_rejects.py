@@ -1,0 +1,60 @@
+"""A finding that a row in quarantine could explain is doubtful; one that it could not is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.rejects import Reject, Rejects
+from subreplay.model.rows import Scope
+from tests.support.history import START, STEP, TOPIC, History, auto_split, history
+from tests.support.pure import audit_by, judge_of
+
+POLICY = auto_split()
+
+
+def doubts(code: Code, tables: History, *rejected: Reject, uncovered: bool = False) -> set[Excuse]:
+    """The excuses of all findings of a rule."""
+    judge = replace(judge_of(POLICY, tables), rejects=Rejects(rejected))
+    judge = replace(judge, uncovered=frozenset({Scope(TOPIC)})) if uncovered else judge
+    rows = [row for row in audit_by(judge, tables).to_pylist() if row["codes"] & code.bit]
+    assert rows
+    return {excuse_of(code, row["excuses"]) for row in rows}
+
+
+LOST = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3!")
+STRAY = history("a1 a2", "+C1 a1>C9 a1! a2>C1 a2!")
+DISORDER = history("a1 a2", "+C1 a2>C1 a1>C1 a1! a2!")
+AGAIN = history("a1", "+C1 a1>C1 a1>C1 a1!")
+LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
+
+
+@pytest.mark.parametrize(
+    ("code", "tables", "rejected", "excuse"),
+    [
+        (Code.LOST, LOST, Reject("deliveries", -1, 5, 1), Excuse.DELIVERY_REJECTED),
+        (Code.LOST, LOST, Reject("deliveries"), Excuse.DELIVERY_REJECTED),
+        (Code.LOST, LOST, Reject("deliveries", -1, 5, 2), Excuse.NONE),
+        (Code.LOST, LOST, Reject("deliveries", 3), Excuse.NONE),
+        (Code.LOST, LOST, Reject("messages"), Excuse.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LONG_AGO), Excuse.MEMBER_REJECTED),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership"), Excuse.MEMBER_REJECTED),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C3", at=LONG_AGO), Excuse.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("membership", consumer="C9", at=LATER), Excuse.NONE),
+        (Code.NOT_CONNECTED, STRAY, Reject("deliveries"), Excuse.NONE),
+        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 0), Excuse.DELIVERY_REJECTED),
+        (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 7), Excuse.NONE),
+        (Code.KEY_ORDER, DISORDER, Reject("membership"), Excuse.NONE),
+        (Code.DUP_OUTSTANDING, AGAIN, Reject("membership", consumer="C1"), Excuse.MEMBERSHIP_REJECTED),
+    ],
+)
+def test_what_a_rejected_row_could_explain(code: Code, tables: History, rejected: Reject, excuse: Excuse) -> None:
+    place = tables["messages"]["ledger"][0].as_py()
+    mine = rejected._replace(ledger=place) if rejected.ledger is not None else rejected
+    assert doubts(code, tables, mine) == {excuse}
+
+
+def test_where_nobody_joined_before_the_deliveries_nobody_is_a_stranger() -> None:
+    assert doubts(Code.NOT_CONNECTED, history("a1", "a1>C1 a1! +C1"), uncovered=True) == {Excuse.NOBODY_JOINED}

@@ -1,0 +1,131 @@
+"""Producers and their partitions: rows L-ROUTE-1 to L-ROUTE-3 as checks of a log."""
+
+import base64
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from subreplay.audit.routing import (
+    Routing,
+    hashed,
+    java_string_hazard,
+    misrouted,
+    mixed_hashing,
+    out_of_publication_order,
+)
+from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
+
+KEYS = [f"order-{number}".encode() for number in range(40)]
+
+
+def sent(keys, scheme=JAVA_STRING_HASH, count=4):
+    """Where a producer puts text keys."""
+    return [producer_partition(key.decode(), count, scheme) for key in keys]
+
+
+def check(routing, keys, producers, partitions):
+    return misrouted(routing, pa.array(keys, pa.binary()), pa.array(producers), np.array(partitions))
+
+
+@pytest.mark.row("L-ROUTE-1")
+@pytest.mark.parametrize("mode", ["RoundRobinPartition", "SinglePartition"])
+@pytest.mark.parametrize("scheme", [JAVA_STRING_HASH, MURMUR3_32_HASH])
+def test_l_route_1_in_either_mode_a_key_decides_and_one_elsewhere_is_told(mode, scheme):
+    partitions = sent(KEYS, scheme)
+    right = partitions[7]
+    partitions[7] = next(p for p in range(4) if p not in (right, producer_partition(_base64(KEYS[7]), 4, scheme)))
+
+    found = check(Routing(4, mode, scheme), KEYS, ["p"] * 40, partitions)
+
+    assert np.flatnonzero(found.wrong).tolist() == [7]
+    assert found.words(7) == f"{scheme} sends its key to partition {right} of 4, but it is in {partitions[7]}"
+
+
+def _base64(key):
+    return base64.b64encode(key).decode()
+
+
+@pytest.mark.row("L-ROUTE-1")
+def test_l_route_1_a_key_set_as_bytes_is_right_where_its_base64_text_goes():
+    keys = [b"\xff\x00", *KEYS]
+    partitions = [producer_partition(_base64(key), 64) for key in keys]
+    assert not check(Routing(64), keys, ["p"] * 41, partitions).wrong.any()
+
+
+@pytest.mark.row("L-ROUTE-2")
+def test_l_route_2_single_partition_keeps_the_keyless_messages_of_a_producer_together():
+    producers = ["p", "q", "p", "q", "p"]
+    found = check(Routing(4, "SinglePartition"), [None] * 5, producers, [1, 3, 1, 3, 2])
+    assert np.flatnonzero(found.wrong).tolist() == [4]
+    assert found.words(4) == "its producer keeps messages without a key in partition 1, but it is in 2"
+
+
+@pytest.mark.row("L-ROUTE-2")
+def test_l_route_2_round_robin_may_put_a_keyless_message_anywhere_and_custom_routing_any_message():
+    assert not check(Routing(4), [None] * 4, ["p"] * 4, [1, 3, 0, 2]).wrong.any()
+    assert not check(Routing(4, "CustomPartition"), KEYS, ["p"] * 40, [3] * 40).wrong.any()
+
+
+def test_a_partition_that_does_not_exist_is_always_wrong():
+    found = check(Routing(4, "CustomPartition"), [b"k", None], ["p", "p"], [4, 3])
+    assert found.wrong.tolist() == [True, False]
+    assert found.words(0) == "partition 4 does not exist: the topic has 4"
+
+
+@pytest.mark.row("L-ROUTE-3")
+def test_l_route_3_producers_with_different_schemes_are_named():
+    keys = pa.array(KEYS * 3 + [None], pa.binary())
+    producers = pa.array(["java"] * 40 + ["murmur"] * 40 + ["other"] * 40 + ["java"])
+    places = np.array(sent(KEYS) + sent(KEYS, MURMUR3_32_HASH) + [0] * 40 + [3])
+
+    found = mixed_hashing(hashed(keys, producers, places, 4))
+
+    assert (found.java_string, found.murmur3, found.unexplained) == (("java",), ("murmur",), ("other",))
+    assert found.words() == (
+        "equal keys go to different partitions, since producers hash them differently: "
+        "JavaStringHash by java; Murmur3_32Hash by murmur; neither by other"
+    )
+
+
+@pytest.mark.row("L-ROUTE-3")
+def test_l_route_3_one_scheme_or_none_is_not_mixed():
+    keys, producers = pa.array(KEYS * 2, pa.binary()), pa.array(["p"] * 40 + ["q"] * 40)
+    assert mixed_hashing(hashed(keys, producers, np.array(sent(KEYS) * 2), 4)) is None
+    assert mixed_hashing(hashed(keys, producers, np.array([0, 1] * 40), 4)) is None  # custom routing
+
+
+@pytest.mark.row("L-ROUTE-3")
+def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_are_not_ascii():
+    two = pa.array(["p", "q", "q"])
+    places = np.zeros(3, np.int64)
+    hazard = java_string_hazard(hashed(pa.array(["é".encode(), b"a", None]), two, places, 4))
+    assert hazard.startswith("1 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash")
+    assert java_string_hazard(hashed(pa.array([b"a", b"b", None]), two, places, 4)) is None
+    assert (
+        java_string_hazard(hashed(pa.array(["é".encode(), None, None]), two, places, 4)) is None
+    )  # one producer with keys
+
+
+@pytest.mark.row("L-ROUTE-3")
+def test_l_route_3_keyed_messages_keep_their_order_per_key_and_partition():
+    keys = pa.array([b"a", b"b", b"a", b"a", b"a"])
+    producers = pa.array(["p", "p", "p", "q", "p"])
+    partitions = pa.array([0, 0, 0, 0, 1])
+    late = out_of_publication_order(np.array([2, 1, 1, 0, 0]), keys, producers, partitions)
+    assert late.tolist() == [False, False, True, False, False]  # only the second of a's in partition 0 from p
+
+
+@pytest.mark.row("L-ROUTE-3")
+def test_l_route_3_a_producer_without_keys_keeps_its_order():
+    producers = pa.array(["p", "q", "p", "p", "q", "p"])
+    late = out_of_publication_order(np.array([5, 0, 6, 4, 1, 6]), producers)
+    assert late.tolist() == [False, False, False, True, False, False]  # 6 twice is a resent message
+
+
+def test_nothing_is_wrong_with_nothing():
+    nothing = pa.array([], pa.binary())
+    assert check(Routing(4, "SinglePartition"), [], pa.array([], pa.string()), np.zeros(0, int)).wrong.tolist() == []
+    assert mixed_hashing(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
+    assert java_string_hazard(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
+    assert out_of_publication_order(np.zeros(0, np.int64), nothing).tolist() == []

@@ -1,0 +1,420 @@
+"""The run file: every key documented, every mistake named with file, key and remedy, nothing evaluated."""
+
+import re
+from datetime import date
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from subreplay.config import run as config
+from subreplay.config.dispatch import Dispatch
+from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.run import GroupScenario, Member, RunConfig, Scenario, parse_duration
+from subreplay.errors import ConfigError, InputError
+from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
+from subreplay.profiles import KEYLESS
+
+CONF = Path(__file__).parents[2] / "conf"
+DEFAULT = CONF / "default.yaml"
+EXAMPLES = sorted((CONF / "examples").glob("*.yaml"))
+
+
+def run(tmp_path: Path, text: str, **overrides) -> RunConfig:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    return config.load(path, **overrides)
+
+
+def complaint(tmp_path: Path, text: str, **overrides) -> str:
+    with pytest.raises(ConfigError) as error:
+        run(tmp_path, text, **overrides)
+    return str(error.value).replace(f"{tmp_path}/", "")
+
+
+# conf/default.yaml and the models say the same
+
+
+def keys_of_model(model: type[BaseModel], prefix: str = "") -> set[str]:
+    keys = set()
+    for name, field in model.model_fields.items():
+        nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
+        keys |= keys_of_model(field.annotation, f"{prefix}{name}.") if nested else {prefix + name}
+    return keys
+
+
+def keys_of_mapping(raw: dict, prefix: str = "") -> set[str]:
+    keys = set()
+    for name, value in raw.items():
+        keys |= keys_of_mapping(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name}
+    return keys
+
+
+def with_a_scenario() -> str:
+    """default.yaml with the scenario that stands there as a comment."""
+    text = DEFAULT.read_text(encoding="utf-8")
+    block = text.split("scenarios: []\n")[1].split("\n\n")[0]
+    uncommented = "\n".join(line.removeprefix("#") for line in block.splitlines())
+    return text.replace(f"scenarios: []\n{block}", f"scenarios:\n{uncommented}")
+
+
+def test_default_yaml_and_the_models_have_the_same_keys():
+    assert keys_of_mapping(yaml.safe_load(DEFAULT.read_text(encoding="utf-8"))) == keys_of_model(RunConfig)
+
+
+def test_default_yaml_loads_to_exactly_the_defaults():
+    assert config.load(DEFAULT) == RunConfig()
+
+
+def test_the_scenario_in_default_yaml_has_every_key_and_the_defaults():
+    scenario, _ = yaml.safe_load(with_a_scenario())["scenarios"]
+    assert set(scenario) == set(Scenario.model_fields)
+    assert set(scenario["members"][0]) == set(Member.model_fields)
+    required = {"name": scenario["name"], "policy": scenario["policy"]}
+    assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(Dispatch)
+    assert Scenario.model_validate(scenario) == Scenario(
+        **required, members=[Member(consumer="C1")], dispatch=Dispatch()
+    )
+
+
+def test_the_group_in_default_yaml_has_every_key_and_the_defaults():
+    _, scenario = yaml.safe_load(with_a_scenario())["scenarios"]
+    assert set(scenario) == set(GroupScenario.model_fields)
+    assert keys_of_mapping(scenario["dispatch"]) == keys_of_model(GroupDispatch)
+    assert GroupScenario.model_validate(scenario) == GroupScenario(
+        name=scenario["name"],
+        policy=scenario["policy"],
+        profile=scenario["profile"],
+        members=[Member(consumer="C1")],
+        dispatch=GroupDispatch(),
+    )
+
+
+def test_every_key_in_default_yaml_has_a_comment_above_it():
+    lines = with_a_scenario().splitlines()
+    keys = [(above, line) for above, line in pairwise(lines) if re.match(r"[ -]*[a-z_]+:", line)]
+    assert len(keys) > 30
+    assert [line for above, line in keys if "#" not in above] == []
+
+
+def test_default_yaml_names_every_policy_profile_and_option():
+    text = DEFAULT.read_text(encoding="utf-8")
+    assert set(re.findall(r"#   ((?:pulsar|kafka)\.[a-z_.]+) ", text)) == set(REGISTRY)
+    assert set(re.findall(r"#   ([a-z_]+)  +(?:true|whole)", text)) == {
+        o for name in REGISTRY for o in option_names(name)
+    }
+    assert all(profile in text for profile in KEYLESS)
+
+
+# examples
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_loads_and_says_how_to_run_it(path):
+    config.load(path)
+    assert f"--config conf/examples/{path.name}" in path.read_text(encoding="utf-8")
+
+
+def test_the_nightly_example_takes_its_day_from_the_command_line():
+    nightly = CONF / "examples" / "nightly_audit.yaml"
+    assert config.load(nightly).date is None
+    assert config.load(nightly, date="2026-11-21").date == date(2026, 11, 21)
+
+
+def test_the_what_if_example_has_every_policy_in_both_brokers():
+    scenarios = config.load(CONF / "examples" / "what_if.yaml").scenarios
+    compared = {(s.policy, s.profile) for s in scenarios}
+    several = {policy.name for policy in POLICIES} - {"pulsar.exclusive", "pulsar.key_hash_range"}
+    assert compared == {(policy, profile) for policy in several for profile in ("pulsar-3.2", "pulsar-4.0")}
+
+
+def test_the_kafka_dispatch_example_has_every_kind_of_rebalance():
+    scenarios = config.load(CONF / "examples" / "kafka_dispatch.yaml").scenarios
+    assert {make(s.policy, s.profile).rebalance for s in scenarios} == {"eager", "cooperative", "server"}
+    assert all(isinstance(s, GroupScenario) and s.dispatch for s in scenarios)
+
+
+def test_the_kafka_example_has_every_assignor():
+    scenarios = config.load(CONF / "examples" / "kafka_assignors.yaml").scenarios
+    assert {s.policy for s in scenarios} == {assignor.name for assignor in ASSIGNORS}
+
+
+# what a run file may say
+
+
+def test_a_run_file_names_only_what_it_changes(tmp_path):
+    changed = run(tmp_path, "windows: {width: 5m}\ndate: 2026-11-21\n")
+    assert changed == RunConfig(windows={"width": 300_000_000}, date=date(2026, 11, 21))
+
+
+def test_an_empty_file_is_the_default_run(tmp_path):
+    assert run(tmp_path, "") == RunConfig()
+
+
+def test_overrides_win_and_leave_the_rest(tmp_path):
+    text = "traffic: {path: here, format: parquet}\n"
+    changed = run(tmp_path, text, **{"traffic.path": "there", "date": "2026-11-21", "output.tables": None})
+    assert (changed.traffic.path, changed.traffic.format) == ("there", "parquet")
+    assert (changed.date, changed.output) == (date(2026, 11, 21), RunConfig().output)
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [("0s", 0), ("500ms", 500_000), ("10s", 10_000_000), ("2 m", 120_000_000), ("1.5h", 5_400_000_000),
+     ("1d", 86_400_000_000), (250, 250), ("0.5ms", 500)],
+)  # fmt: skip
+def test_durations(text, micros):
+    assert parse_duration(text) == micros
+
+
+@pytest.mark.parametrize("text", ["", "10", "ten", "-5s", "5 weeks", "1e3s", "5S", True, 1.5, None, ["5s"]])
+def test_what_is_no_duration(text):
+    with pytest.raises(ValueError, match=r"write a number and one of ms, s, m, h, d, e\.g\. 10s"):
+        parse_duration(text)
+
+
+def test_anchors_share_members(tmp_path):
+    text = """
+scenarios:
+  - {name: a, policy: pulsar.shared, members: &two [{consumer: x}, {consumer: y, join: 1s}]}
+  - {name: b, policy: pulsar.failover, members: *two}
+"""
+    first, second = run(tmp_path, text).scenarios
+    assert first.members == second.members == [Member(consumer="x"), Member(consumer="y", join=1_000_000)]
+
+
+# what it may not say
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("subscripton: {name: a}", "unknown key subscripton; did you mean 'subscription'?"),
+        ("subscription: {polcy: a}", "unknown key subscription.polcy; did you mean 'policy'?"),
+        ("windows: {zzz: 1}", "unknown key windows.zzz; legal here: width, slide"),
+        ("scenarios: [{name: a, policy: p, profle: b}]", "unknown key scenarios.0.profle; did you mean 'profile'?"),
+        (
+            "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: a}, {consumer: b, prioriy: 1}]}]",
+            "unknown key scenarios.0.members.1.prioriy; did you mean 'priority'?",
+        ),
+    ],
+)  # fmt: skip
+def test_an_unknown_key_is_an_error_with_a_hint(tmp_path, text, message):
+    assert complaint(tmp_path, text) == f"run.yaml: {message}"
+
+
+KAFKA = "scenarios: [{name: a, policy: kafka.range, profile: kafka-4.0, dispatch: %s}]"
+PULSAR = "scenarios: [{name: a, policy: pulsar.shared, dispatch: %s}]"
+OTHERS_KEYS = """
+KAFKA  | {ttl: 1s}                         | unknown key %s.ttl; only scenarios of pulsar.* policies have it
+KAFKA  | {consumers: {nack_delay: 1s}}     | unknown key %s.consumers.nack_delay; only scenarios of pulsar.* policies
+KAFKA  | {others: {x: {ack_timeout: 1s}}}  | unknown key %s.others.x.ack_timeout; only scenarios of pulsar.* policies
+PULSAR | {max_poll_records: 9}             | unknown key %s.max_poll_records; only scenarios of kafka.* policies have it
+KAFKA  | {max_pol_records: 9}              | unknown key %s.max_pol_records; did you mean 'max_poll_records'?
+KAFKA  | {max_poll_records: 0}             | %s.max_poll_records: Input should be greater than or equal to 1
+"""
+
+
+@pytest.mark.parametrize("line", OTHERS_KEYS.strip().splitlines())
+def test_a_key_of_the_other_kind_of_policy_is_an_error_that_says_so(tmp_path, line):
+    kind, section, message = (part.strip() for part in line.split(" | "))
+    said = complaint(tmp_path, {"KAFKA": KAFKA, "PULSAR": PULSAR}[kind] % section)
+    assert said.startswith(f"run.yaml: {message}" % "scenarios.0.dispatch")
+
+
+MEMBER = "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: c, %s}]}]"
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        ("leave: 1s, crash: 2s", "c leaves and crashes; give one of the two"),
+        ("join: 2s, crash: 1s", "c crashes before it joins"),
+        ("restart: 1s", "c restarts but neither leaves nor crashes; say when it does"),
+    ],
+)
+def test_a_member_ends_in_one_way_and_restarts_after_that(tmp_path, member, message):
+    assert f"scenarios.0.members.0: {message}" in complaint(tmp_path, MEMBER % member)
+
+
+WRONG_VALUES = """
+traffic: {format: csv}         | traffic.format: Input should be 'delta' or 'parquet' (given: 'csv')
+traffic: {lookback_days: -1}   | traffic.lookback_days: Input should be greater than or equal to 0 (given: '-1')
+traffic: here                  | traffic: Input should be a valid dictionary or instance of Traffic (given: 'here')
+keys: {show: maybe}            | keys.show: Input should be a valid boolean, unable to interpret input (given: 'maybe')
+report: {worst: 0}             | report.worst: Input should be greater than or equal to 1 (given: '0')
+spark: {conf: {a: 1}}          | spark.conf.a: Input should be a valid string (given: '1')
+windows: {width: soon}         | windows.width: not a duration: 'soon'; write a number and one of ms, s, m, h, d
+windows: {width: 0s}           | windows: width must be at least 1ms
+windows: {width: 1}            | windows: width must be at least 1ms
+windows: {width: 1ms, slide: 1} | windows: slide must be at least 1ms
+windows: {slide: 300ms}        | windows: slide must divide width: each window is a whole number of slides
+windows: {slide: 0s}           | windows: slide must divide width: each window is a whole number of slides
+windows: {width: 1d, slide: 1s} | windows: slide must be at least a 1,440th of width: so often everything is counted
+windows: {width: 40000d}       | windows.width: a duration is from 0s to 36525d, a century: '40000d' is not
+topic: {ttl: -1}               | topic.ttl: a duration is from 0s to 36525d, a century: '-1' is not
+traffic: {lookback_days: 999999999} | traffic.lookback_days: Input should be less than or equal to 3650
+traffic: {path: ""}            | traffic.path: not a folder; write a path of printable characters (given: '')
+output: {tables: "a\\0b"}       | output.tables: not a folder; write a path of printable characters
+spark: {driver_memory: lots}   | spark.driver_memory: String should match pattern
+date: yesterday                | date: not a day; write YYYY-MM-DD (given: 'yesterday')
+date: 20261121                 | date: not a day; write YYYY-MM-DD (given: '20261121')
+date: 2026-11-21 10:00:00      | date: not a day; write YYYY-MM-DD
+date: 9999-12-31               | date: a day is from 1970-01-01 to 2149-12-31
+scenarios: [{name: a}]         | scenarios.0.policy is required
+scenarios: [{name: a, policy: pulsar.shared, members: all}] | scenarios.0.members: Input should be 'recorded'
+scenarios: [{name: a, policy: pulsar.shared, members: []}]  | scenarios.0.members: List should have at least 1 item
+scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: c, join: 5s, leave: 5s}]}] | scenarios.0.members.0: c
+- a list                       | a run is a mapping of keys, not list
+1: 2                           | 1: Keys should be strings
+"""
+
+
+@pytest.mark.parametrize("line", WRONG_VALUES.strip().splitlines())
+def test_a_wrong_value_names_file_key_and_value(tmp_path, line):
+    text, _, message = line.partition(" | ")
+    said = complaint(tmp_path, text)
+    assert said.startswith(f"run.yaml: {message}")
+    assert "\n" not in said
+
+
+def test_every_mistake_is_named_at_once(tmp_path):
+    said = complaint(tmp_path, "traffic: {format: csv}\nwindow: {}\n").splitlines()
+    assert len(said) == 2
+    assert all(line.startswith("run.yaml: ") for line in said)
+
+
+def test_scenario_names_must_differ(tmp_path):
+    text = "scenarios: [{name: a, policy: pulsar.shared}, {name: a, policy: pulsar.failover}]"
+    assert complaint(tmp_path, text) == "run.yaml: scenario names must differ; twice: a"
+
+
+def test_a_scenario_is_not_named_as_the_recorded_subscription_is(tmp_path):
+    text = "scenarios: [{name: as recorded, policy: pulsar.shared, members: recorded}]"
+    assert complaint(tmp_path, text).endswith("is that of the recorded subscription itself; choose another")
+
+
+WRONG_POLICIES = """
+policy: pulsar.key_shared.autosplit         | unknown policy 'pulsar.key_shared.autosplit'; nearest: pulsar.key_shared.
+policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'pulsar-9'; it has: documented, pulsar-3.2
+policy: pulsar.shared, options: {points: 5} | pulsar.shared has no option 'points'; its options: none
+options: {points: many}                     | pulsar.key_shared.consistent_hash: points must be of type int, got 'many'
+policy: pulsar.key_shared.auto_split, options: {range_size: 1000} | pulsar.key_shared.auto_split: range size must be
+policy: pulsar.failover, profile: pulsar-3.2, options: {consistent_hashing: true} | pulsar.failover: pulsar-3.2 has no
+"""
+
+
+@pytest.mark.parametrize("line", WRONG_POLICIES.strip().splitlines())
+def test_a_wrong_policy_profile_or_option_is_found_at_load_and_says_where(tmp_path, line):
+    part, _, message = (side.strip() for side in line.partition(" | "))
+    assert complaint(tmp_path, f"subscription: {{{part}}}").startswith(f"run.yaml: subscription: {message}")
+    if part.startswith("policy"):
+        scenarios = f"scenarios: [{{name: fine, policy: pulsar.shared}}, {{name: wrong, {part}}}]"
+        assert complaint(tmp_path, scenarios).startswith(f"run.yaml: scenarios.1: {message}")
+
+
+def test_a_wrong_section_is_named_even_under_an_override(tmp_path):
+    said = complaint(tmp_path, "traffic: here", **{"traffic.path": "there"})
+    assert said == "run.yaml: traffic: Input should be a valid dictionary or instance of Traffic (given: 'here')"
+
+
+@pytest.mark.parametrize("line", ["traffic: [", "999: d", "9" * 400, "9" * 5000, "1e400"])
+@pytest.mark.parametrize("unit", ["d", ""])
+def test_a_number_of_any_length_is_only_too_long(tmp_path, line, unit):
+    assert complaint(tmp_path, f"windows: {{width: {line}{unit}}}").startswith("run.yaml: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("date", "2026-02-30", "--date '2026-02-30': day is out of range for month"),
+        ("date", "21.11.2026", "--date '21.11.2026': not a day; write YYYY-MM-DD"),
+        ("date", "9999-12-31", "--date '9999-12-31': a day is from 1970-01-01 to 2149-12-31"),
+        ("traffic.path", "", "--tables '': not a folder; write a path of printable characters"),
+        ("output.tables", "\0/tables", "--out '\\x00/tables': not a folder; write a path of printable characters"),
+    ],
+)
+def test_an_option_is_blamed_for_its_own_value(tmp_path, key, value, message):
+    assert complaint(tmp_path, "", **{key: value}) == message
+
+
+def test_a_missing_file_is_an_error(tmp_path):
+    with pytest.raises(InputError, match=r"nowhere\.yaml: cannot be read: No such file or directory"):
+        config.load(tmp_path / "nowhere.yaml")
+
+
+def test_a_folder_is_no_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be read: Is a directory"):
+        config.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["a: [", "a: b: c", "\tx: 1", "date: 2026-13-45", "a: \x00"])
+def test_what_is_not_yaml_is_an_error(tmp_path, text):
+    assert complaint(tmp_path, text).startswith("run.yaml: not YAML: ")
+
+
+def test_a_file_that_is_no_text_is_an_error(tmp_path):
+    (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\xfd")
+    with pytest.raises(ConfigError, match=r"run\.yaml: not YAML: "):
+        config.load(tmp_path / "run.yaml")
+
+
+def bomb(layers: int) -> str:
+    """Nine aliases of nine aliases of …"""
+    lines = ["l0: &l0 [x]", *(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 9)}]" for i in range(1, layers))]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (bomb(30), "stands for more than 100,000 values, aliases included"),
+        ("[" * 60 + "]" * 60, "nested more than 50 deep"),
+        ("x: " + "y" * 1_000_001, "longer than 1,000,000 bytes"),
+        ("windows: {width: 1s}\nkeys: {}\nwindows: {}\n", "key 'windows' is there twice"),
+        ("keys:\n  show: true\n  show: false\n", "key 'show' is there twice"),
+    ],
+)
+def test_a_file_has_limits_and_each_key_once(tmp_path, text, message):
+    assert message in complaint(tmp_path, text)
+
+
+def test_a_duplicate_key_is_found_by_its_line(tmp_path):
+    said = complaint(tmp_path, "keys:\n  show: true\n  show: false\n")
+    assert "line 3, column 3" in said
+
+
+def test_aliases_and_merges_within_the_limits_are_read(tmp_path):
+    text = "x-: 1"  # an unknown key is named, so the file was read
+    assert "unknown key x-" in complaint(tmp_path, text)
+    found = run(
+        tmp_path,
+        "scenarios:\n  - &one {name: a, policy: pulsar.shared, members: [{consumer: c}]}\n  - {<<: *one, name: b}\n",
+    )
+    assert [(s.name, s.members) for s in found.scenarios] == [(n, found.scenarios[0].members) for n in "ab"]
+
+
+def test_a_value_that_holds_itself_is_an_error(tmp_path):
+    assert complaint(tmp_path, "scenarios: &a [*a]").startswith("run.yaml: ")
+
+
+@pytest.mark.parametrize("tag", ["object/apply:os.system ['touch {}']", "name:os.system ''", "object:pathlib.Path []"])
+def test_nothing_is_evaluated(tmp_path, tag):
+    trace = tmp_path / "evaluated"
+    said = complaint(tmp_path, f"report: {{title: !!python/{tag.format(trace)}}}")
+    assert "could not determine a constructor for the tag" in said
+    assert not trace.exists()
+
+
+# the digest of a run
+
+
+def test_the_digest_follows_what_decides_the_result(tmp_path):
+    same = run(tmp_path, "output: {tables: elsewhere}\nspark: {master: 'local[8]'}\ntraffic: {path: copy}\n")
+    assert same.digest == RunConfig().digest
+    assert run(tmp_path, "windows: {width: 2s}").digest != RunConfig().digest
+    assert run(tmp_path, "windows: {width: 2s}\nsubscription: {name: s}").judged == RunConfig().judged
+    assert run(tmp_path, "topic: {ttl: 1h}").judged != RunConfig().judged
+    assert run(tmp_path, "subscription: {profile: pulsar-3.2}").digest != RunConfig().digest

@@ -1,0 +1,128 @@
+"""Groups for tests: times in ms, members and records in words.
+
+``consume("kafka.range", "0:+a +b 20:-a", "0:p0 p1 5:p0")``: members join (+), leave (-) and crash (!), and records are
+published to partitions, at the ms before the colon, and without one when the one before was, at first at 0.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from subreplay.dispatch.broker.records import NEVER, empty_records
+from subreplay.dispatch.broker.rules import MILLISECOND
+from subreplay.dispatch.clients.state import Outcome
+from subreplay.dispatch.service import Fixed
+from subreplay.groups.predict import GroupReplay
+from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.state import LOGGED
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.policies import make
+from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.timelines.group_timeline import GroupTimeline
+
+TOPIC = "persistent://public/default/t"
+KIND = {"+": "join", "-": "leave", "!": "crash"}
+MODEL = MemberModel(Fixed(MILLISECOND))
+
+
+def ms(time):
+    return None if time < 0 else time / MILLISECOND
+
+
+def timed(words):
+    """(word, ns) of words such as ``20:-a``."""
+    at, found = 0, []
+    for word in words.split():
+        if ":" in word:
+            time, word = word.split(":", 1)
+            at = round(float(time) * MILLISECOND)
+        found.append((word, at))
+    return found
+
+
+def story(members, instances=()):
+    """Membership events; ``instances`` are the instance ids of static members."""
+    for seq, (word, at) in enumerate(timed(members)):
+        instant = Instant(at, seq)
+        yield MembershipEvent(
+            Scope(TOPIC), KIND[word[0]], word[1:], instant, instant, instance_id=dict(instances).get(word[1:])
+        )
+
+
+def log(words, size=100):
+    """Records of ``p0 p1 …``; ``p0*9`` are nine of them. Positions count per partition."""
+    rows, ends = [], {}
+    for word, at in timed(words):
+        partition, _, times = word.removeprefix("p").partition("*")
+        for _ in range(int(times or 1)):
+            offset = ends.get(partition, 0)
+            ends[partition] = offset + 1
+            rows.append((at, at, 0, offset, -1, int(partition), size))
+    return np.array(rows, LOGGED).view(np.recarray) if rows else empty_records(0, LOGGED)
+
+
+class Delivery:
+    """A row in a test's words."""
+
+    def __init__(self, row, names):
+        self.partition, self.offset, self.redeliveries = int(row.partition), int(row.entry), int(row.redeliveries)
+        self.member = int(row.member)
+        self.consumer = names[row.member] if row.member >= 0 else None
+        self.outcome = Outcome(row.outcome).name
+        for name in ("delivered_at", "received_at", "processed_at", "acked_at"):
+            setattr(self, name, ms(int(row[name])))
+
+    def __repr__(self):
+        times = f"{self.delivered_at} {self.received_at} {self.processed_at} {self.acked_at}"
+        return f"{self.consumer}:p{self.partition}/{self.offset} {self.outcome} {times}"
+
+
+def _order(row):
+    times = [NEVER if at is None else at for at in (row.delivered_at, row.received_at)]
+    return (*times, row.partition, row.offset)
+
+
+class Consumed:
+    def __init__(self, replay, partitions):
+        self.replay = replay
+        arrays = list(replay.deliveries())
+        self.lags = list(replay.lags())
+        self.table = np.concatenate(arrays) if arrays else np.zeros(0)
+        self.names = [process.event.consumer for process in replay.members.processes]
+        rows = [Delivery(row, self.names) for rows in arrays for row in rows]
+        self.rows = sorted(rows, key=_order)
+        self.timeline = GroupTimeline.retold(replay.coordinator.policy, partitions, replay.story())
+
+    def of(self, partition, offset):
+        """The deliveries of one record, in order."""
+        return [row for row in self.rows if (row.partition, row.offset) == (partition, offset)]
+
+    def of_consumer(self, consumer):
+        """What a consumer was given, in order: (partition, offset)."""
+        return [(row.partition, row.offset) for row in self.rows if row.consumer == consumer]
+
+    def pauses(self):
+        """(partition, consumer, blocker, start, end, records) of every pause, by its start."""
+        named = [*self.names, None]
+        return [
+            (int(p.partition), named[p.member], named[p.blocker], ms(p.start), ms(p.end), int(p.records))
+            for p in sorted(self.replay.pauses(), key=lambda p: (p.start, p.partition))
+        ]
+
+    def rounds(self):
+        """(since, at) of every decision."""
+        return [(ms(r.since), ms(r.at)) for r in self.replay.story()]
+
+
+def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), cut=None, profile="kafka-4.0",
+            options=None, size=100, others=None, **supposed):  # fmt: skip
+    options = {"initial_rebalance_delay_us": 0} | (options or {})
+    numbered = Partitions.of({TOPIC: partitions}, topic_ids=invented_ids([TOPIC]))
+    rows = log(records, size)
+    arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
+    supposed = {"heartbeat_interval": 10 * MILLISECOND} | supposed
+    replay = GroupReplay(
+        make(name, profile, **options), numbered, list(story(members, instances)), arrays,
+        Supposed(member=model, others=others or {}, **supposed),
+    )  # fmt: skip
+    return Consumed(replay, numbered)

@@ -1,0 +1,65 @@
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from numba.core.caching import CacheImpl
+
+from subreplay.kernels import compiled as module
+from subreplay.kernels.compiled import compiled, digest_of_what_is_seen
+
+PACKAGE = Path(module.__file__).parents[1]
+NEW_STATE = """
+import numpy as np
+from subreplay.audit.passes.states import States
+states = States(1)
+states.places(np.array([5]))
+print(states.rows[0, 0])
+"""
+
+
+def test_a_kernel_works_where_no_cache_can_be_written(monkeypatch):
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+    assert compiled(lambda x: x + 1)(2) == 3
+
+
+def twice(x):
+    return 2 * x
+
+
+def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(monkeypatch):
+    before = compiled(twice)._cache._cache_file._source_stamp
+    monkeypatch.setattr(module, "digest_of_what_is_seen", lambda _: "of other files")
+
+    assert compiled(twice)._cache._cache_file._source_stamp != before
+
+
+def test_a_constant_of_another_file_reaches_the_kernels_that_name_it(tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / "subreplay", ignore=shutil.ignore_patterns("__pycache__", "recording"))
+    columns = tmp_path / "subreplay/model/columns.py"
+    assert _printed(tmp_path) == str(-(2**63))
+
+    source = columns.read_text().replace("UNKNOWN: Final = int(np.iinfo(np.int64).min)", "UNKNOWN: Final = -7")
+    columns.write_text(source)
+
+    assert _printed(tmp_path) == "-7"
+
+
+def _printed(root: Path) -> str:
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    command = [sys.executable, "-c", NEW_STATE]
+    ran = subprocess.run(
+        command, env=environment | {"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=root
+    )
+    return ran.stdout.strip()
+
+
+def test_kernels_see_constants_codes_and_option_records_but_no_report():
+    seen_by_rules = module._imported("subreplay.audit.passes.positions")
+    assert {"subreplay.model.columns", "subreplay.audit.codes"} <= set(seen_by_rules)
+    assert "subreplay.dispatch.broker.rules" in module._imported("subreplay.dispatch.broker.state")
+    assert digest_of_what_is_seen("subreplay.audit.passes.positions") != digest_of_what_is_seen(
+        "subreplay.model.columns"
+    )
+    assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.spark"))]

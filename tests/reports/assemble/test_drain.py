@@ -1,0 +1,47 @@
+"""What limits a drain, in a sentence; who blocked longest."""
+
+from __future__ import annotations
+
+import pytest
+
+from subreplay.reports.assemble.drain import drain, longest
+from subreplay.reports.dispatch_data import Blocked, Bound
+
+S = 1_000_000_000
+CONSUMER, HASH = Bound("consumer", "c3", 60, 30 * S), Bound("hash", "77", 20, 10 * S)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sentence"),
+    [
+        ([CONSUMER, HASH], "Not below 30 s: c3 has 60 messages to serve. Spread otherwise 10 s is the least: hash 77 "
+         "has 20 messages, served one after the other."),
+        ([CONSUMER, Bound("hash", "77", 60, 30 * S)], "Not below 30 s: hash 77 has 60 messages, served one after the "
+         "other. More consumers would not help."),
+        ([CONSUMER], "Not below 30 s: c3 has 60 messages to serve. More consumers, or a more even share, would help."),
+        ([Bound("partition", "3", 1, S)], "Not below 1 s: partition 3 has 1 message, served one after the other. More "
+         "consumers would not help."),
+        ([Bound("consumer", "c3", 60, 0)], "The work itself takes no time: only waiting does."),
+        ([], "The work itself takes no time: only waiting does."),
+    ],
+)  # fmt: skip
+def test_the_larger_bound_limits(bounds: list[Bound], sentence: str) -> None:
+    assert drain(90, 40 * S, bounds).limit == sentence
+
+
+def test_a_drain_that_never_ends_says_so() -> None:
+    assert drain(90, None, [CONSUMER]).limit.startswith("It never came to an end. Not below 30 s")
+    assert drain(0, 0).limit == "Nothing was left when the last message was published."
+
+
+def test_the_consumer_stands_before_the_hash() -> None:
+    assert drain(90, 40 * S, [HASH, CONSUMER]).bounds == (CONSUMER, HASH)
+
+
+def test_who_waited_longest_comes_first_in_any_order_of_the_rows() -> None:
+    def waited(consumer: str, blocked_ns: int, messages: int = 1) -> Blocked:
+        return Blocked(consumer, "", "c1", "the hash drains", "2026-05-01T12:00:00Z", blocked_ns, 1, messages, False)
+
+    rows = [waited("c10", 5), waited("c2", 5), waited("c3", 9), waited("c4", 5, messages=2), waited("c5", 1)]
+    assert [row.consumer for row in longest(rows, 4)] == ["c3", "c4", "c2", "c10"]
+    assert longest(rows[::-1], 4) == longest(rows, 4)

@@ -1,0 +1,110 @@
+"""Which findings are told in words: few of many, failing first, some for every rule, consumer and window."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from subreplay.audit.rules.registry import Code, Excuse
+from subreplay.figures import MOST_TOLD, Figures, Row
+from subreplay.policies import make
+from subreplay.reports.assemble.findings import code_summaries, over_time, spread
+from subreplay.reports.assemble.report import facts
+from subreplay.reports.sample import Place, in_turn
+from subreplay.whatif.assign import Plan
+
+WIDTH = 1_000
+
+
+def row(
+    code: str, at: int | None, consumer: str | None = "c1", verdict: str = "invalid", **more: Any
+) -> dict[str, Any]:
+    """A row of table ``violations``, its time in ns."""
+    place = {"topic": "t", "partition": -1, "ledger": 5, "entry": at or 0, "batch_index": -1}
+    words = {"key": "3fa9", "cause": "unexplained", "witness": ["5:1"], "explanation": f"{code} at {at}"}
+    return {"code": code, "at": at, "consumer": consumer, "verdict": verdict, **place, **words, **more}
+
+
+def taken(*findings: Place) -> list[int]:
+    return [position for _, position in in_turn([findings], lambda finding: finding)]
+
+
+def test_the_first_of_every_consumer_and_window_comes_before_the_second_of_any() -> None:
+    a, b, later = Place(True, "c1", 0), Place(True, "c2", 0), Place(True, "c1", 1)
+    assert taken(a, a, a, b, later) == [0, 3, 4, 1, 2]
+
+
+def test_what_fails_comes_before_what_does_not() -> None:
+    assert taken(Place(False, "c1", 0), Place(True, "c1", 0), Place(True, "c1", 0)) == [1, 2, 0]
+
+
+def test_rules_take_turns() -> None:
+    some = Place(True, "c1", 0)
+    assert list(in_turn([[some] * 3, [], [some]], lambda finding: finding)) == [(0, 0), (2, 0), (0, 1), (0, 2)]
+
+
+def test_where_even_the_first_are_too_many_every_consumer_and_every_window_is_there() -> None:
+    grid = [Place(True, consumer, window) for window in range(40) for consumer in range(30)]
+    kept = [grid[i] for i in taken(*grid)[:80]]
+    assert {place.window for place in kept} == set(range(40))
+    assert {place.consumer for place in kept} == set(range(30))
+
+
+def test_a_rule_with_a_million_findings_leaves_room_for_the_others() -> None:
+    rows = [row("LOST", at) for at in range(5_000)] + [row("SKIP", at) for at in range(10)]
+    kept = spread(rows, WIDTH)
+    assert {code: len(found) for code, found in kept.items()} == {"LOST": MOST_TOLD - 10, "SKIP": 10}
+
+
+def test_what_is_kept_stands_in_order_of_time_failing_first() -> None:
+    rows = [row("LOST", 7), row("LOST", 3, verdict="valid"), row("LOST", None), row("LOST", 5)]
+    assert [r["at"] for r in spread(rows, WIDTH)["LOST"]] == [None, 5, 7, 3]
+
+
+def test_the_order_of_the_rows_does_not_matter_and_choosing_twice_is_choosing_once() -> None:
+    rows = [row("LOST", at, f"c{at % 3}") for at in range(60)] + [row("SKIP", at) for at in range(60)]
+    once = spread(rows, WIDTH, most=40)
+    assert spread(rows[::-1], WIDTH, most=40) == once
+    assert spread([r for found in once.values() for r in found], WIDTH, most=40) == once
+
+
+def figures(findings: list[Row], worst: list[Row]) -> Figures:
+    plan = Plan("as recorded", make("pulsar.exclusive", "pulsar-4.0"), {})
+    return Figures("t", (), {"first": 0, "last": 9, "messages": 9}, WIDTH, plan, (), findings=findings, worst=worst)
+
+
+def counted(code: str, count: int, excuse: Excuse = Excuse.NONE) -> Row:
+    return {"window": 0, "code": code, "excuse": excuse.value, "consumer": "c1", "count": count}
+
+
+def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
+    known = figures([counted("PARTITION_ORDER", 1_234)],
+                    [row("PARTITION_ORDER", 2_500), row("PARTITION_ORDER", None, window=7_000)])  # fmt: skip
+    found = code_summaries(known.plan.policy, known)[0]
+    assert (found.code, found.status, found.count, found.source) == ("PARTITION_ORDER", "violated", 1_234, "observed")
+    assert [(f.at[-10:], f.window[-10:]) for f in found.worst] == [("", "00.000007Z"), ("00.000002Z", "00.000002Z")]
+    assert [p.count for p in over_time(known)] == [1_234]
+
+
+@pytest.mark.parametrize(
+    ("missed", "note"), [(False, "what that night left open"), (True, "no audit of the day before")]
+)
+def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None:
+    known = replace(figures([], []), night=date(2026, 9, 21), missed=missed)
+    (fact,) = (fact for fact in facts(known.plan.policy, known, ()) if fact.label == "Goes on from the audit of")
+    assert fact.value == "2026-09-21"
+    assert fact.note.startswith(note)
+
+
+def test_rules_over_predicted_deliveries_are_told_alike_and_say_so() -> None:
+    known = figures([counted("PARTITION_ORDER", 2)], [row("PARTITION_ORDER", 1)])
+    observed = code_summaries(known.plan.policy, known)
+    predicted = code_summaries(known.plan.policy, known, "predicted")
+    assert {s.source for s in predicted} == {"predicted"}
+    assert len(predicted) == len(observed) == len(Code)
+    assert [(s.code, s.count, s.worst) for s in predicted] == [(s.code, s.count, s.worst) for s in observed]
+    assert Counter(s.status for s in observed)["violated"] == 1

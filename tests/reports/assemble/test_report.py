@@ -1,0 +1,127 @@
+"""Figures of a report on cases computed by hand, and what is built for reports of large groups."""
+
+from __future__ import annotations
+
+import pytest
+
+from subreplay.figures import Figures
+from subreplay.model.rows import Scope
+from subreplay.policies import make
+from subreplay.reports.assemble import epochs, loads, moves
+from subreplay.reports.assemble.compare import scenario_views
+from subreplay.timelines.timeline import Timeline
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import connected
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+
+T = "persistent://public/default/t"
+SECOND = 10**9
+WIDTH = 60 * SECOND
+
+
+def planned(policy: str, members: list[PlannedMember], partitions: int = 0, profile: str = "pulsar-4.0") -> Plan:
+    scopes = [Scope(T, p) for p in range(partitions)] or [Scope(T)]
+    return plan("s", make(policy, profile), {scope: planned_events(members, scope, 0) for scope in scopes})
+
+
+def counted(plan: Plan, **more: object) -> Figures:
+    extent = {"first": 0, "last": 2 * WIDTH - 1, "messages": 400}
+    intervals = connected(plan.timelines.values(), extent["last"] + 1)
+    return Figures(T, (), extent, WIDTH, plan, intervals, **more)  # type: ignore[arg-type]
+
+
+def given(window: int, consumer: str | None, messages: int) -> dict[str, object]:
+    return {"window": window, "consumer": consumer, "messages": messages, "bytes": messages, "keys": 1}
+
+
+# a and b from the start; c and d from the second minute on
+GROWING = [*(PlannedMember(n, 0, None) for n in "ab"), *(PlannedMember(n, WIDTH, None) for n in "cd")]
+LOAD = [given(0, "a", 60), given(0, "b", 40), given(WIDTH, "a", 150), given(WIDTH, "c", 90), given(WIDTH, "d", 60)]
+EVEN = (100 / 2 + 300 / 4) / 400  # of the whole
+
+
+def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
+    plan = planned("pulsar.key_shared.auto_split", GROWING)
+    totals = [
+        {"consumer": name, "messages": n, "bytes": n, "keys": 1}
+        for name, n in zip("abcd", (210, 40, 90, 60), strict=True)
+    ]
+    figures = counted(plan, load=LOAD, consumers=totals)
+    assert [(p.consumer, p.skew) for p in loads.load_points(figures)] == [
+        ("a", 0.6 * 2), ("b", 0.4 * 2), ("a", 0.5 * 4), ("c", pytest.approx(0.3 * 4)), ("d", 0.2 * 4)
+    ]  # fmt: skip
+    in_all = {total.consumer: total.skew for total in loads.consumer_totals(figures)}
+    assert in_all == pytest.approx({"a": 210 / 400 / EVEN, "b": 0.1 / EVEN, "c": 0.225 / EVEN, "d": 0.15 / EVEN})
+
+    level = {"scenario": "s", "messages": 400, "keys": 8, "messages_moved": 90, "keys_moved": 2}
+    rows = [{"scenario": "s", "level": "window", **row} for row in LOAD]
+    rows += [{"scenario": "s", "level": "consumer", **row} for row in totals]
+    (view,) = scenario_views((plan,), [*rows, {**level, "level": "scenario"}], figures.extent, WIDTH, 100)
+    assert {one.consumer: one.skew for one in view.per_consumer} == pytest.approx(in_all)
+    assert (view.max_share, view.even_share) == pytest.approx((210 / 400, EVEN))
+    assert view.skew == pytest.approx(in_all["a"])
+    assert view.worst_window_skew == 2.0
+    assert (view.consumers, view.traffic_moved, view.ceiling) == (4, 90 / 400, 4.0)
+    # one change (c and d join at once) while there was traffic: each took a quarter
+    assert view.changes == 1
+    assert view.slots_moved == pytest.approx(0.5, abs=1e-3)
+
+
+def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages() -> None:
+    plan = planned("kafka.range", [PlannedMember(n, 0, None) for n in "abc"], 2, "kafka-4.0")
+    rows = [
+        {"scenario": "s", "level": "window", **given(0, "a", 10)},
+        {"scenario": "s", "level": "window", **given(0, None, 5)},
+    ]
+    rows += [{"scenario": "s", "level": "consumer", **given(0, name, n)} for name, n in (("a", 10), (None, 5))]
+    rows += [
+        {"scenario": "s", "level": "move", "topic": T, "partition": 0, "epoch": 0, "consumer": None, "messages": 5}
+    ]
+    rows += [{"scenario": "s", "level": "scenario", "messages": 15, "keys": 1, "messages_moved": 0, "keys_moved": 0}]
+    (view,) = scenario_views((plan,), rows, {"first": 0, "last": 10 * SECOND}, WIDTH, 1)
+    assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
+        "a": (10, ""), "b": (0, "its partitions had no message"), "c": (0, "no partition was left for it")
+    }  # fmt: skip
+    assert (view.unowned, view.unowned_why) == (5, "5 while nobody was connected")
+
+
+def test_without_members_there_is_no_map() -> None:
+    assert epochs.range_maps(counted(planned("pulsar.key_shared.auto_split", []))) == ((), 0)
+
+
+def test_joins_of_one_instant_are_one_epoch_of_the_map() -> None:
+    (mapped,), _ = epochs.range_maps(counted(planned("pulsar.key_shared.auto_split", GROWING)))
+    assert [view.cause for view in mapped.epochs] == [
+        "epochs 1 to 2: a, b joined at 00:00:00.000000", "epochs 3 to 4: c, d joined at 00:01:00.000000"
+    ]  # fmt: skip
+    assert [len(view.members) for view in mapped.epochs] == [2, 4]
+    assert {one.consumer: round(one.share, 2) for one in mapped.epochs[1].shares} == dict.fromkeys("abcd", 0.25)
+
+
+def test_only_maps_that_are_shown_are_built(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at: set[int] = set()
+    table = Timeline.table
+
+    def seen(self: Timeline, epoch: int) -> object:
+        looked_at.add(self.scope.partition)
+        return table(self, epoch)
+
+    monkeypatch.setattr(Timeline, "table", seen)
+    figures = counted(planned("pulsar.key_shared.consistent_hash", GROWING, 20))
+    maps, left_out = epochs.range_maps(figures)
+    assert (len(maps), left_out) == (epochs.SLOT_MAPS, 20 - epochs.SLOT_MAPS)
+    assert looked_at == set(range(epochs.SLOT_MAPS))
+    assert moves.shown_moves(figures)[1] == 20 * 4 - moves.MOVES  # a and b gave to c and d, in each partition
+    assert looked_at == set(range(epochs.SLOT_MAPS))
+
+
+def test_of_many_epochs_and_ranges_a_map_has_a_few_columns_and_shares() -> None:
+    joins = [PlannedMember(f"c{i}", i * SECOND // 8, None) for i in range(2 * epochs.EPOCHS)]
+    ((mapped,), _) = epochs.range_maps(counted(planned("pulsar.key_shared.consistent_hash", joins)))
+    assert len(mapped.epochs) <= epochs.EPOCHS
+    assert len(mapped.epochs) + mapped.epochs_left_out == len(joins)
+    assert all(not view.bands and view.bands_left_out for view in mapped.epochs)
+    last = mapped.epochs[-1]
+    assert len(last.shares) == epochs.SHARES + 1
+    assert sum(one.share for one in last.shares) == pytest.approx(1)
+    assert [a.end_us for a in mapped.epochs[:-1]] == [b.start_us for b in mapped.epochs[1:]]

@@ -1,0 +1,36 @@
+"""Result tables hold all there is, however much of it a report shows; figures that some rows do not have are null."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from subreplay.config.run import RECORDED, RunConfig
+from subreplay.figures import Figures
+from subreplay.model.rows import Verdict
+from subreplay.policies import make
+from subreplay.reports.assemble import report as assemble
+from subreplay.reports.assemble.result_tables import _of_views, result_tables
+from subreplay.reports.assemble.verdict import Judgement
+from subreplay.reports.data import ReportData, ScenarioView
+from subreplay.whatif.assign import Plan
+from tests.support.joins import TOPIC, fold
+
+
+def test_a_figure_that_a_scenario_does_not_have_is_null(small: ReportData) -> None:
+    shared = replace(small.scenarios[0], traffic_moved=None, slots_moved=None)
+    rows = _of_views(ScenarioView, (small.scenarios[0], shared)).to_pylist()
+    assert [row["traffic_moved"] for row in rows] == [small.scenarios[0].traffic_moved, None]
+    assert [row["slots_moved"] for row in rows] == [0.35, None]
+
+
+def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
+    policy = make("pulsar.key_shared.auto_split", "pulsar-4.0")
+    timeline = fold(policy, " ".join(f"+c{number}" for number in range(100)))
+    extent = {"first": 0, "last": 1_000_000, "messages": 0}
+    figures = Figures(TOPIC.topic, (), extent, 1_000, Plan(RECORDED, policy, {TOPIC: timeline}), ())
+    run = assemble.run_info(RunConfig(), figures, "audit", "4.1")
+    shown = assemble.report(run, figures, Judgement(Verdict.VALID), ())
+    tables = result_tables(figures, run, Judgement(Verdict.VALID), ())
+    assert tables["moves"].num_rows == 99  # each newcomer splits the largest range
+    assert len(shown.moves) + shown.moves_left_out == 99
+    assert shown.moves_left_out > 0

@@ -1,0 +1,153 @@
+"""What the charts make of the data before it is drawn."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
+
+import pytest
+
+from subreplay.reports import words
+from subreplay.reports.data import Band, LoadPoint, RangeMap, ReportData
+from subreplay.reports.page.canvas import Frame, frame, shorten
+from subreplay.reports.page.chart_map import causes, partition_map, slot_map
+from subreplay.reports.page.chart_share import by_epoch, scenario_chart
+from subreplay.reports.page.chart_time import MOST_CONSUMERS, MOST_WINDOWS, biggest, gathered, level, load_chart
+from subreplay.reports.page.palette import palette
+from subreplay.reports.page.view import view
+
+
+def point(second: int, consumer: str, messages: int, skew: float) -> LoadPoint:
+    start, end = (f"2026-05-01T12:00:{s:02d}Z" for s in (second, second + 1))
+    return LoadPoint(start, end, consumer, messages, 0, 0, 0.5, skew)
+
+
+def test_windows_are_summed_and_their_skew_weighted() -> None:
+    points = [point(0, "a", 10, 1.0), point(1, "a", 30, 2.0), point(1, "b", 5, 0.5), point(2, "a", 1, 1.5)]
+    load = gathered(points, most=2)
+    assert load.windows == 2
+    assert load.width == 2_000_000
+    assert [(c.consumer, c.messages, c.skew) for c in load.cells] == [("a", 40, 1.75), ("b", 5, 0.5), ("a", 1, 1.5)]
+    assert gathered([]).cells == ()
+
+
+def test_a_long_run_is_drawn_in_few_columns(large: ReportData) -> None:
+    load = gathered(large.load)
+    assert len({cell.start for cell in load.cells}) <= MOST_WINDOWS
+    assert sum(cell.messages for cell in load.cells) == sum(p.messages for p in large.load)
+
+
+def test_small_consumers_share_a_colour_when_there_are_many(small: ReportData) -> None:
+    points = tuple(point(0, f"c{i}", 1000 - i, 1.0) for i in range(MOST_CONSUMERS + 6))
+    data = replace(small, load=points)
+    load = gathered(data.load)
+    assert set(biggest(load)) == {f"c{i}" for i in range(MOST_CONSUMERS)}
+    drawn = load_chart(load, frame(data), palette(data))
+    assert drawn.count('class="others"') == 6
+
+
+@pytest.mark.parametrize(
+    ("skew", "token"), [(0, "u3"), (0.5, "u2"), (0.7, "u1"), (1, "even"), (1.3, "o1"), (1.9, "o2"), (2, "o3")]
+)
+def test_skew_has_seven_levels(skew: float, token: str) -> None:
+    assert level(skew) == token
+
+
+def test_the_time_axis_is_the_data_and_a_little_around_it(small: ReportData) -> None:
+    at = frame(small)
+    start, end = words.parse_us(small.run.window_start), words.parse_us(small.run.window_end)
+    assert at == Frame(start - 2_000_000, end)  # the first consumer joined two seconds before
+    epochs = small.range_maps[0].epochs
+    early = replace(small.range_maps[0], epochs=(replace(epochs[0], start_us=0), *epochs[1:]))
+    assert frame(replace(small, range_maps=(early,))).start == start - round((end - start) * 0.08)
+    assert frame(replace(small, range_maps=(), load=(), run=replace(small.run, window_end=at_start(small)))).end > start
+
+
+def at_start(data: ReportData) -> str:
+    return data.run.window_start
+
+
+def test_ranges_too_many_to_be_seen_are_drawn_as_shares(small: ReportData, large: ReportData) -> None:
+    few, many = (slot_map(data.range_maps[0], frame(data), palette(data), alone=1) for data in (small, large))
+    assert (bool(few.svg), bool(few.shares), few.thin) == (True, True, 0)
+    assert not many.svg
+    assert many.thin == max(epoch.bands_left_out for epoch in large.range_maps[0].epochs) > 120
+    last = large.range_maps[0].epochs[-1]
+    for one in last.shares:  # every consumer's share is there to be read
+        assert f"{one.consumer}: {words.percent(one.share)} of the slots" in many.shares
+
+
+def test_causes_without_room_are_counted_on_the_label_before(large: ReportData) -> None:
+    layers, written, _ = causes(large.range_maps, frame(large), 100)
+    texts = [row["text"] for row in layers[1][0]]
+    assert len(layers[0][0]) == 30  # every epoch has its line
+    assert len(texts) == written < 30
+    assert texts[0].endswith("… +9")
+    hidden = sum(int(text.rsplit("+", 1)[1]) for text in texts if " +" in text)
+    assert written + hidden == 30
+
+
+def test_moves_of_an_epoch_are_summed(small: ReportData) -> None:
+    moved = by_epoch(small.moves)
+    assert [group.epoch for group in moved] == [1, 2, 3, 4]
+    assert sum(group.messages for group in moved) == sum(move.messages for move in small.moves)
+    assert moved[1].cause == "c3 joined"
+
+
+def test_colours_go_to_the_consumers_of_the_data_first(small: ReportData) -> None:
+    colours = palette(small)
+    assert colours.names == tuple(f"c{i}" for i in range(1, 11))
+    named = replace(small.totals[0], consumer="zoe")
+    assert palette(replace(small, totals=(named,))).token("zoe") == "k3"  # after c1..c3, before scenarios' c4..c10
+    assert colours.token(None) == colours.token("nobody") == "nobody"
+
+
+def test_the_eleventh_consumer_gets_a_pattern_of_the_first_colour(small: ReportData) -> None:
+    many = tuple(replace(small.totals[0], consumer=f"c{i}") for i in range(1, 33))
+    colours = palette(replace(small, totals=many))
+    assert colours.token("c11") == "k10"
+    assert colours.token("c31") == "k0"  # from the thirty-first on they repeat
+
+
+def test_more_partitions_than_rows_are_counted(failover: ReportData) -> None:
+    maps = tuple(replace(failover.range_maps[0], scope=f"a/t-partition-{p}") for p in range(50))
+    drawn = partition_map(maps, frame(failover), palette(failover))
+    assert drawn.rows_left_out == 10
+    assert ">partition 39</text>" in drawn.svg
+    assert ElementTree.fromstring(drawn.svg).attrib["role"] == "img"
+
+
+def test_a_consumer_has_one_column_in_all_scenarios(small: ReportData) -> None:
+    first = replace(small.scenarios[0], per_consumer=small.scenarios[0].per_consumer[::4])  # c1 and c5
+    drawn = scenario_chart((first, small.scenarios[1]), palette(small))
+    left = {name: set(re.findall(rf'd="M([\d.]+),[^>]*><title>[^<]*, {name}:', drawn)) for name in ("c1", "c5")}
+    assert [len(places) for places in left.values()] == [1, 1]
+    assert left["c1"] != left["c5"]
+
+
+def test_partitions_that_one_group_shares_are_rows_of_one_map(failover: ReportData) -> None:
+    epoch = failover.range_maps[0].epochs[0]
+    shared = replace(epoch, bands=(Band(0, 1, "A"), Band(2, 2, "B")))
+    drawn = partition_map([RangeMap("g", "partition", 0, 2, (shared,), 0)], frame(failover), palette(failover))
+    assert re.findall(r"<title>(partition \d: \w)", drawn.svg) == ["partition 0: A", "partition 1: A", "partition 2: B"]
+
+
+def test_a_cause_is_told_without_its_epoch_and_time(failover: ReportData) -> None:
+    layers, _, _ = causes(failover.range_maps, frame(failover), 100)
+    assert [row["text"] for row in layers[1][0]] == ["first consumer", "C joined", "B left"]
+
+
+def test_keys_without_a_slot_are_not_tied_to_a_consumer(small: ReportData) -> None:
+    keys = tuple(replace(key, slot=None) for key in small.hot_keys)
+    assert view(replace(small, hot_keys=keys)).ceiling is None
+
+
+def test_the_ceiling_is_one_over_the_hottest_keys_share(small: ReportData) -> None:
+    assert view(small).ceiling == pytest.approx(1 / 0.083)
+    assert view(replace(small, hot_keys=())).ceiling is None
+
+
+def test_long_names_keep_both_ends() -> None:
+    assert shorten("short") == "short"
+    assert shorten("consumer-eu-west-1-pod-42", 11) == "consu…od-42"

@@ -1,0 +1,249 @@
+"""The page: complete, offline, escaped, the same bytes for the same data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markupsafe import escape
+
+import subreplay
+from subreplay.reports.data import ReportData
+from subreplay.reports.metrics import METRICS
+from subreplay.reports.page.html import breakable, to_html
+from subreplay.reports.page.palette import LIGHT
+from subreplay.reports.text import to_text
+
+ALL = {"input", "facts", "map", "load", "skew", "moves", "rules", "findings", "scenarios", "keys", "limits"}
+VOID = {"meta", "br", "wbr", "input", "link", "img", "hr"}
+
+
+class Page(HTMLParser):
+    """What a browser would see: ids, tags in order, text; a tag that is not closed fails."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.handlers: list[str] = []
+        self.text = ""
+        self.feed(html)
+        assert not self.open, self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        for name, value in attrs:
+            self.ids += [value or ""] if name == "id" else []
+            self.links += [value or ""] if name in ("href", "src") else []
+            self.handlers += [name] if name.startswith("on") else []
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("style", "script"):
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def small_html(small: ReportData) -> str:
+    return to_html(small)
+
+
+@pytest.fixture(scope="module")
+def large_html(large: ReportData) -> str:
+    return to_html(large)
+
+
+def test_every_section_is_there_in_order_and_in_the_contents(small_html: str) -> None:
+    page = Page(small_html)
+    sections = [name for name in page.ids if name in ALL]
+    assert set(sections) == ALL
+    assert [link[1:] for link in page.links if link[1:] in ALL] == sections
+    assert small_html.index("Invalid</p>") < small_html.index("pulsar-4.0") < small_html.index('<section id="input"')
+    assert len(page.ids) == len(set(page.ids))
+
+
+def test_a_report_without_data_says_so(bare: ReportData) -> None:
+    page = Page(to_html(bare))
+    assert {"map", "load", "rules", "moves"} <= set(page.ids)
+    assert not {"scenarios", "findings", "keys", "skew", "facts"} & set(page.ids)
+    assert page.text.count("Nothing to show") == 4
+    assert page.tags["svg"] == 1  # the patterns' definitions
+
+
+def test_a_what_if_without_rules_has_no_empty_sections_of_an_audit(small: ReportData) -> None:
+    run = replace(small.run, kind="whatif")
+    data = replace(small, run=run, codes=(), findings_over_time=(), range_maps=(), load=(), totals=(), moves=())
+    ids = set(Page(to_html(data)).ids)
+    assert "scenarios" in ids
+    assert not {"rules", "map", "load", "moves", "findings"} & ids
+
+
+@pytest.mark.parametrize("name", ["small", "large", "hostile", "failover", "bare", "dispatched"])
+def test_the_page_asks_for_nothing_outside_itself(name: str, request: pytest.FixtureRequest) -> None:
+    html = to_html(request.getfixturevalue(name))
+    page = Page(html)
+    assert not re.search(r"https?://", html)
+    assert not re.search(r"(@import|url\((?!#))", html)
+    assert all(link.startswith("#") for link in page.links)
+    assert not {"link", "img", "iframe", "object", "foreignobject", "image", "use"} & set(page.tags)
+
+
+def test_hostile_names_stay_text(hostile: ReportData) -> None:
+    html = to_html(hostile)
+    page = Page(html)
+    assert "<script>alert" not in html
+    assert page.tags["script"] == 1
+    assert not page.handlers
+    assert page.text.count("<script>alert(1)</script>") > 40
+    assert "\x1b" not in html
+    assert "\u202e" not in html
+
+
+def test_an_attribute_cannot_be_left(small: ReportData) -> None:
+    evil = "\" onmouseover='x' x=\""
+    finding = replace(small.codes[0].worst[0], consumer=evil, key=evil)
+    total = replace(small.totals[0], consumer=evil)
+    data = replace(small, codes=(replace(small.codes[0], code=evil, worst=(finding,)),), totals=(total,))
+    assert not Page(to_html(data)).handlers
+
+
+def test_the_policy_allows_just_the_script_that_is_there(small_html: str) -> None:
+    script = re.search(r"<script>(.*)</script>", small_html, re.DOTALL)
+    assert script
+    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', small_html)
+    assert policy
+    assert f"script-src &#39;sha256-{digest}&#39;" in policy[1].replace("&#43;", "+")
+    assert policy[1].startswith("default-src &#39;none&#39;")
+
+
+def test_the_same_data_gives_the_same_bytes_in_every_process(
+    small_html: str, small: ReportData, tmp_path: Path
+) -> None:
+    import pickle
+
+    (tmp_path / "data").write_bytes(pickle.dumps(small))
+    code = (
+        "import pickle, sys; from pathlib import Path; from subreplay.reports.page.html import to_html; "
+        "d = pickle.loads(Path(sys.argv[1]).read_bytes()); to_html(d); sys.stdout.buffer.write(to_html(d).encode())"
+    )
+    source = str(Path(subreplay.__file__).parent.parent)
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / "data")],
+            capture_output=True,
+            check=True,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": source, "TZ": "Asia/Tokyo", "LANG": "C"},
+        )
+        assert done.stdout.decode() == small_html
+
+
+def test_the_largest_report_stays_small(large_html: str) -> None:
+    assert len(large_html.encode()) < 1_000_000
+    assert max(len(svg) for svg in re.findall(r"<svg.*?</svg>", large_html)) < 600_000
+    assert re.search(r"Up to [\d,]+ ranges at once are too many to be seen", large_html)
+
+
+def test_charts_name_colours_and_never_set_them(small_html: str) -> None:
+    """A literal colour or font in a chart would be right on one theme only."""
+    charts = "".join(re.findall(r"<svg viewBox.*?</svg>", small_html))
+    assert charts.count("<svg") >= 7
+    assert not re.search(r'(fill|stroke|style|font-family|id)="', charts)
+    defined = set(re.findall(r"\.([a-z][a-z0-9-]*)", small_html.split("</style>")[0]))
+    used = {name for names in re.findall(r'class="([^"]+)"', charts) for name in names.split()}
+    assert used - {"ink"} <= defined
+    assert {"k0", "k1", "k2"} <= used
+
+
+def test_a_consumer_has_one_colour_everywhere(small_html: str) -> None:
+    """The tool tips of all charts and all swatches agree."""
+    tips = re.findall(r'class="(k\d+)"[^>]*><title>(?:[a-z ,\d]*, )?(?:mostly )?(c\d): ', small_html)
+    swatches = re.findall(r'<i class="sw (k\d+)" aria-hidden="true"></i>(c\d+)<', small_html)
+    assert len(tips) > 20
+    seen = set(tips) | {(token, name) for token, name in swatches if len(name) == 2}
+    assert {name: token for token, name in seen} == {f"c{i}": f"k{i - 1}" for i in range(1, 10)} | {}
+    assert len(seen) == 9
+
+
+def test_the_ten_solid_colours_differ() -> None:
+    assert len(set(LIGHT)) == 10
+
+
+def test_all_tables_have_captions_and_all_charts_words(small_html: str) -> None:
+    page = Page(small_html)
+    assert page.tags["table"] == page.tags["caption"] > 5
+    assert all('role="img" aria-label="' in svg for svg in re.findall(r"<svg viewBox[^>]*>", small_html))
+    assert page.tags["h1"] == 1
+
+
+def test_a_failover_map_has_a_row_for_each_partition(failover: ReportData) -> None:
+    html = to_html(failover)
+    assert "each row is a partition" in html
+    assert all(f">partition {p}</text>" in html for p in range(4))
+    assert "<title>partition 1: nobody, 12:00:40 to 12:01:00</title>" in html
+    assert "<title>partition 2: A, 12:00:00 to 12:00:20</title>" in html
+
+
+def test_a_long_name_breaks_after_dots_and_is_escaped() -> None:
+    assert breakable("pulsar.key_<b>") == "pulsar.<wbr>key_<wbr>&lt;b&gt;"
+
+
+def headings(page: str) -> list[str]:
+    return re.findall(r"<section id=\"(\w+)\">", page)
+
+
+def test_an_audit_tells_the_verdict_what_was_judged_and_the_findings_first(small_html: str) -> None:
+    assert headings(small_html)[:5] == ["facts", "input", "rules", "findings", "load"]
+
+
+def test_a_what_if_begins_with_its_answer_and_has_no_verdict(dispatched: ReportData) -> None:
+    page = to_html(dispatched)
+    assert headings(page)[:2] == ["scenarios", "dispatch"]
+    header = page[page.index("<header>") : page.index("</header>")]
+    assert 'class="verdict' not in header
+    assert "Most even load</p>" in header
+    assert '<p class="value">1,000 points</p>' in header
+    assert page.index('class="answers"') < page.index("<section")
+    assert "valid" not in page[page.index("<title>") : page.index("</title>")].lower()
+
+
+def test_figures_have_their_meaning_beside_them(small_html: str) -> None:
+    for name in ("skew", "traffic moved", "slots moved", "worst window", "unacked"):
+        assert f'<abbr title="{escape(METRICS[name])}">' in small_html
+        assert f"<dt>{name}</dt><dd>{escape(METRICS[name])}</dd>" in small_html
+
+
+def test_the_legend_of_a_map_of_shares_names_every_consumer(large_html: str) -> None:
+    section = large_html[large_html.index('<section id="map">') :]
+    legend = section[: section.index("</ul>")]
+    assert [f"c{i}" for i in range(1, 11) if f"</i>c{i}</span>" not in legend] == []
+
+
+def test_idle_consumers_and_unowned_messages_have_their_reason(small: ReportData) -> None:
+    idle = replace(small.scenarios[0].per_consumer[0], consumer="z", messages=0, note="no partition was left for it")
+    told = replace(small.scenarios[0], per_consumer=(idle,), unowned=7, unowned_why="7 while nobody was connected")
+    total = replace(small.totals[0], note="its ranges hold no key")
+    data = replace(small, scenarios=(told,), totals=(total,))
+    page, text = to_html(data), to_text(data)
+    assert "idle: z, no partition was left for it" in page
+    assert "unowned: 7 while nobody was connected" in page
+    assert "idle: its ranges hold no key" in page
+    assert "idle: z, no partition was left for it; unowned: 7 while nobody was connected" in " ".join(text.split())
+    assert "idle: c1, its ranges hold no key" in text

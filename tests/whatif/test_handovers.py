@@ -1,0 +1,74 @@
+"""What changed hands: net of one instant, between consumers of different names."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subreplay.model.range_table import NOBODY
+from subreplay.model.rows import Instant
+from subreplay.policies import make
+from subreplay.timelines.timeline import Timeline
+from subreplay.whatif.handovers import Handover, before_change, changes
+from subreplay.whatif.handovers import handovers as as_columns
+from tests.support.joins import TOPIC, events, fold
+
+AUTO_SPLIT = make("pulsar.key_shared.auto_split", "pulsar-4.0")
+CONSISTENT = make("pulsar.key_shared.consistent_hash", "pulsar-4.0", points=5)
+HALF, QUARTER = 32_769, 16_385  # a bound of this profile is inside the lower range
+
+
+def handovers(timeline: Timeline) -> tuple[Handover, ...]:
+    return tuple(as_columns(timeline).rows())
+
+
+def at_once(history: str, *together: int) -> Timeline:
+    """The events of a history, of which those numbered (from 1) happen at the instant of the first of them."""
+    story = events(history)
+    first = story[together[0] - 1].at.at if together else 0
+    moved = [replace(e, at=Instant(first, i), since=Instant(first, i)) if i in together else e
+             for i, e in enumerate(story, start=1)]  # fmt: skip
+    return Timeline.fold(AUTO_SPLIT, TOPIC, moved)
+
+
+def test_a_newcomer_takes_half_of_the_range_of_another():
+    assert handovers(fold(AUTO_SPLIT, "+A +B +C")) == (Handover(2, "A", "B", HALF), Handover(3, "B", "C", QUARTER))
+
+
+def test_joins_of_one_instant_are_one_change_and_what_is_owned_first_is_not_a_move():
+    timeline = at_once("+A +B +C", 1, 2, 3)
+    assert handovers(timeline) == ()
+    assert [[epoch.index for epoch in change] for change in changes(timeline)] == [[1, 2, 3]]
+
+
+def test_of_a_change_only_what_it_led_to_counts():
+    # B and C join at once: C has a part that B had for no time at all
+    assert handovers(at_once("+A +B +C", 2, 3)) == (
+        Handover(3, "A", "B", HALF - QUARTER), Handover(3, "A", "C", QUARTER)
+    )  # fmt: skip
+
+
+def test_who_comes_back_at_the_same_instant_took_nothing_from_itself():
+    assert handovers(at_once("+A -A +A", 2, 3)) == ()
+
+
+def test_before_a_change_is_the_epoch_that_lasted_and_none_before_there_was_traffic():
+    timeline = at_once("+A +B +C -B", 2, 3)  # at 10, 20 and 20, 40 µs
+    assert before_change(timeline, since=-5).tolist() == [-1, 0, 1, 1, 3]
+    assert before_change(timeline, since=20).tolist() == [-1, -1, -1, -1, 3]
+
+
+@pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT], ids=lambda policy: policy.name)
+@given(story=st.lists(st.sampled_from(["+A", "+B", "+C", "+D", "-A", "-B", "-C", "-D"]), max_size=12))
+def test_apart_in_time_they_are_the_moves_of_the_epochs_summed_by_names(policy, story):
+    timeline = fold(policy, " ".join(story))
+    expected: dict[tuple[int, str, str], int] = {}
+    for epoch in timeline.epochs:
+        for move in epoch.moves:
+            if min(move.before, move.after) > NOBODY:
+                names = timeline.consumers[move.before].name, timeline.consumers[move.after].name
+                place = (epoch.index, *names)
+                expected[place] = expected.get(place, 0) + move.end - move.start + 1
+    expected = {place: slots for place, slots in expected.items() if place[1] != place[2]}
+    assert {(h.epoch, h.before, h.after): h.slots for h in handovers(timeline)} == expected
