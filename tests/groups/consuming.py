@@ -6,6 +6,8 @@ published to partitions, at the ms before the colon, and without one when the on
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from subreplay.dispatch.broker.records import NEVER, empty_records
@@ -109,20 +111,39 @@ class Consumed:
             for p in sorted(self.replay.pauses(), key=lambda p: (p.start, p.partition))
         ]
 
+    def generations(self):
+        """(number, at, the partitions of each member by name) of every generation or target."""
+        return [
+            (g.number, ms(g.at), {self.names[m]: np.flatnonzero(g.owners == m).tolist() for m in g.members})
+            for g in self.replay.generations()
+        ]
+
+    def fetched_from(self, partition):
+        """(at, consumer) whenever a partition got another fetcher; None is nobody."""
+        named = [*self.names, None]
+        return [
+            (ms(at), named[owners[which == partition][0]])
+            for at, which, owners in self.replay.fetchers()
+            if (which == partition).any()
+        ]
+
     def rounds(self):
         """(since, at) of every decision."""
         return [(ms(r.since), ms(r.at)) for r in self.replay.story()]
 
 
 def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), cut=None, profile="kafka-4.0",
-            options=None, size=100, others=None, **supposed):  # fmt: skip
+            options=None, size=100, others=None, further=(), at_first=None, topics=None, **supposed):  # fmt: skip
     options = {"initial_rebalance_delay_us": 0} | (options or {})
-    numbered = Partitions.of({TOPIC: partitions}, topic_ids=invented_ids([TOPIC]))
+    counts = topics or {TOPIC: partitions}
+    numbered = Partitions.of(counts, topic_ids=invented_ids(counts))
+    if at_first is not None:
+        numbered = replace(numbered, counts=np.array([at_first]))
     rows = log(records, size)
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
     supposed = {"heartbeat_interval": 10 * MILLISECOND} | supposed
     replay = GroupReplay(
         make(name, profile, **options), numbered, list(story(members, instances)), arrays,
-        Supposed(member=model, others=others or {}, **supposed),
+        Supposed(member=model, others=others or {}, **supposed), further, remembers=True,
     )  # fmt: skip
     return Consumed(replay, numbered)

@@ -121,7 +121,7 @@ def _one_member_at_a_time(found):
 
 
 @given(
-    st.sampled_from(EVERY),
+    st.sampled_from(tuple(name for name in EVERY if name != "kafka.cooperative_sticky")),
     histories(ends="-"),
     logs(),
     st.builds(MemberModel, st.sampled_from(SERVICES)),
@@ -130,6 +130,7 @@ def _one_member_at_a_time(found):
 )
 @settings(max_examples=50)
 def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, supposed, delay):
+    # a cooperative one that closes while its join waits cannot commit (``test_measured_facts``)
     found = run(name, history, log, model, supposed | {"max_poll_interval": 10**15}, delay)
 
     assert {row.outcome for row in found.rows} <= {"ACKED", "PENDING"}

@@ -1,40 +1,53 @@
 """The group coordinator: how members come, go, fall silent and are evicted; what both protocols have in common.
 
 As ``GroupMetadataManager`` and ``ConsumerCoordinator`` (4.0.2), see ``Detection`` and ``Static members`` in their
-documentation. A consumer that leaves processes its batch, commits and closes. One that crashes is missed when the
-session times out, counted from its last heartbeat. One that does not poll for ``max.poll.interval.ms`` leaves by
-itself and joins again with its next poll; a static one only stops its heartbeats.
+documentation. A consumer that leaves processes its batch and closes. One that crashes is missed when the session times
+out. One that does not poll for ``max.poll.interval.ms`` leaves by itself and joins again with its next poll; a static
+one only stops its heartbeats.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.clients.state import Outcome
-from subreplay.groups.agenda import Agenda
-from subreplay.groups.members import Members, Process
-from subreplay.groups.state import NONE
+from subreplay.groups.agenda import Agenda, Deed
+from subreplay.groups.members import Members, Owners, Process
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
 from subreplay.timelines.group_timeline import GroupFold, Noticed, Round
 
 
+class Generation(NamedTuple):
+    """A generation, or the target of an epoch: its number, when all had joined (ns; of an epoch, when the target was
+    computed), the members and the owner of each partition by the ordinals of their joins."""
+
+    number: int
+    at: int
+    members: tuple[int, ...]
+    owners: Owners
+
+
 class Coordinator(ABC):
-    """Who is in the group, and what was decided so far: ``story``, one round a decision."""
+    """Who is in the group, and what was decided so far: ``story``, one round a decision, and ``generations``."""
 
     def __init__(self, policy: Any, partitions: Partitions, members: Members, agenda: Agenda) -> None:
         self.policy, self.members, self.agenda = policy, members, agenda
         self.fold = GroupFold(policy, partitions)
         self.present: dict[int, Process] = {}
         self.story: list[Round] = []
+        self.generations: list[Generation] = []
         self.heartbeat_interval = members.supposed.heartbeat(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000
+        self.evicts = False  # a session has timed out in this instant
+        self.resubscribed: dict[int, tuple[str, ...]] = {}  # what members subscribe to, and the assignor does not know
 
     @property
     def now(self) -> int:
@@ -55,28 +68,40 @@ class Coordinator(ABC):
             self.replaced(old, process)
 
     def leaves(self, process: Process) -> None:
-        """A process is asked to close: it does so when its batch is done."""
+        """A process is asked to close: it does so between two polls."""
         process.closing_at = self.now
-        if self.members.busy(process.index):
-            self.members.call(process.index, self.now)
-        elif self.members.runs(process.index):
-            self._close(process)
+        if self.members.runs(process.index):
+            self.members.deed(process.index, self.now)
+
+    def does(self, process: Process, deed: Deed) -> None:
+        """The application of a process does something between two polls."""
+        if self.members.runs(process.index):
+            process.deeds.append((self.now, deed))
+            self.members.deed(process.index, self.now)
 
     def crashes(self, process: Process) -> None:
         """A process is no more, and nobody knows."""
         if self.members.runs(process.index):
+            last = self.sign_of_life(process)
             self._die(process)
             if process.index in self.present:
-                self._silent(process, self._heartbeat_before(process))
+                self._silent(process, last)
 
     def polled(self, process: Process) -> None:
-        """A process polls, and was to turn to the coordinator."""
+        """A process polls, or is between two polls, and was to turn to the coordinator."""
         process.evict_at = NEVER  # it is heard of again
-        if process.closing_at <= self.now:
-            self._close(process)
-        elif process.index not in self.present:
+        if self.members.between_polls:
+            if process.closing_at <= self.now:
+                self._close(process)
+                return
+            due = [deed for at, deed in process.deeds if at <= self.now]
+            process.deeds = process.deeds[len(due) :]
+            for deed in due:
+                deed()
+        if process.index not in self.present:
             self.members.end(process.index)
             self.came(process.event, process.origin)
+            self.members.carry_on(process, self.members.processes[-1])
         else:
             self.heard(process)
 
@@ -88,8 +113,15 @@ class Coordinator(ABC):
             self._silent(process, self.now)
             self.members.call(process.index, self.now)
         else:
-            self.members.evict(process.index)
-            self._depart(process, "leave", self.now)
+            self.out_of_time(process)
+
+    def subscribes(self, process: Process, topics: tuple[str, ...]) -> None:
+        """A member subscribes to other topics from now on."""
+        process.topics = topics
+        process.event = replace(process.event, topics=topics)
+        if process.index in self.present:
+            self.resubscribed[process.index] = topics
+            self.resubscribes(process)
 
     @abstractmethod
     def finish(self) -> None:
@@ -105,35 +137,67 @@ class Coordinator(ABC):
 
     @abstractmethod
     def heard(self, process: Process) -> None:
-        """A member polls, and knows that the group changes."""
+        """A member polls, and turns to the coordinator."""
 
     @abstractmethod
     def departed(self, process: Process, noticed: Noticed) -> None:
         """A process is not ``present`` any more."""
 
+    @abstractmethod
+    def resubscribes(self, process: Process) -> None:
+        """A member's subscription is another one."""
+
+    @abstractmethod
+    def grows(self, topic: str, count: int) -> None:
+        """A topic has so many partitions from now on."""
+
+    @abstractmethod
+    def out_of_time(self, process: Process) -> None:
+        """A dynamic member did not poll for ``max.poll.interval.ms``."""
+
+    def sign_of_life(self, process: Process) -> int:
+        """When the session of a process began anew for the last time."""
+        return self.heartbeat_before(process)
+
     def heartbeat(self, process: Process) -> int:
-        """When the process hears of the group next: now or later."""
-        since = self.now - process.joined_at
-        return process.joined_at + -(-since // self.heartbeat_interval) * self.heartbeat_interval
+        """When the process sends its next heartbeat: now or later. A session that times out does so a little later than
+        a heartbeat that is due in that instant."""
+        passed = self.now + self.evicts - process.beat
+        return process.beat + max(-(-passed // self.heartbeat_interval), 1) * self.heartbeat_interval
+
+    def heartbeat_before(self, process: Process) -> int:
+        """When it sent its last one."""
+        return process.beat + (self.now - process.beat) // self.heartbeat_interval * self.heartbeat_interval
 
     def noticed(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> Noticed:
         """An event of a process, asked for at ``since`` and noticed now."""
         event = replace(process.event, event=kind, since=Instant(since), at=Instant(self.now), scope=Scope(""))
         return Noticed(Instant(self.now), process.index, event)
 
-    def _heartbeat_before(self, process: Process) -> int:
-        since = self.now - process.joined_at
-        return process.joined_at + since // self.heartbeat_interval * self.heartbeat_interval
+    def owners(self) -> Owners:
+        """Who owns each partition by the latest decision."""
+        return np.array(self.fold.owners, np.int32)
+
+    def decided(self, number: int, at: int, members: Iterable[int]) -> None:
+        """A generation is there."""
+        if self.members.remembers:
+            self.generations.append(Generation(number, at, tuple(members), self.owners()))
+
+    def depart(self, process: Process, kind: Literal["leave", "crash"], since: int) -> None:
+        """A process is not in the group any more."""
+        del self.present[process.index]
+        self.resubscribed.pop(process.index, None)
+        self.departed(process, self.noticed(process, kind, since))
 
     def _close(self, process: Process) -> None:
-        here = process.index in self.present
-        if here:
-            self.members.commit(process.index)
-        self.members.end(process.index)
-        if here and process.static:  # it does not say so: it may come back
-            self._silent(process, self._heartbeat_before(process))
-        elif here:
-            self._depart(process, "leave", process.closing_at)
+        if process.index not in self.present:
+            self.members.end(process.index)
+            return
+        self.members.close(process.index)
+        if process.static:  # it does not say so: it may come back
+            self._silent(process, self.sign_of_life(process))
+        else:
+            self.depart(process, "leave", process.closing_at)
 
     def _die(self, process: Process) -> None:
         self.members.give_back(process.index, Outcome.RETURNED, self.now)
@@ -150,12 +214,6 @@ class Coordinator(ABC):
             return
         if self.members.runs(process.index):
             self.members.evict(process.index)
-        self._depart(process, "crash", process.silent_at)
-
-    def _depart(self, process: Process, kind: Literal["leave", "crash"], since: int) -> None:
-        del self.present[process.index]
-        self.departed(process, self.noticed(process, kind, since))
-
-    def owners(self) -> Any:
-        """The owner of each partition as it was decided last: the ordinal of a join, or -1."""
-        return np.where(self.fold.owners < 0, NONE, self.fold.owners).astype(np.int32)
+        self.evicts = True
+        self.depart(process, "crash", process.silent_at)
+        self.evicts = False

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups.held_records import commit, let_go, stored
-from subreplay.groups.polling import fetch, offer, reschedule
+from subreplay.groups.polling import between_polls, fetch, offer, reschedule
 from subreplay.groups.schedule import first
 from subreplay.groups.state import BLOCK, NONE, State
 from subreplay.groups.telling import close_interval, count, tell_waiting
@@ -85,19 +85,32 @@ def _wake(s: State, member: int) -> int:
         it.overdue_at = NEVER
         reschedule(s, member)
         return Need.OVERDUE
-    it.busy = False
-    if not it.evicted and it.commit_at <= t.now:
-        commit(s, member)
-        it.commit_at = t.now + t.commit_interval
-    if it.call_at <= t.now:
-        it.call_at = NEVER
+    ended, it.busy = it.busy, False
+    if ended:
+        it.polls_from = t.now
+    if not it.evicted and it.commit_at <= t.now and (ended or not it.after_batches):
+        _commit(s, member)
+    t.between = it.deed_at <= t.now and (ended or between_polls(s, member) <= t.now)
+    if it.call_at <= t.now or t.between:
+        it.call_at = NEVER if it.call_at <= t.now else it.call_at
+        it.deed_at = NEVER if t.between else it.deed_at
         reschedule(s, member)
         return Need.POLLED
-    if it.queue_first != NONE:
+    if not it.paused and it.queue_first != NONE:
         fetch(s, member)
     else:
         reschedule(s, member)
     return Need.NOTHING
+
+
+@inlined
+def _commit(s: State, member: int) -> None:
+    """A commit is due. An application whose own commit fails tries it again after its next batch."""
+    t, it = s.totals[0], s.members[member]
+    if not it.blocked:
+        commit(s, member)
+    if not it.blocked or not it.after_batches:
+        it.commit_at = t.now + it.commit_interval
 
 
 @operation

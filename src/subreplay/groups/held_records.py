@@ -5,10 +5,13 @@ What a member holds is a chain of blocks of places; committing gives the whole c
 
 from __future__ import annotations
 
+import numpy as np
+from numpy.typing import NDArray
+
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups.state import BLOCK, NONE, State
-from subreplay.groups.telling import count, named_as, tell_held
+from subreplay.groups.telling import count, named_as, tell_held, tell_waiting
 from subreplay.kernels.inlining import inlined, operation
 
 
@@ -92,8 +95,10 @@ def commit(s: State, member: int) -> None:
         number = tell_held(s, at, member, Outcome.ACKED, NEVER)
         s.rows[number].acked_at = t.now
         count(s, s.held[at].partition, 0, 1)
+        s.partitions[s.held[at].partition].committed = True
         at = _after(s, at)
     t.settled += it.held
+    it.committed_at = t.now
     _free_held(s, member)
 
 
@@ -112,13 +117,82 @@ def give_back(s: State, member: int, outcome: int, end: int) -> None:
     let_go(s, member, outcome, end)
 
 
+@operation
+def give_back_some(s: State, member: int, which: NDArray[np.bool_]) -> None:
+    """What the member holds of some partitions was not committed, and is forgotten: it waits again."""
+    it = s.members[member]
+    at = kept_at = last = it.held_first * BLOCK
+    kept = 0
+    for _ in range(it.held):
+        after = _after(s, at)
+        if which[s.held[at].partition]:
+            _put_back(s, at)
+            tell_held(s, at, member, Outcome.RETURNED, NEVER)
+        else:
+            s.held[kept_at] = s.held[at]
+            last, kept_at = kept_at, _after(s, kept_at)
+            kept += 1
+        at = after
+    for partition in range(len(s.partitions)):
+        s.partitions[partition].returned = NONE
+    if kept == 0:
+        _free_held(s, member)
+    elif kept < it.held:
+        _free_behind(s, member, last // BLOCK, kept)
+
+
+@inlined
+def _free_behind(s: State, member: int, block: int, kept: int) -> None:
+    """The member holds the first ``kept`` places only, the last of them in ``block``."""
+    t, it = s.totals[0], s.members[member]
+    spare = (it.held - 1) // BLOCK - (kept - 1) // BLOCK
+    if spare > 0:
+        first = s.blocks[block]
+        s.blocks[it.held_last] = t.free_block
+        t.free_block = first
+        t.free_blocks += spare
+    it.held_last = block
+    it.held = kept
+
+
+@operation
+def seek_back(s: State, rows: Records) -> None:
+    """Records of the log, in order, that were read before come before those that wait."""
+    for number in range(len(rows)):
+        row = rows[number]
+        _put_in_front(s, row.partition, stored(s, row, 1))
+    for number in range(len(rows)):
+        s.partitions[rows[number].partition].returned = NONE
+
+
+@operation
+def skip_waiting(s: State, partition: int) -> None:
+    """The records that wait in a partition are passed over: its reader begins behind them."""
+    t, p = s.totals[0], s.partitions[partition]
+    while p.first != NONE and t.rows < len(s.rows):
+        place = p.first
+        tell_waiting(s, place, partition)
+        p.first = s.records[place].next
+        s.records[place].next = t.free_record
+        t.free_record = place
+        t.free_records += 1
+        p.waiting -= 1
+    if p.first == NONE:
+        p.last = NONE
+        p.fetched = 0
+
+
 @inlined
 def _put_back(s: State, held: int) -> None:
     """A record is in its partition again: before those that wait, behind those that came back with it."""
     h = s.held[held]
-    p = s.partitions[h.partition]
-    place = stored(s, h, h.deliveries)
-    r = s.records[place]
+    _put_in_front(s, h.partition, stored(s, h, h.deliveries))
+
+
+@inlined
+def _put_in_front(s: State, partition: int, place: int) -> None:
+    """A stored record waits before the others of its partition, behind those that came back with it."""
+    p, r = s.partitions[partition], s.records[place]
     if p.returned == NONE:
         r.next = p.first
         p.first = place

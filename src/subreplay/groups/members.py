@@ -6,7 +6,8 @@ Everything here happens between two runs of the event loop, at ``now``.
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups import held_records, polling
-from subreplay.groups.simulation_parameters import Supposed
+from subreplay.groups.agenda import Deed
+from subreplay.groups.simulation_parameters import MemberModel, Supposed
 from subreplay.groups.state import NONE, State, blocks_for, new_state, with_blocks, with_member, with_records, with_rows
 from subreplay.model.rows import MembershipEvent
 
@@ -48,9 +50,12 @@ class Process:
     event: MembershipEvent
     origin: int
     joined_at: int
+    beat: int  # a heartbeat, from which the next ones are counted
+    topics: tuple[str, ...] | None  # subscribed to; None: all of the group
     closing_at: int = NEVER
     silent_at: int = NEVER  # no heartbeats from then on
     evict_at: int = NEVER
+    deeds: list[tuple[int, Deed]] = field(default_factory=list)  # of its application, and when it is to do them
 
     @property
     def static(self) -> bool:
@@ -60,13 +65,15 @@ class Process:
 class Members:
     """All processes that ever joined, and the state that the event loop runs on."""
 
-    def __init__(self, partitions: int, supposed: Supposed) -> None:
+    def __init__(self, partitions: int, supposed: Supposed, remembers: bool = False) -> None:
         self.supposed = supposed
+        self.remembers = remembers
         self.state: State = new_state(partitions, supposed)
         self.processes: list[Process] = []
         self.paused_at = np.full(partitions, NEVER, np.int64)
         self.blocker = np.full(partitions, NONE, np.int64)
         self.pauses: list[Records] = []
+        self.moves: list[tuple[int, NDArray[np.int64], Owners]] = []  # as far as it remembers
         self.told: deque[Records] = deque()
         self.lags: deque[Records] = deque()
 
@@ -82,10 +89,25 @@ class Members:
 
     def start(self, event: MembershipEvent, origin: int) -> Process:
         """A new process; it waits for its assignment."""
-        process = Process(len(self.processes), event, origin, self.now)
+        process = Process(len(self.processes), event, origin, self.now, self.now, event.topics)
         self.processes.append(process)
-        self.state = with_member(self.state, process.index, self.supposed.of(event.consumer))
+        self.state = with_member(
+            self.state, process.index, self.supposed.of(event.consumer), self.supposed.commit_interval
+        )
         return process
+
+    def carry_on(self, old: Process, new: Process) -> None:
+        """A process is a new member; its application is the same."""
+        before, it = self.state.members[old.index], self.state.members[new.index]
+        it.stall = it.stalls_end - (before.stalls_end - before.stall)
+        it.polls_from, it.commit_at = before.polls_from, before.commit_at
+        new.deeds, new.closing_at = old.deeds, old.closing_at
+        for at in (*(at for at, _ in new.deeds), new.closing_at):
+            self.deed(new.index, at)
+
+    def model(self, index: int) -> MemberModel:
+        """What is supposed of a member."""
+        return self.supposed.of(self.processes[index].event.consumer)
 
     def end(self, index: int) -> None:
         """The process is over; what it fetched is paused."""
@@ -107,6 +129,56 @@ class Members:
         it.call_at = min(int(it.call_at), at)
         polling.reschedule(self.state, index)
 
+    def deed(self, index: int, at: int) -> None:
+        """Between two polls from ``at`` on the member's application has something to do."""
+        it = self.state.members[index]
+        it.deed_at = min(int(it.deed_at), at)
+        polling.reschedule(self.state, index)
+
+    @property
+    def between_polls(self) -> bool:
+        """Whether the member that turns to the coordinator is between two polls."""
+        return bool(self.state.totals[0].between)
+
+    def block(self, index: int, blocked: bool) -> None:
+        """Whether the member's commits fail from now on."""
+        self.state.members[index].blocked = blocked
+        polling.reschedule(self.state, index)
+
+    def committed_at(self, index: int) -> int:
+        """The member's latest commit; -1 for none."""
+        return int(self.state.members[index].committed_at)
+
+    def give_up(self, index: int, which: NDArray[np.int64], blocker: int) -> None:
+        """The member gives these partitions up; ``blocker`` is as for ``release``. What it did since its last commit it
+        commits first, or forgets."""
+        model = self.model(index)
+        if model.commit == "auto" or model.commits_on_revoke:
+            self.commit(index)
+        elif len(which) and self.state.members[index].held:
+            mask = np.zeros(len(self.paused_at), np.bool_)
+            mask[which] = True
+            self._have_room(index)
+            self._have_records(int(self.state.members[index].held))
+            held_records.give_back_some(self.state, index, mask)
+        self.release(which, blocker)
+
+    def close(self, index: int) -> None:
+        """The process ends; what it has not committed then comes again."""
+        model, it = self.model(index), self.state.members[index]
+        if not it.blocked and (model.commit == "auto" or model.commits_on_close):
+            self.commit(index)
+        else:
+            self.give_back(index, Outcome.RETURNED, NEVER)
+        self.end(index)
+
+    def seek_back(self, index: int, rows: Records) -> None:
+        """The member reads these records, in order, once more; what it holds is committed first."""
+        self.commit(index)
+        self._have_records(len(rows))
+        held_records.seek_back(self.state, rows)
+        polling.offer_all(self.state)
+
     def commit(self, index: int) -> None:
         """What the member has processed is committed."""
         self._have_room(index)
@@ -115,9 +187,7 @@ class Members:
     def give_back(self, index: int, outcome: Outcome, end: int) -> None:
         """What the member holds comes again; it is told what it did until ``end``."""
         self._have_room(index)
-        held = int(self.state.members[index].held)
-        if self.state.totals[0].free_records < held:
-            self.state = with_records(self.state, held)
+        self._have_records(int(self.state.members[index].held))
         held_records.give_back(self.state, index, outcome, end)
 
     def evict(self, index: int) -> None:
@@ -136,6 +206,7 @@ class Members:
         """Nobody fetches these partitions any more; ``blocker`` is who is waited for (-1: whoever rejoins last)."""
         former = np.unique(self.owners[which])
         self.owners[which] = NONE
+        self._remember(which, np.full(len(which), NONE, np.int32))
         self.suspend(which, blocker)
         for index in former[former != NONE].tolist():
             polling.take_back_queue(self.state, index)
@@ -150,16 +221,41 @@ class Members:
         """Who rejoined last is who partitions waited for."""
         self.blocker[(self.paused_at != NEVER) & (self.blocker == NONE)] = index
 
-    def assign(self, owners: Owners, generation: int) -> None:
-        """Partitions without a fetcher go to their owners, as far as these live."""
+    def assign(self, owners: Owners, generation: int, among: Sequence[int] | None = None) -> None:
+        """Partitions without a fetcher go to their owners, as far as these live, and are ``among`` these members."""
         here = np.append(np.array(self.state.members.runs & ~self.state.members.evicted, np.bool_), False)
+        if among is not None:
+            meant = np.zeros(len(here), np.bool_)
+            meant[list(among)] = True
+            here &= meant
         which = np.flatnonzero((self.owners == NONE) & here[owners])
         self.pauses.append(self._pauses(which, owners[which], generation))
         self.paused_at[which] = NEVER
         self.owners[which] = owners[which]
+        self._remember(which, owners[which])
+        if self.supposed.reset == "latest":
+            self._skip(which)
         for index in np.flatnonzero(here[:-1] & self.state.members.paused).tolist():
             polling.resume(self.state, index)
+        for index in among or ():
+            self.took(index)
         polling.offer_all(self.state)
+
+    def took(self, index: int) -> None:
+        """The member's callbacks have run: out of its polls it commits one interval from now."""
+        it = self.state.members[index]
+        if not it.after_batches:
+            it.commit_at = self.now + int(it.commit_interval)
+            polling.reschedule(self.state, index)
+
+    def _skip(self, which: NDArray[np.int64]) -> None:
+        """Who begins with a partition of which no offset was committed begins at its end."""
+        parts = self.state.partitions
+        for partition in which[~parts.committed[which] & (parts.first[which] != NONE)].tolist():
+            while parts[partition].first != NONE:
+                if self.state.totals[0].rows == len(self.state.rows):
+                    self.make_room()
+                held_records.skip_waiting(self.state, partition)
 
     def still_paused(self, generation: int) -> None:
         """In the end, what waits is told too."""
@@ -189,6 +285,15 @@ class Members:
         t, held = self.state.totals[0], int(self.state.members[index].held)
         if t.rows + held > len(self.state.rows) or t.lags + held > len(self.state.lags):
             self.make_room()
+
+    def _remember(self, which: NDArray[np.int64], owners: Owners) -> None:
+        """Partitions get other fetchers."""
+        if self.remembers:
+            self.moves.append((self.now, which, owners))
+
+    def _have_records(self, more: int) -> None:
+        if self.state.totals[0].free_records < more:
+            self.state = with_records(self.state, more)
 
     def _pauses(self, which: NDArray[np.int64], owners: Owners, generation: int) -> Records:
         parts, records = self.state.partitions[which], self.state.records

@@ -23,14 +23,24 @@ def reschedule(s: State, member: int) -> None:
     if it.runs:
         if it.busy:
             at = min(it.done_at, it.overdue_at)
-        elif not it.paused:
-            if it.queue_first != NONE:
-                at = s.totals[0].now
-            else:
-                at = max(it.call_at, s.totals[0].now)
-                if it.held > 0:
-                    at = min(at, max(it.commit_at, s.totals[0].now))
+        elif not it.paused and it.queue_first != NONE:
+            at = s.totals[0].now
+        else:
+            at = min(it.call_at, between_polls(s, member))
+            if it.held > 0 and not it.after_batches and not it.blocked:
+                at = min(at, it.commit_at)
+            at = max(at, s.totals[0].now)
     put(s.schedule, member, at)
+
+
+@inlined
+def between_polls(s: State, member: int) -> int:
+    """When the application of an idle member next can do what it has to; never if it has nothing to do."""
+    it = s.members[member]
+    if it.deed_at == NEVER or it.poll_time == 0:
+        return it.deed_at
+    polls = -((it.polls_from - it.deed_at) // it.poll_time)
+    return it.polls_from + max(polls, 0) * it.poll_time
 
 
 @inlined
@@ -56,8 +66,6 @@ def resume(s: State, member: int) -> None:
     """A member that has its assignment goes on polling."""
     it = s.members[member]
     it.paused = False
-    if it.commit_at == NEVER:
-        it.commit_at = s.totals[0].now + s.totals[0].commit_interval
     reschedule(s, member)
 
 
@@ -88,6 +96,9 @@ def fetch(s: State, member: int) -> None:
     """
     t, it = s.totals[0], s.members[member]
     at, left = t.now, t.max_poll_records
+    if it.stall < it.stalls_end and s.stalls[it.stall].at <= t.now and _comes(s, member) >= s.stalls[it.stall].least:
+        at += min(s.stalls[it.stall].time, NEVER - at)
+        it.stall += 1
     while left > 0 and it.queue_first != NONE:
         partition = it.queue_first
         p = s.partitions[partition]
@@ -118,6 +129,16 @@ def fetch(s: State, member: int) -> None:
     it.done_at = at
     it.overdue_at = t.now + t.max_poll_interval if at - t.now > t.max_poll_interval else NEVER
     put(s.schedule, member, min(it.done_at, it.overdue_at))
+
+
+@inlined
+def _comes(s: State, member: int) -> int:
+    """How many records the next poll brings."""
+    most, at, count = s.totals[0].max_poll_records, s.members[member].queue_first, 0
+    while at != NONE and count < most:
+        count += s.partitions[at].waiting
+        at = s.partitions[at].behind
+    return min(count, most)
 
 
 @inlined

@@ -11,16 +11,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from subreplay.dispatch.broker.records import Records, empty_records
 from subreplay.dispatch.service import Empirical, LogNormal
 from subreplay.groups.agenda import Agenda
 from subreplay.groups.classic_protocol import ClassicProtocol
-from subreplay.groups.coordinator import Coordinator
+from subreplay.groups.coordinator import Coordinator, Generation
 from subreplay.groups.event_loop import Need, play, tell_pending
 from subreplay.groups.members import PAUSE, Members, Process
 from subreplay.groups.server_protocol import ServerProtocol
-from subreplay.groups.simulation_parameters import Supposed
+from subreplay.groups.simulation_parameters import Enlargement, Resubscription, Rewind, Supposed
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import MembershipEvent
 from subreplay.policies.kafka.assignor import Partitions
@@ -31,8 +32,10 @@ LUCK = 100
 
 
 class GroupReplay:
-    """One group under an assignor. ``events`` are its members' joins, leaves and crashes, in order; ``log`` are arrays
-    of ``LOGGED``, in order.
+    """One group under an assignor. ``events`` are its members' joins, leaves and crashes, in order; ``further`` is what
+    happens besides; ``log`` are arrays of ``LOGGED``, in order. ``partitions`` have room for those that topics get.
+
+    ``remembers``: every generation and every change of a fetcher is kept, for ``generations`` and ``fetchers``.
 
     Draw ``deliveries`` first: what else is asked for is complete when they are. A group that only evicts the members
     that would have work to do, again and again, never gets further: the replay ends when the log has.
@@ -45,11 +48,14 @@ class GroupReplay:
         events: Sequence[MembershipEvent],
         log: Iterable[Records],
         supposed: Supposed = Supposed(),
+        further: Sequence[Rewind | Resubscription | Enlargement] = (),
+        remembers: bool = False,
     ) -> None:
-        self.members = Members(len(partitions), supposed)
+        self.members = Members(len(partitions), supposed, remembers)
         self.agenda = Agenda()
         protocol = ServerProtocol if policy.rebalance == "server" else ClassicProtocol
         self.coordinator: Coordinator = protocol(policy, partitions, self.members, self.agenda)
+        self._read_before: list[Records] | None = [] if any(isinstance(one, Rewind) for one in further) else None
         self._log = iter(log)
         self._rows = empty_records(0, LOGGED)
         self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no others
@@ -59,6 +65,8 @@ class GroupReplay:
         self._patience = LUCK if drawn else 2
         for origin, event in enumerate(events):
             self.agenda.enter(event.at.at, partial(self._happens, event, origin))
+        for one in further:
+            self.agenda.enter(one.at, partial(self._further, one))
 
     def deliveries(self) -> Iterator[Records]:
         """Arrays of ``CONSUMED``, each row when its delivery is over, and in the end what is pending."""
@@ -92,6 +100,15 @@ class GroupReplay:
         """``PAUSE`` rows: which partitions waited for a rebalance, and for whom."""
         return np.concatenate([np.zeros(0, PAUSE), *self.members.pauses]).view(np.recarray)
 
+    def generations(self) -> Sequence[Generation]:
+        """Every generation, or target of an epoch, that the group had, if it remembers them."""
+        return self.coordinator.generations
+
+    def fetchers(self) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.int32]]]:
+        """When (ns) which partitions got whom to fetch them (ordinals of joins, -1 for nobody), in order, if it
+        remembers them."""
+        yield from self.members.moves
+
     def story(self) -> Sequence[Round]:
         """The decisions about the group, each with the time that it took."""
         return self.coordinator.story
@@ -112,6 +129,32 @@ class GroupReplay:
             else:
                 self.coordinator.leaves(process)
 
+    def _further(self, one: Rewind | Resubscription | Enlargement) -> None:
+        """Something happens that is no coming or going."""
+        if isinstance(one, Enlargement):
+            self.coordinator.grows(one.topic, one.count)
+            return
+        for process in map(self._newest_of, self._here.get(one.consumer, ())):
+            if isinstance(one, Rewind):
+                self.coordinator.does(process, partial(self._rewind, process, one.records))
+            else:
+                self.coordinator.does(process, partial(self._subscribe, process, one.topics))
+
+    def _subscribe(self, process: Process, topics: tuple[str, ...]) -> None:
+        self.coordinator.subscribes(self._newest_of(process), topics)
+
+    def _rewind(self, process: Process, records: int) -> None:
+        """The member seeks back in each partition that it fetches."""
+        mine = np.flatnonzero(self.members.owners == self._newest_of(process).index)
+        rows = np.concatenate([*(self._read_before or ()), self._rows[: self._cursor[0]]]).view(np.recarray)
+        again = []
+        for partition in mine.tolist():
+            read = rows[rows["partition"] == partition]
+            done = len(read) - int(self.members.state.partitions[partition].waiting)
+            again.append(read[max(done - records, 0) : done])
+        if again:
+            self.members.seek_back(process.index, np.concatenate(again).view(np.recarray))
+
     def _newest_of(self, process: Process) -> Process:
         """The member that a process is by now: it may have been evicted and have joined again."""
         return [p for p in self.members.processes if p.origin == process.origin][-1]
@@ -128,6 +171,8 @@ class GroupReplay:
         self._settled = settled
 
     def _read(self) -> None:
+        if self._read_before is not None:  # what an application seeks back to
+            self._read_before.append(self._rows)
         rows = next(self._log, None)
         self._cursor[0], self._cursor[1] = 0, rows is None
         self._rows = empty_records(0, LOGGED) if rows is None else rows.view(np.recarray)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from subreplay.groups.agenda import Agenda
 from subreplay.groups.coordinator import Coordinator
+from subreplay.groups.growth import Growth
 from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
@@ -22,75 +23,196 @@ class Change(NamedTuple):
     """A decision, and the partitions that have to change hands for it."""
 
     since: int
-    noticed: Noticed
+    noticed: tuple[Noticed, ...]
     moved: NDArray[np.int64]
 
 
 class ServerProtocol(Coordinator):
-    """Reconciliation without a barrier.
+    """Reconciliation without a barrier, heartbeat by heartbeat.
 
-    Every change has a new target assignment at once. A member hears of it with its next heartbeat; it commits and
-    gives up what is another's now with its next poll. What is free goes to its new owner with that one's next
-    heartbeat, which for a newcomer is its joining. A change is over when everything it moved has arrived, or was moved
-    again by a later one.
+    Every change bumps the epoch. A join, and a heartbeat that brings another subscription, has a target at once; after
+    a departure, or when a topic grew, the next heartbeat of any member computes it. With its own next heartbeat a
+    member hears what it has to give up, does so between two polls, and says so with a heartbeat of its own, from which
+    the next ones are counted. What is free goes to its new owner with that one's next heartbeat; it takes it between
+    two polls, and acknowledges that, too. A change is over when everything it moved has arrived, or was moved again by
+    a later one.
     """
 
     def __init__(self, policy: Any, partitions: Partitions, members: Members, agenda: Agenda) -> None:
         super().__init__(policy, partitions, members, agenda)
-        self.holders = np.full(len(partitions), NONE, np.int32)
+        self.holders = np.full(len(partitions), NONE, np.int32)  # as the coordinator knows it
         self.targets = self.holders.copy()
+        self.growth = Growth(partitions)
+        self.epoch = 0
+        self.undecided: list[Noticed] = []
+        self.outdated = False  # the target is of an earlier epoch
+        self.reconciling: set[int] = set()  # members that were told, and have not acknowledged
+        self.due: dict[int, int] = {}  # the next heartbeat of members for whom it matters
+        self.out: dict[int, int] = {}  # when members that did not poll in time say so
         self.open: deque[Change] = deque()
 
+    # who comes and goes
+
     def joined(self, process: Process) -> None:
-        self._decide(self.noticed(process, "join", self.now))
+        self.undecided.append(self.noticed(process, "join", self.now))
+        self.epoch += 1
+        self._decide()
+        self._respond(process)
+        if process.index not in self.reconciling:
+            self.members.assign(self.holders, self.epoch, [process.index])
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
-        self.members.assign(self.holders, NO_REBALANCE)
-        self._decide(self.noticed(process, "join", self.now))
+        self.targets[self.targets == old.index] = process.index
+        self._forget(old)
+        came = self.noticed(process, "join", self.now)
+        if old.topics == process.topics and not self.outdated:
+            self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [came])
+            self.targets = self.owners()
+            self.story.append(Round(self.now, self.now, (came,)))
+        else:
+            self.undecided.append(came)
+            self.epoch += 1
+            self._decide()
+        self.members.assign(self.holders, NO_REBALANCE, [process.index])
+        self._plan(process)
 
     def departed(self, process: Process, noticed: Noticed) -> None:
         self.holders[self.holders == process.index] = NONE
-        self._decide(noticed)
+        self._forget(process)
+        self.undecided.append(noticed)
+        self.epoch += 1
+        self._outdate()
+
+    def out_of_time(self, process: Process) -> None:
+        """It says so with its next heartbeat."""
+        self.members.call(process.index, self.now)  # if it polls first, nobody is told
+        at = self.out[process.index] = self.heartbeat(process)
+        self.agenda.enter(at, partial(self._says_so, process))
+
+    def _says_so(self, process: Process) -> None:
+        if self.out.pop(process.index, None) == self.now and process.index in self.present:
+            self.members.evict(process.index)
+            self.depart(process, "leave", self.now)
+
+    def _forget(self, process: Process) -> None:
+        self.reconciling.discard(process.index)
+        self.due.pop(process.index, None)
+        self.out.pop(process.index, None)
+
+    def resubscribes(self, process: Process) -> None:
+        """It says so with its next heartbeat."""
+        self._expect(process)
+
+    def grows(self, topic: str, count: int) -> None:
+        self.growth.grow(topic, count)
+        self.growth.see()
+        self.epoch += 1
+        self._outdate()
+
+    # heartbeats
+
+    def _outdate(self) -> None:
+        """The next heartbeat of any member computes a target."""
+        self.outdated = True
+        first = min((self.heartbeat(p) for p in self._beating()), default=None)
+        for process in self._beating():
+            if self.heartbeat(process) == first:
+                self._expect(process)
+                break
+
+    def _beating(self) -> list[Process]:
+        return [process for process in self.present.values() if self.members.runs(process.index)]
+
+    def _expect(self, process: Process) -> None:
+        """The process's next heartbeat matters."""
+        at = self.heartbeat(process)
+        if self.due.get(process.index) != at:
+            self.due[process.index] = at
+            self.agenda.enter(at, partial(self._beats, process))
+
+    def _beats(self, process: Process) -> None:
+        """A regular heartbeat, if no other one came meanwhile."""
+        if self.due.get(process.index) != self.now:
+            return
+        if not self.members.runs(process.index):
+            self._forget(process)
+            if self.outdated:
+                self._outdate()
+            return
+        process.beat = self.now
+        self._respond(process)
+
+    def _respond(self, process: Process) -> None:
+        """What the answer to a heartbeat tells its member."""
+        index = process.index
+        self.due.pop(index, None)
+        if index in self.resubscribed and not self.outdated:
+            self.epoch += 1
+        if self.outdated or index in self.resubscribed:
+            self._decide()
+        if index in self.reconciling:
+            return
+        wrong = (self.holders == index) & (self.targets != index)
+        free = (self.holders == NONE) & (self.targets == index)
+        if not wrong.any():
+            self.holders[free] = index
+        if wrong.any() or free.any():
+            self.reconciling.add(index)
+            self.members.deed(index, max(self.now, process.joined_at + self.members.model(index).warm_up))
+        self._settle()
 
     def heard(self, process: Process) -> None:
-        """The member gives up what is another's."""
-        self.members.commit(process.index)
-        others = np.flatnonzero((self.holders == process.index) & (self.targets != process.index))
-        self.members.release(others, process.index)
-        self.holders[others] = NONE
-        self._reconcile()
+        """The member does what it was told, and acknowledges it at once."""
+        index = process.index
+        self.out.pop(index, None)
+        if index not in self.reconciling:
+            return
+        if not self.members.between_polls:
+            self.members.deed(index, self.now)
+            return
+        self.reconciling.discard(index)
+        lost = np.flatnonzero((self.members.owners == index) & (self.targets != index))
+        if len(lost):
+            self.members.give_up(index, lost, index)
+            self.holders[lost] = NONE
+        self.members.assign(self.holders, self.epoch, [index])
+        process.beat = self.now
+        self._respond(process)
+        for other in np.unique(self.targets[lost]).tolist():
+            if other != NONE and other != index:
+                self._plan(self.present[other])
+
+    def _plan(self, process: Process) -> None:
+        """The process's next heartbeat matters if it then hears of something."""
+        index = process.index
+        waits = (self.holders == NONE) & (self.targets == index)
+        wrong = (self.holders == index) & (self.targets != index)
+        if index not in self.reconciling and self.members.runs(index) and (waits.any() or wrong.any()):
+            self._expect(process)
+
+    # targets
+
+    def _decide(self) -> None:
+        """The target of the latest epoch."""
+        before, noticed = self.targets, tuple(self.undecided)
+        at = Instant(self.now, len(self.story) + len(self.open))
+        self.fold.apply(at, noticed, subscribed=self.resubscribed, partitions=self.growth.taken())
+        self.undecided, self.resubscribed, self.outdated = [], {}, False
+        self.targets = self.owners()
+        self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
+        since = min((n.at.at for n in noticed), default=self.now)
+        self.open.append(Change(since, noticed, np.flatnonzero(self.targets != before)))
+        self.decided(self.epoch, self.now, self.present)
+        concerned = np.union1d(self.targets[self.holders != self.targets], self.holders[self.holders != self.targets])
+        for index in concerned[concerned != NONE].tolist():
+            if index in self.present:
+                self._plan(self.present[index])
+        self._settle()
 
     def finish(self) -> None:
         while self.open:
             self._over(self.open.popleft())
-
-    def _decide(self, noticed: Noticed) -> None:
-        before = self.targets
-        self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [noticed])
-        self.targets = self.owners()
-        self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
-        self.open.append(Change(self.now, noticed, np.flatnonzero(self.targets != before)))
-        self._reconcile()
-        self.members.assign(self.holders, self.fold.group.generation)
-
-    def _reconcile(self) -> None:
-        wrong = (self.holders != NONE) & (self.holders != self.targets)
-        for index in np.unique(self.holders[wrong]).tolist():
-            if self.members.runs(index):
-                self.members.call(index, self.heartbeat(self.present[index]))
-        free = (self.holders == NONE) & (self.targets != NONE)
-        for index in np.unique(self.targets[free]).tolist():
-            if self.members.runs(index):
-                self.agenda.enter(self.heartbeat(self.present[index]), partial(self._grant, index))
-        self._settle()
-
-    def _grant(self, index: int) -> None:
-        if index in self.present and self.members.runs(index):
-            free = (self.holders == NONE) & (self.targets == index)
-            self.holders[free] = index
-            self.members.assign(self.holders, self.fold.group.generation)
-            self._settle()
 
     def _settle(self) -> None:
         """Changes that are over are told, in their order."""
@@ -103,4 +225,4 @@ class ServerProtocol(Coordinator):
             self._over(self.open.popleft())
 
     def _over(self, change: Change) -> None:
-        self.story.append(Round(change.since, self.now, (change.noticed,)))
+        self.story.append(Round(change.since, self.now, change.noticed))

@@ -95,6 +95,7 @@ PARTITION = np.dtype(
         ("fetched", "i4"),  # records left of the fetch that is handed out; 0: none is
         ("fetched_bytes", "i8"),
         ("waiting", "i8"),  # records not delivered
+        ("committed", "?"),  # an offset of it was, ever
         ("interval", "i8"),  # number of the interval that is counted
         ("published", "i8"),  # in it
         ("settled", "i8"),
@@ -109,8 +110,17 @@ MEMBER = np.dtype(
         ("busy", "?"),  # with a batch
         ("done_at", "i8"),  # when it has processed its batch
         ("overdue_at", "i8"),  # when it should have polled again
-        ("call_at", "i8"),  # with its first poll from then on it turns to the coordinator
-        ("commit_at", "i8"),
+        ("call_at", "i8"),  # with its first poll from then on, or out of it, it turns to the coordinator
+        ("deed_at", "i8"),  # between two polls from then on its application has something to do
+        ("polls_from", "i8"),  # its latest batch was done
+        ("poll_time", "i8"),  # after so long a poll that brings nothing is followed by the next one
+        ("after_batches", "?"),  # it commits after a batch, not out of a poll
+        ("blocked", "?"),  # it cannot commit: between its rejoining and its assignment
+        ("commit_interval", "i8"),
+        ("commit_at", "i8"),  # the next one is due
+        ("committed_at", "i8"),  # the latest one
+        ("stall", "i4"),  # the next of its stalls
+        ("stalls_end", "i4"),
         ("queue_first", "i4"),  # of the partitions with records for it
         ("queue_last", "i4"),
         ("held_first", "i4"),  # of the blocks with what it holds
@@ -121,12 +131,14 @@ MEMBER = np.dtype(
     ],
     align=True,
 )
+STALL = np.dtype([("at", "i8"), ("time", "i8"), ("least", "i8")])
 LAG = np.dtype([("interval", "i8"), ("partition", "i8"), ("published", "i8"), ("settled", "i8")])
 """Records that were published to a partition, and committed, in one interval (by its number)."""
 TOTALS = np.dtype(
     [
         ("now", "i8"),
         ("who", "i8"),  # the member that turns to the coordinator
+        ("between", "i8"),  # 1: its application is between two polls
         ("free_record", "i8"),
         ("free_records", "i8"),
         ("free_block", "i8"),
@@ -137,7 +149,6 @@ TOTALS = np.dtype(
         ("max_poll_records", "i8"),
         ("max_partition_fetch_bytes", "i8"),
         ("max_poll_interval", "i8"),
-        ("commit_interval", "i8"),
         ("interval", "i8"),
         ("interval_number", "i8"),  # of the current one
         ("interval_end", "i8"),
@@ -153,6 +164,7 @@ class State(NamedTuple):
     members: Records  # [ordinal of the join]
     services: Records  # [ordinal of the join]
     quantiles: NDArray[np.float64]
+    stalls: Records  # of a member after those of the one before
     schedule: Schedule
     partitions: Records
     records: Records
@@ -168,8 +180,7 @@ def new_state(partitions: int, supposed: Supposed) -> State:
     it = totals[0]
     it.free_record = it.free_block = NONE
     it.interval_end = -NEVER
-    for name in ("max_poll_records", "max_partition_fetch_bytes", "max_poll_interval", "commit_interval", "interval",
-                 "seed"):  # fmt: skip
+    for name in ("max_poll_records", "max_partition_fetch_bytes", "max_poll_interval", "interval", "seed"):  # fmt: skip
         it[name] = getattr(supposed, name)
     rows = empty_records(partitions, PARTITION)
     for name in ("owner", "first", "last", "returned", "behind", "interval"):
@@ -179,6 +190,7 @@ def new_state(partitions: int, supposed: Supposed) -> State:
         members=empty_records(0, MEMBER),
         services=empty_records(0, SERVICE),
         quantiles=np.zeros(0, np.float64),
+        stalls=empty_records(0, STALL),
         schedule=new_schedule(1),
         partitions=rows,
         records=empty_records(0, RECORD),
@@ -190,14 +202,23 @@ def new_state(partitions: int, supposed: Supposed) -> State:
     return with_blocks(with_records(state, ROWS), blocks_for(supposed.max_poll_records))
 
 
-def with_member(state: State, member: int, model: MemberModel) -> State:
-    """``state`` with one more, who waits for an assignment."""
+def with_member(state: State, member: int, model: MemberModel, commit_interval: int) -> State:
+    """``state`` with one more, who waits for an assignment; ``commit_interval`` is that of a model that has none."""
     services = _longer(state.services, member + 1)
     quantiles = write_service(services[member], model.service, model.factor, len(state.quantiles))
     members = _longer(state.members, member + 1)
     it = members[member]
     it.runs = it.paused = True
-    it.done_at = it.overdue_at = it.call_at = it.commit_at = NEVER
+    it.done_at = it.overdue_at = it.call_at = it.deed_at = NEVER
+    it.polls_from, it.poll_time = state.totals[0].now, model.poll_time
+    it.after_batches = model.commit == "sync"
+    it.commit_interval = commit_interval if model.commit_interval is None else model.commit_interval
+    it.commit_at = it.polls_from + it.commit_interval
+    it.committed_at = NONE
+    it.stall, it.stalls_end = len(state.stalls), len(state.stalls) + len(model.stalls)
+    stalls = _longer(state.stalls, it.stalls_end)
+    for row, stall in zip(stalls[it.stall :], model.stalls, strict=True):
+        row.at, row.time, row.least = stall.at, stall.time, stall.least
     it.queue_first = it.queue_last = it.held_first = it.held_last = NONE
     it.stuck_from = NEVER if model.stuck_from is None else model.stuck_from
     it.stuck_until = NEVER if model.stuck_until is None else model.stuck_until
@@ -207,6 +228,7 @@ def with_member(state: State, member: int, model: MemberModel) -> State:
         members=members,
         services=services,
         quantiles=np.concatenate([state.quantiles, quantiles]),
+        stalls=stalls,
         schedule=schedule,
     )
 

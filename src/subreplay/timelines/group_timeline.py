@@ -7,14 +7,16 @@ member coming back without one. Steps are kept as changes; each partition's ``Ti
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.hashing.timeline_map import TimelineOrder
 from subreplay.model.range_table import NOBODY, Move
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Member, Partitions
@@ -231,6 +233,7 @@ class GroupFold:
         self.steps: list[Step] = []
         self.here: dict[str, tuple[int, str]] = {}  # join and consumer name by member id
         self.owners = np.full(len(partitions), NOBODY, np.int32)
+        self.order = TimelineOrder()
 
     def waits_until(self, waiting: Sequence[Noticed]) -> int:
         """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
@@ -244,19 +247,47 @@ class GroupFold:
             end = min(end + delay, first + MAX_INITIAL_DELAY_NS)
         return end
 
-    def apply(self, at: Instant, noticed: Iterable[Noticed], forced: bool = False) -> None:
-        """One decision about all that was noticed until ``at``: who joins first, then who leaves."""
+    def apply(
+        self,
+        at: Instant,
+        noticed: Iterable[Noticed],
+        forced: bool = False,
+        subscribed: Mapping[int, Iterable[str]] = MappingProxyType({}),
+        partitions: Partitions | None = None,
+    ) -> None:
+        """One decision about all that was noticed until ``at``: who joins first, then who leaves.
+
+        ``subscribed`` are the topics that members (by their joins) subscribe to from now on, ``partitions`` those that
+        exist by now, numbered as before.
+        """
         happened: list[MembershipEvent] = []
-        rebalances = False
+        rebalances = bool(subscribed) or partitions is not None
+        fresh: set[str] = set()
         for one in sorted(noticed, key=lambda n: n.event.event != "join"):
             events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
             happened += events
             rebalances |= disturbing
-        if not happened:
+            fresh |= {member_id for member_id, (join, _) in self.here.items() if join == one.join and disturbing}
+        if partitions is not None:
+            self.group = self.group.over(partitions)
+        if subscribed:
+            names = {join: member_id for member_id, (join, _) in self.here.items()}
+            self.group = self.group.subscribe(
+                {names[join]: frozenset(topics) for join, topics in subscribed.items() if join in names}
+            )
+        if not happened and not rebalances:
             return
         if rebalances:
-            self.group = self.group.rebalance()
-        self._step(at, happened)
+            self.group = self._in_map_order(fresh).rebalance()
+        self._step(at, happened or [MembershipEvent(Scope(""), "rebalance", "", at, at)])
+
+    def _in_map_order(self, fresh: Collection[str]) -> Group:
+        """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
+        if self.policy.rebalance != "server":
+            return self.group
+        place = {member_id: number for number, member_id in enumerate(self.order)}
+        ordered = sorted(self.group.members, key=lambda m: (m.member_id in fresh, place[m.member_id]))
+        return replace(self.group, members=tuple(ordered))
 
     def follow_up(self, at: Instant, since: Instant) -> None:
         """One more rebalance, to hand on what was given up."""
@@ -274,11 +305,13 @@ class GroupFold:
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
         member = Member(member_id, topics, event.instance_id, event.rack)
         old = next((m for m in self.group.members if m.instance_id == event.instance_id is not None), None)
+        self.order.add(member_id)
         if old is None:
             self.here[member_id] = one.join, event.consumer
             self.group = self.group.join(member)
             return [event], True
         _, name = self.here.pop(old.member_id)
+        self.order.remove(old.member_id)
         self.here[member_id] = one.join, event.consumer
         quietly = old.topics == topics and not forced
         self.group = self.group.restart(old.member_id, member, quietly)
@@ -289,6 +322,7 @@ class GroupFold:
         if member_id is None:  # a static member that is back already
             return [], False
         del self.here[member_id]
+        self.order.remove(member_id)
         self.group = self.group.leave(member_id)
         return [one.event], True
 

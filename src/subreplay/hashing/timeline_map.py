@@ -1,0 +1,62 @@
+"""The order in which the group coordinator's own maps hand out their keys: ``org.apache.kafka.timeline``.
+
+A ``TimelineHashMap`` is not ``java.util.HashMap``: it begins with two slots, chooses one by the upper bits of a
+multiplicative hash, doubles when a key more would make it three quarters as full as it is large, never shrinks, and
+hands out the keys of a slot the latest first (``BaseHashTable``, ``SnapshottableHashTable.CurrentIterator``, 4.0.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from subreplay.hashing.java_map import string_hash_codes
+
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_LEAST, _MOST = 2, 1 << 30
+_LOAD = 0.75
+
+
+class TimelineOrder:
+    """The keys of such a map, which were added and removed one after the other.
+
+    >>> keys = TimelineOrder()
+    >>> for key in ("a", "b", "c"): keys.add(key)
+    >>> list(keys)
+    ['c', 'b', 'a']
+    """
+
+    def __init__(self) -> None:
+        self._slots: list[list[str]] = [[] for _ in range(_LEAST)]
+        self._size = 0
+
+    def add(self, key: str) -> None:
+        """A key is put; one that is there keeps its place."""
+        if (self._size + 1) * _LOAD > len(self._slots) and len(self._slots) < _MOST:
+            before = list(self._in_order())
+            self._slots = [[] for _ in range(2 * len(self._slots))]
+            for known in before:
+                self._slot(known).append(known)
+        slot = self._slot(key)
+        if key not in slot:
+            slot.append(key)
+            self._size += 1
+
+    def remove(self, key: str) -> None:
+        """A key that is there is taken out."""
+        slot = self._slot(key)
+        if key in slot:
+            slot.remove(key)
+            self._size -= 1
+
+    def __iter__(self) -> Iterator[str]:
+        for slot in self._slots:
+            yield from reversed(slot)
+
+    def _in_order(self) -> Iterator[str]:
+        for slot in self._slots:
+            yield from slot
+
+    def _slot(self, key: str) -> list[str]:
+        code = int(string_hash_codes([key])[0])
+        shift = 65 - len(self._slots).bit_length()
+        return self._slots[(code * _MULTIPLIER & (1 << 64) - 1) >> shift]

@@ -1,0 +1,141 @@
+"""A recorded Kafka group becomes plain tables; whatever does not fit is told, row by row."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pytest
+
+from subreplay.adapters.kafka_recording.adapter import read, recording
+from subreplay.errors import InputError
+
+RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
+ALL = sorted(path for path in RECORDINGS.iterdir() if path.is_dir())
+SLOW = RECORDINGS / "k16_slow"
+
+
+def rows(folder, name):
+    return [json.loads(line) for line in gzip.open(folder / f"{name}.jsonl.gz", "rt")]
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """Reads a copy of a recording of which rows of one file are changed."""
+
+    def read_with(name, change, folder=SLOW):
+        copy = tmp_path / folder.name
+        shutil.copytree(folder, copy, dirs_exist_ok=True)
+        lines = rows(folder, name)
+        change(lines)
+        with gzip.open(copy / f"{name}.jsonl.gz", "wt") as file:
+            file.writelines(line if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
+        return read(copy)
+
+    return read_with
+
+
+@pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
+def test_every_row_of_a_recording_fits(folder):
+    found = read(folder)
+
+    assert found.rejected == ()
+    assert found.tables["messages"].num_rows == json.loads((folder / "scenario.json").read_text())["rows"]["records"]
+    assert found.tables["polls"].num_rows == len(rows(folder, "polls"))
+    assert found.tables["commits"].num_rows == len(rows(folder, "commits"))
+
+
+def test_the_run_names_group_topic_policy_and_profile():
+    assert read(SLOW).run["subscription"] == {
+        "name": "g", "policy": "kafka.range", "profile": "kafka-4.0", "topic": "orders",
+    }  # fmt: skip
+    assert read(RECORDINGS / "k32_modern_static").run["subscription"]["policy"] == "kafka.uniform"
+
+
+def test_offsets_keys_and_times_are_those_of_the_records():
+    first, row = read(SLOW).tables["messages"].slice(0, 1).to_pylist()[0], rows(SLOW, "records")[0]
+
+    assert (first["topic"], first["partition"], first["ledger"], first["entry"]) == (
+        row["topic"], row["partition"], 0, row["offset"],
+    )  # fmt: skip
+    assert first["key"] == b"key-" + first["key"].removeprefix(b"key-")
+    assert round(first["publish_time"].timestamp() * 1_000) == row["timestamp"]
+
+
+def test_callbacks_name_the_partitions_that_come_and_go():
+    happened = read(SLOW).tables["happenings"]
+    lost = happened.filter(pc.equal(happened["event"], "lost")).to_pylist()
+
+    assert [[p["partition"] for p in row["partitions"]] for row in lost] == [[2, 3]]
+
+
+def test_generations_and_owners_are_those_of_the_coordinator():
+    tables = read(SLOW).tables
+
+    assert tables["generations"]["generation"].to_pylist() == [0, 1, 2, 3, 4, 5]
+    assert set(tables["owners"]["state"].to_pylist()) == {"assigned"}
+
+
+def duplicate(lines):
+    lines.append(lines[0])
+
+
+def diverge(lines):
+    lines.append(lines[0] | {"size": lines[0]["size"] + 1})
+
+
+def set_first(**values):
+    def change(lines):
+        lines[0] |= values
+
+    return change
+
+
+WRONG = {
+    "an offset twice": ("records", duplicate, "offset is there already", 1),
+    "one offset, two records": ("records", diverge, "one offset, two records", 2),
+    "a key that is no base64": ("records", set_first(key="%"), "bytes are base64", 1),
+    "a negative partition": ("records", set_first(partition=-5), "", 1),
+    "a poll of what nobody produced": ("polls", set_first(offset=10**9), "no such record was produced", 1),
+    "a poll of a stranger": ("polls", set_first(consumer="c9"), "the scenario knows no such consumer", 1),
+    "work that ends before it begins": ("polls", set_first(processed_at=17 * 10**17), "time runs backwards", 1),
+    "a commit of an unknown kind": ("commits", set_first(kind="never"), "", 1),
+    "a partition without a number": ("membership", lambda lines: lines[6].update(partitions=["orders"]), "is named", 1),
+    "an unknown event": ("membership", set_first(event="danced"), "", 1),
+    "a line that is no JSON": ("commits", lambda lines: lines.append("{\n"), "", 1),
+    "a group record cut short": ("consumer_offsets", set_first(value="AAM="), "", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG, ids=str)
+def test_a_wrong_row_is_in_quarantine_with_its_reason_and_nothing_else_is(case, changed):
+    name, change, rule, count = WRONG[case]
+    found = changed(name, change)
+    mine = [r for r in found.rejected if r.file.startswith(name)]
+    counted = next(c for c in found.counts if c.file.startswith(name))
+
+    assert len(mine) == count
+    assert rule in str(mine[0])
+    assert counted.rows_in == counted.valid + count
+
+
+def test_a_rejected_row_does_not_tell_its_key(changed):
+    found = changed("records", set_first(key="a2V5LTk=", size=-1))
+
+    assert "a2V5LTk=" not in found.rejected[0].raw
+    assert "key-9" not in found.rejected[0].raw
+
+
+def test_a_folder_without_a_scenario_is_no_recording(tmp_path):
+    with pytest.raises(InputError, match="a recording of a Kafka group needs it"):
+        read(tmp_path)
+
+
+def test_a_scenario_that_is_not_understood_is_named_by_its_field(tmp_path):
+    shutil.copytree(SLOW, tmp_path / "r")
+    path = tmp_path / "r/scenario.json"
+    path.write_text(path.read_text().replace('"classic"', '"modern"', 1))
+
+    with pytest.raises(InputError, match="protocol"):
+        recording(tmp_path / "r")

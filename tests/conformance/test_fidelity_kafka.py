@@ -1,0 +1,141 @@
+"""Recordings of a real group against the prediction of their plans, and rebalance by rebalance."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from subreplay.adapters.kafka_recording.adapter import recording
+from subreplay.conformance.fidelity_groups.measure import compare, decided_by, table
+from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
+from subreplay.conformance.fidelity_groups.plan import planned
+from subreplay.conformance.fidelity_groups.reenact import off, reenacted
+from subreplay.policies.kafka.assignor import TopicPartition
+
+RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
+COOPERATIVE, SLOW, STATIC = (RECORDINGS / n for n in ("k02_cooperative", "k16_slow", "k32_modern_static"))
+ALL = (COOPERATIVE, SLOW, STATIC)
+MS = 1_000_000
+P = TopicPartition("t", 0)
+
+
+@cache
+def read(folder):
+    return recording(folder)
+
+
+@cache
+def predicted(folder, starts=True):
+    return compare(read(folder), planned(read(folder), starts=starts))
+
+
+@pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
+def test_a_plan_alone_predicts_generations_with_members_and_assignment(folder):
+    found = predicted(folder, starts=False)
+
+    assert found.right == found.recorded == found.predicted
+    assert found.agreeing > 95
+    assert found.at_owner > 0.97 * found.polls
+
+
+@pytest.mark.parametrize("folder", [COOPERATIVE, SLOW], ids=lambda f: f.name)
+def test_the_first_generation_of_a_plan_is_there_within_200_ms(folder):
+    assert abs(predicted(folder, starts=False).late[0]) < 200 * MS
+
+
+def test_a_partition_that_moves_cooperatively_pauses_for_one_heartbeat_interval_on_both_sides():
+    for side in predicted(COOPERATIVE).pauses:
+        long = [pause for pause in side if pause > 1_000 * MS]
+        assert all(2_900 * MS < pause < 3_200 * MS for pause in long)
+        assert long
+
+
+def test_what_comes_again_after_max_poll_interval_is_predicted():
+    recorded, again, both = predicted(SLOW).again
+
+    assert recorded == 50
+    assert both >= 45
+    assert again <= 55
+
+
+def test_nothing_is_left_unseen():
+    assert {predicted(folder).unseen for folder in ALL} == {(0, 0, 0)}
+
+
+@pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
+def test_the_coordinators_of_the_recordings_decided_as_they_must(folder):
+    assert not any(one.differs for one in decided_by(read(folder)))
+    assert predicted(folder).differing == 0
+
+
+def test_a_wrong_plan_is_told():
+    it = read(SLOW)
+    first, *others = it.scenario.consumers
+    wrong = it.scenario.model_copy(update={"consumers": (first, *others[1:])})
+
+    assert compare(it, planned(replace(it, scenario=wrong))).agreeing < 80
+
+
+def test_rebalances_are_derived_from_what_was_before_them():
+    found = [one for folder in (COOPERATIVE, SLOW) for one in reenacted(read(folder))]
+
+    assert off(found, "told") < 10
+    assert off(found, "joined") < 20
+    assert off(found, "complete") < 25
+    assert off(found, "assigned") < 25
+    assert {one.what for one in found} == {"told", "joined", "complete", "assigned"}
+
+
+def test_under_the_consumer_protocol_it_is_derived_when_members_give_up_and_take():
+    found = reenacted(read(STATIC))
+
+    assert off(found, "revoked") < 100
+    assert off(found, "assigned") < 150
+
+
+def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
+    it = read(SLOW)
+    later = tuple(
+        row.model_copy(
+            update={"received_at": row.received_at + 1_000 * MS, "answered_at": row.answered_at + 1_000 * MS}
+        )
+        if (row.api == "heartbeat" and row.error == 27) or row.response.get("generationId", 0) > 1
+        else row
+        for row in it.requests
+    )
+
+    assert off(reenacted(replace(it, requests=later)), "told") > 900
+
+
+def test_the_table_has_a_line_for_each_recording():
+    text = table([predicted(folder) for folder in ALL])
+
+    assert [line.split()[0] for line in text.splitlines()[2:]] == [folder.name for folder in ALL]
+    assert "5/5/5" in text
+
+
+def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_again():
+    it = read(SLOW)
+    intervals = by_callbacks(it.happenings, True, max(row.at for row in it.happenings))
+    stuck = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c2")
+    other = next(one for one in intervals[TopicPartition("orders", 2)] if one.consumer == "c1")
+
+    assert stuck.end > other.start + 4_000 * MS
+
+
+@pytest.mark.parametrize(
+    ("recorded", "predicted_", "right"),
+    [
+        ([Interval(0, 10, "a")], [Interval(0, 10, "a")], 10),
+        ([Interval(0, 10, "a")], [Interval(0, 4, "a"), Interval(4, 10, "b")], 4),
+        ([Interval(0, 4, "a")], [], 6),
+        ([Interval(0, 8, "a"), Interval(4, 10, "b")], [Interval(0, 5, "a"), Interval(5, 10, "b")], 10),
+    ],
+)
+def test_owners_agree_where_the_predicted_one_is_one_of_the_recorded(recorded, predicted_, right):
+    assert agreeing({P: recorded}, {P: predicted_}, 0, 10) == (right, 10)
+
+
+def test_a_pause_is_between_two_owners():
+    assert pauses({P: [Interval(0, 3, "a"), Interval(5, 6, "b"), Interval(6, 9, "a")]}) == [2]
