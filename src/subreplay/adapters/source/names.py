@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source_bytes import Broken, Mask, Outcome, present, utf8_text
+from subreplay.adapters.source.encoded import Broken, Mask, Outcome, present, utf8_text
 from subreplay.topics import DOMAINS
 
 PARTS: Final = ("topic", "partition")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source_bytes import (
+from subreplay.adapters.source.encoded import (
     Broken,
     Bytes,
     Mask,

@@ -1,6 +1,6 @@
 """Whole numbers and instants of a source's columns. Instants become µs since 1970, UTC; what is finer is cut off.
 
-A time without a zone is taken as UTC. A conversion is as in ``source_bytes``.
+A time without a zone is taken as UTC. A conversion is as in ``encoded``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source_bytes import Broken, Mask, Outcome, mask_of, present, utf8_text, without
+from subreplay.adapters.source.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
 from subreplay.columns import Ints
 from subreplay.contracts import HAPPENED, LARGEST
 from subreplay.tables import TIME
