@@ -106,9 +106,8 @@ def find(schema: pa.Schema, name: str) -> Column:
     for step in path:
         here = [field.type for field in fields if field.name == step]
         if len(here) != 1:
-            raise InputError(
-                f"{name!r} is {'no column' if not here else 'twice a column'} of the source; {_near(schema, name)}"
-            )
+            wrong = "a column twice" if here else "no column"
+            raise InputError(f"{name!r} is {wrong} of the source; {_near(schema, name)}")
         kind = here[0]
         fields = list(kind.fields) if pa.types.is_struct(kind) else []
     return Column(name, path, kind)
@@ -128,7 +127,7 @@ def _below(path: tuple[str, ...], kind: pa.DataType) -> Iterator[Column]:
 
 
 def kind_of(kind: pa.DataType) -> str:
-    """The kind of values that conversions take: text, bytes, integer, float, time, boolean, null, or the type itself."""
+    """The kind of values that conversions take: text, bytes, integer, float, time, boolean, null; else the type."""
     if pa.types.is_dictionary(kind):
         return kind_of(kind.value_type)
     for name, tests in _KINDS.items():
@@ -185,9 +184,7 @@ def _steps(name: str) -> tuple[str, ...]:
     while at <= len(name):
         step = _STEP.match(name, at)
         if step is None or (step.end() < len(name) and name[step.end()] != "."):
-            raise InputError(
-                f"{name!r} is no name of a column; write a.b for field b of a, and `a.b` for a name with a dot"
-            )
+            raise InputError(f"{name!r} is no column's name; write a.b for field b of a, `a.b` for a name with a dot")
         found.append(step[1].replace("``", "`") if step[1] else step[2])
         at = step.end() + 1
     return tuple(found)
@@ -202,5 +199,5 @@ def _near(schema: pa.Schema, name: str) -> str:
     by_case = {each.lower().replace("`", ""): each for each in reversed(known)}
     near = difflib.get_close_matches(name.lower().replace("`", ""), by_case, n=1)
     more = f", and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    hint = f"did you mean {by_case[near[0]]}? " if near else ""
-    return f"{hint}It has {', '.join(known[:MOST_NAMED]) or 'none'}{more}"
+    hint = f"did you mean {by_case[near[0]]}? It" if near else "it"
+    return f"{hint} has {', '.join(known[:MOST_NAMED]) or 'none'}{more}"

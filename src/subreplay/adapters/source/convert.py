@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.source.contract import Breach, breaches
-from subreplay.adapters.source.encoded import Mask, mask_of
+from subreplay.adapters.source.encoded import Mask, as_bytes, mask_of
 from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.contracts import PARTITION, shortened
+from subreplay.tables import INPUTS
 
 NO_ROW: Final = -1
 """The number of rows that have none, as those of a table."""
@@ -35,8 +36,9 @@ class Converted(NamedTuple):
 def convert(batch: pa.RecordBatch, plan: Plan, file: str | pa.Array = "", first_row: int = NO_ROW) -> Converted:
     """The rows of a batch as those of the plan's table, in order.
 
-    ``file`` is the path of the batch's file, or of the file of each row, relative to the folder of the source: paths are
-    taken apart by it, and it names where a rejected row is. ``first_row`` is the number of the first row there, from 1.
+    ``file`` is the path of the batch's file, or of the file of each row, relative to the folder of the source: it is
+    what ``path`` of a mapping takes apart, and where a rejected row is. ``first_row`` is the number of the first row
+    there, from 1.
     """
     return _Batch(batch, plan, file, first_row).converted()
 
@@ -61,7 +63,7 @@ class _Batch:
             self.columns[name] = pa.repeat(value, self.count)
         for field in schema:
             if field.name not in self.columns:
-                self.columns[field.name] = pa.array([None] * self.count, field.type)
+                self.columns[field.name] = self._nulls(field.type)
         self.columns["date"] = self._dates()
         lacks = {*self.plan.lacks, "date"}
         for breach in breaches(self.plan.table, self.columns, lacks):
@@ -73,12 +75,18 @@ class _Batch:
         rows = [self._narrow(self.columns[field.name], field, valid, bad) for field in schema]
         return Converted(pa.RecordBatch.from_arrays(rows, schema=schema), tuple(self._rejected(bad)))
 
+    def _nulls(self, kind: pa.DataType) -> pa.Array:
+        """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""
+        return pa.array([None], kind).take(pa.array(np.zeros(self.count, np.int64)))
+
     def _take(self, taken: Taken, values: pa.Array) -> None:
         outcome = taken.apply(values)
         for broken in outcome.broken:
             self.broken.append((taken.fills[0], broken.rows, broken.rule, broken.remedy))
         for name in taken.fills:
             part = pc.struct_field(outcome.values, name) if taken.parts else outcome.values
+            if pa.types.is_null(part.type):
+                part = self._nulls(INPUTS[self.plan.table].field(name).type)
             before = self.columns.get(name)
             self.columns[name] = part if before is None else self._same_partition(before, part)
 
@@ -115,44 +123,47 @@ class _Batch:
             values = values.filter(valid)
         return values if values.type == field.type else values.cast(field.type)
 
-    def _rejected(self, bad: Mask) -> Iterable[Rejected]:
+    def _rejected(self, bad: Mask) -> Iterator[Rejected]:
+        if not bad.any():
+            return
         rows = np.flatnonzero(bad)
-        reasons: dict[int, list[Reason]] = {row: [] for row in rows.tolist()}
-        shown = {id(taken): _Shown(taken, values) for taken, values in self.given}
-        by_column = {name: shown[id(taken)] for taken, _ in self.given for name in taken.fills}
+        at = np.cumsum(bad) - 1  # of each row among the rejected ones
+        texts = {taken: _shown(taken, values.take(pa.array(rows))) for taken, values in self.given}
+        by_column = {name: taken for taken, _ in self.given for name in taken.fills}
+        reasons: list[list[Reason]] = [[] for _ in rows]
         for name, broken, rule, remedy in self.broken:
-            value = by_column.get(name)
-            for row in np.flatnonzero(broken).tolist():
-                told = "null" if value is None else value.text(row)
-                reasons[row].append(Reason(name if value is None else value.name, told, rule, remedy))
-        for row, why in reasons.items():
-            raw = {each.name: each.text(row) for each in shown.values() if each.of_row}
+            taken = by_column.get(name)
+            for one in at[broken].tolist():
+                given = ("null", name) if taken is None else (texts[taken][one], taken.theirs)
+                reasons[one].append(Reason(given[1], given[0], rule, remedy))
+        columns = {taken.theirs: text for taken, text in texts.items() if taken.column is not None}
+        files = self.files.take(pa.array(rows)).to_pylist()
+        for one, row in enumerate(rows.tolist()):
+            raw = json.dumps({name: text[one] for name, text in columns.items()}, ensure_ascii=False)
             number = NO_ROW if self.first_row == NO_ROW else self.first_row + row
-            yield Rejected(self.plan.table, self.files[row].as_py() or "", number,
-                           shortened(json.dumps(raw, ensure_ascii=False)), tuple(why))  # fmt: skip
+            yield Rejected(self.plan.table, files[one] or "", number, shortened(raw), tuple(reasons[one]))
 
 
-class _Shown:
-    """The values of a column as they may leave: of keys and payloads their length only."""
+def _shown(taken: Taken, values: pa.Array) -> list[str]:
+    """Values as they may leave: of keys and payloads their length only."""
+    kind = values.type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if text:
+        values = as_bytes(values)  # text of a source may be no text
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.int64())  # one that Python cannot have, too
+    try:
+        plain = values.to_pylist()
+    except ValueError:  # text in a struct that is none
+        return ["(unreadable)"] * len(values)
+    return [_as_text(value, text, taken.secret) for value in plain]
 
-    def __init__(self, taken: Taken, values: pa.Array) -> None:
-        self.name = taken.theirs
-        self.of_row = taken.column is not None
-        self._secret = taken.secret
-        text = pa.types.is_string(values.type) or pa.types.is_large_string(values.type)
-        self._text = text
-        # text of a source may be no text
-        self._values = values.cast(pa.large_binary()) if text else values
 
-    def text(self, row: int) -> str:
-        try:
-            value: Any = self._values[row].as_py()
-        except (ValueError, OverflowError):  # a time that Python cannot have, bytes in a struct that are no text
-            return "(unreadable)"
-        if value is None:
-            return "null"
-        if self._secret and isinstance(value, bytes):
+def _as_text(value: Any, text: bool, secret: bool) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        if secret:
             return f"({len(value):,} bytes)"
-        if isinstance(value, bytes):
-            value = value.decode(errors="replace") if self._text else base64.b64encode(value).decode()
-        return shortened(str(value), _MOST_OF_A_VALUE)
+        value = value.decode(errors="replace") if text else base64.b64encode(value).decode()
+    return shortened(str(value), _MOST_OF_A_VALUE) or "(empty)"

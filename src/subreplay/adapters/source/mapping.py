@@ -107,6 +107,8 @@ def _source(place: str, name: str, raw: Any) -> Source | None:
             raise ConfigError(f"{place}.{key}: text is needed, not {value!r}")
     if not isinstance(words, dict) or not all(isinstance(each, str) for pair in words.items() for each in pair):
         raise ConfigError(f"{place}.words: a mapping of their words to ours is needed")
+    if as_ == TO_FILL_IN:
+        raise ConfigError(f"{place}.as: say which conversion; known are {', '.join(NAMES)}")
     if as_ is not None and as_ not in NAMES:
         raise ConfigError(f"{place}: unknown conversion {as_!r}; known are {', '.join(NAMES)}")
     if column == TO_FILL_IN or (column is None and name != "path"):

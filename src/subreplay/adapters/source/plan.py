@@ -137,18 +137,21 @@ def _worded(outcome: Outcome, words: AnyMapping[str, str]) -> Outcome:
 
 
 def _settled(table: str, taken: Iterable[Taken], stated: AnyMapping[str, Any]) -> Iterator[Taken]:
-    """Each column of ours with one source: what gives it alone, else what gives several, else the path. Only a
-    partition may be told by several, which are compared row by row. Raises ``ConfigError`` where two give one alone."""
+    """Each column of ours with one source: what gives it alone, else what gives several, else the path. A partition may
+    be told by several, which are compared row by row; by the path only together with the topic, or where nothing else
+    tells it. Raises ``ConfigError`` where two give one column alone."""
     by = dict.fromkeys(stated, "a constant")
     for each in taken:
         for name in each.fills if not each.parts else ():
             if name in by:
                 raise ConfigError(f"{table}: {name} is given twice, by {by[name]} and by {each.theirs}; leave one out")
             by[name] = each.theirs
+    told: set[str] = set(by)
     for each in sorted(taken, key=lambda each: each.column is None):
         if each.parts:
-            each = each._replace(fills=tuple(name for name in each.fills if name not in by))
-            by |= {name: each.theirs for name in each.fills if name != "partition"}
+            known = told if each.column is None and "topic" in told else told - {"partition"} | set(by)
+            each = each._replace(fills=tuple(name for name in each.fills if name not in known))
+            told |= set(each.fills)
         if each.fills:
             yield each
 

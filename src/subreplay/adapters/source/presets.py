@@ -29,11 +29,12 @@ class Preset:
     needed: AnyMapping[str, Source] = field(default_factory=dict)
     optional: AnyMapping[str, Source] = field(default_factory=dict)  # taken where the source has them
     path: str | None = None  # what takes the names of its files apart
+    within: str = ""  # the struct that has what it needs
     asks: tuple[str, ...] = ()  # what no source of its kind has under a known name: its user states it
 
 
-def _of(**columns: str) -> dict[str, Source]:
-    return {ours: Source(theirs) for ours, theirs in columns.items()}
+def _of(**theirs: str) -> dict[str, Source]:
+    return {ours: Source(column) for ours, column in theirs.items()}
 
 
 def _kafka(before: str, **beside: str) -> dict[str, Source]:
@@ -52,9 +53,14 @@ PRESETS: Final[dict[str, Preset]] = {
     "kafka-table.iceberg-smt-nested": Preset(
         "Iceberg's Kafka Connect sink with KafkaMetadataTransform, nested",
         _kafka("_kafka_metadata.", topic="_kafka_metadata.topic"),
+        within="_kafka_metadata",
     ),
     "kafka-table.redpanda": Preset(
-        "a Redpanda Iceberg topic", _kafka("redpanda."), _of(key="redpanda.key", value="value"), asks=("topic",)
+        "a Redpanda Iceberg topic",
+        _kafka("redpanda."),
+        _of(key="redpanda.key", value="value"),
+        within="redpanda",
+        asks=("topic",),
     ),
     "kafka-table.confluent-s3": Preset(
         "Confluent's S3 sink with the transform InsertField", path="confluent_path", asks=("offset", "timestamp")
@@ -72,11 +78,13 @@ PRESETS: Final[dict[str, Preset]] = {
         _of(message_id=f"{_METADATA}.messageId", publish_time=f"{_METADATA}.publishTime"),
         _of(key=f"{_METADATA}.messageKey") | {"topic": Source(f"{_METADATA}.topic", "pulsar_topic")},
         path="pulsar_path",
+        within=_METADATA,
     ),
     "streamnative-lakehouse": Preset(
         "a Lakehouse table of StreamNative, its __meta read as a struct",
         _of(offset="__meta.__messageOffset", publish_time="__meta.__publishTime"),
         {"event_time": Source("__meta.__eventTime", "event_time")},
+        within="__meta",
         asks=("topic", "partition"),
     ),
 }
@@ -86,7 +94,7 @@ TIMES: Final = ("timestamp", "publish_time")
 _OF_TIMES: Final = {"integer": "epoch_ms", "text": "iso8601"}  # what all of these sources write
 _TARGETS: Final = {
     "offset": ("ledger", "entry", "batch_index"), "message_id": PARTS, "timestamp": ("publish_time",),
-    "value": ("size",), "path": (),
+    "value": ("size",), "path": ("topic", "partition"),
 }  # fmt: skip
 _IN_SIZES: Final = ("text", "bytes", "null")
 
@@ -111,17 +119,17 @@ def completed(mapping: Mapping, name: str, schema: pa.Schema) -> Mapping:
     """
     if mapping.table != "messages" or name not in PRESETS:
         raise ConfigError(f"{mapping.table}: no preset {name!r}; messages have {', '.join(PRESETS)}, other tables none")
-    stated = {target for ours in (*mapping.columns, *mapping.values) for target in (ours, *_TARGETS.get(ours, ()))}
+    stated = {target for ours in (*mapping.columns, *mapping.values) for target in targets(ours)}
     preset = PRESETS[name]
     needed, optional = (
-        {ours: each for ours, each in part.items() if not stated & {ours, *_TARGETS.get(ours, ())}}
+        {ours: each for ours, each in part.items() if not stated & targets(ours)}
         for part in (preset.needed, preset.optional)
     )
     if absent := [each.column for each in needed.values() if not has(schema, each.column)]:
         others = [f"{other} fits" for other in fitting(schema) if other != name]
         hint = "; ".join(others) or "map its columns under columns"
         raise InputError(f"{name} does not fit: the source has no {', '.join(map(str, absent))}; {hint}")
-    if asked := [ours for ours in preset.asks if not stated & {ours, *_TARGETS.get(ours, ())}]:
+    if asked := [ours for ours in preset.asks if not stated & targets(ours)]:
         raise ConfigError(f"{name}: no known column has {', '.join(asked)}; write each under columns or values")
     found = {ours: fitted(ours, each, schema) for ours, each in (needed | present(optional, schema)).items()}
     if "key" in found and kind_of(find(schema, str(found["key"].column)).type) == "text":
@@ -131,6 +139,11 @@ def completed(mapping: Mapping, name: str, schema: pa.Schema) -> Mapping:
         )
     by_path = {"path": Source(None, preset.path)} if preset.path and "path" not in mapping.columns else {}
     return Mapping(mapping.table, {**by_path, **found, **mapping.columns}, mapping.values)
+
+
+def targets(ours: str) -> set[str]:
+    """What a name in a mapping fills: itself, or what it is an alias of."""
+    return {ours, *_TARGETS.get(ours, ())}
 
 
 def present(optional: AnyMapping[str, Source], schema: pa.Schema) -> dict[str, Source]:
