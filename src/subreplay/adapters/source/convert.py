@@ -72,8 +72,8 @@ class _Batch:
         for _, rows, _, _ in self.broken:
             bad |= rows
         valid = pa.array(~bad)
-        rows = [self._narrow(self.columns[field.name], field, valid, bad) for field in schema]
-        return Converted(pa.RecordBatch.from_arrays(rows, schema=schema), tuple(self._rejected(bad)))
+        columns = [self._narrow(self.columns[field.name], field, valid, bad) for field in schema]
+        return Converted(pa.RecordBatch.from_arrays(columns, schema=schema), tuple(self._rejected(bad)))
 
     def _nulls(self, kind: pa.DataType) -> pa.Array:
         """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""
@@ -108,8 +108,8 @@ class _Batch:
     def _judge(self, breach: Breach) -> None:
         """Note a breach, but for rows whose value could not even be read."""
         unread = np.zeros(self.count, np.bool_)
-        for fills, rows in [(self._filled_with(name), rows) for name, rows, _, _ in self.broken]:
-            if breach.column in fills:
+        for name, rows, _, _ in self.broken:
+            if breach.column in self._filled_with(name):
                 unread |= rows
         if (rows := breach.rows & ~unread).any():
             self.broken.append((breach.column, rows, breach.rule, breach.remedy))

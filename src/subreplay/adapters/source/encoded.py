@@ -185,7 +185,7 @@ def _rows_of(positions: Any, offsets: Ints) -> Mask:
     return found
 
 
-def _binary(data: Bytes, sizes: Ints, valid: Mask) -> pa.Array:
+def _binary(data: NDArray[Any], sizes: Ints, valid: Mask) -> pa.Array:
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
     validity = pa.py_buffer(np.packbits(valid, bitorder="little"))
     buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]

@@ -101,7 +101,7 @@ def _source(place: str, name: str, raw: Any) -> Source | None:
         return None
     given = {"column": raw} if isinstance(raw, str) else _section(raw, place, ("column", "as", "prefix", "words"))
     column, as_, prefix = given.get("column"), given.get("as"), given.get("prefix", "")
-    words = given.get("words", {})
+    words: Any = given.get("words", {})
     for key, value in {"column": column, "as": as_, "prefix": prefix}.items():
         if value is not None and not isinstance(value, str):
             raise ConfigError(f"{place}.{key}: text is needed, not {value!r}")

@@ -73,7 +73,7 @@ def pulsar_topic(names: pa.Array) -> Outcome:
     return Outcome(pa.StructArray.from_arrays([part.take(encoded.indices) for part in (topic, partition)], PARTS))
 
 
-PATHS: Final[dict[str, Callable[[pa.Array, str], Outcome]]] = {
+PATHS: Final[dict[str, Callable[..., Outcome]]] = {
     "confluent_path": confluent_path,
     "aiven_path": aiven_path,
     "pulsar_path": pulsar_path,

@@ -97,8 +97,8 @@ def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:
     column = None if source.column is None else find(schema, source.column)
     if ours == "path":
         assert source.as_ is not None  # of a mapping that was parsed
-        apply = partial(PATHS[source.as_], prefix=source.prefix)
-        return Taken(source.column or "the path of its file", column, apply, PARTS, True, False)
+        parted = partial(PATHS[source.as_], prefix=source.prefix)
+        return Taken(source.column or "the path of its file", column, parted, PARTS, True, False)
     assert column is not None
     target = _ALIAS_OF.get(ours, ours)
     gives = "position" if ours == "message_id" else _gives(table, target)
@@ -109,11 +109,11 @@ def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:
         return Taken(column.name, column, partial(nested, wanted), (target,), False, False)
     default = {"value": "length", "message_id": "message_id"}.get(ours)
     how = conversion(place, column, gives, source.as_ or default)
-    apply = how.apply if not source.words else lambda values: _worded(how.apply(values), source.words)
     fills = tuple(name for name in how.fills if name in INPUTS[table].names) or (target,)
-    if source.words and gives != "text":
-        raise ConfigError(f"{place}.words: {target} is no text")
-    return Taken(column.name, column, apply, fills, bool(how.fills), ours in SECRET)
+    if source.words and (gives != "text" or how.fills):
+        raise ConfigError(f"{place}.words: {target} has no words")
+    worded = partial(_worded, how.apply, source.words) if source.words else how.apply
+    return Taken(column.name, column, worded, fills, bool(how.fills), ours in SECRET or how.name == "length")
 
 
 def _gives(table: str, name: str) -> str:
@@ -129,8 +129,9 @@ def _bare(kind: pa.DataType) -> str:
     return str(kind).replace(" not null", "").replace("element:", "item:")
 
 
-def _worded(outcome: Outcome, words: AnyMapping[str, str]) -> Outcome:
+def _worded(apply: Callable[[pa.Array], Outcome], words: AnyMapping[str, str], values: pa.Array) -> Outcome:
     """Their words as ours; a word that is not named stays."""
+    outcome = apply(values)
     at = pc.index_in(outcome.values, pa.array(list(words), pa.string()))
     ours = pa.array(list(words.values()), pa.string()).take(at)
     return Outcome(pc.coalesce(ours, outcome.values), outcome.broken)

@@ -115,7 +115,7 @@ def _canonical(schema: pa.Schema) -> Iterator[Candidate]:
 
 def _alike(one: pa.DataType, other: pa.DataType) -> bool:
     if pa.types.is_timestamp(one) and pa.types.is_timestamp(other):
-        return one.unit == other.unit
+        return str(one.unit) == str(other.unit)
     return str(one).replace(" not null", "") == str(other).replace(" not null", "")
 
 
