@@ -42,7 +42,7 @@ _KINDS: Final = {
     **dict.fromkeys(("topic", "producer"), ("text",)),
     **dict.fromkeys(("partition", "offset", "ledger", "entry", "batch_index", "sequence_id", "size"), ("integer",)),
     **dict.fromkeys(("message_id", "key", "ordering_key", "value"), ("bytes", "text")),
-    "publish_time": ("time", "integer", "text"),
+    **dict.fromkeys(TIMES, ("time", "integer", "text")),
 }
 _UNITS: Final = {"ms": "ms", "millis": "ms", "us": "us", "micros": "us", "ns": "ns", "nanos": "ns", "seconds": "s"}
 _POSITIONS: Final = (("offset",), ("message_id",), ("ledger", "entry"))
@@ -105,11 +105,12 @@ def section(candidate: Candidate) -> dict[str, Any]:
 
 def _canonical(schema: pa.Schema) -> Iterator[Candidate]:
     """Our own tables: every required column, of its type."""
+    types = {each.name: each.type for each in schema if schema.names.count(each.name) == 1}
     for table, wanted in INPUTS.items():
-        missing = [f.name for f in wanted if not f.nullable and f.name not in schema.names]
-        other = [f.name for f in wanted if f.name in schema.names and not _alike(schema.field(f.name).type, f.type)]
-        if not missing and not other:
-            found = {f.name: Source(f.name) for f in wanted if f.name in schema.names}
+        here = {f.name for f in wanted if f.name in types and _alike(types[f.name], f.type)}
+        missing = [f.name for f in wanted if f.name not in here and (f.name in schema.names or not f.nullable)]
+        if not missing:
+            found = {f.name: Source(f.name) for f in wanted if f.name in here}
             yield Candidate(CANONICAL, table, found, evidence=(f"it has every required column of {table}",))
 
 
@@ -121,7 +122,9 @@ def _alike(one: pa.DataType, other: pa.DataType) -> bool:
 
 def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate]:
     for name, preset in PRESETS.items():
-        needed = {ours: fitted(ours, each, schema) for ours, each in preset.needed.items() if has(schema, each.column)}
+        needed = {
+            ours: fitted(ours, each, schema) for ours, each in preset.needed.items() if _usable(schema, ours, each)
+        }
         named = _named(preset, file_names)
         if len(needed) * 2 <= len(preset.needed) and not (named and not preset.needed):
             if preset.within and has(schema, preset.within):
@@ -149,6 +152,11 @@ def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate
                 evidence.append(guess.why)
         questions |= _asked(schema, found)
         yield Candidate(name, "messages", found, tuple(missing), questions, tuple(evidence), tuple(unjudged))
+
+
+def _usable(schema: pa.Schema, ours: str, source: Source) -> bool:
+    """Whether a source has a column, and of a type that ours can be made of."""
+    return has(schema, source.column) and kind_of(find(schema, str(source.column)).type) in _KINDS[ours]
 
 
 def _hidden(name: str, preset: Preset, schema: pa.Schema) -> Candidate:
