@@ -10,18 +10,19 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.capture_checks import Mask
 from subreplay.adapters.capture_joins import ranks
+from subreplay.adapters.otlp_columns import codes, ints, mask, natural, nonempty, number, times, whole
 from subreplay.adapters.otlp_lines import SPANS
+from subreplay.adapters.otlp_repeats import again, beside_named, of_worse_tellers
 from subreplay.adapters.recorded_rows import base_topic
 from subreplay.columns import Ints
 from subreplay.contracts import (
     BATCH_INDEX,
     ENTRY,
     HAPPENED,
-    LARGEST,
     LEDGER,
     OF_A_LEDGER,
     PARTITION,
@@ -30,8 +31,6 @@ from subreplay.contracts import (
 )
 from subreplay.tables import DELIVERIES, TIME
 
-Mask = NDArray[np.bool_]
-
 ACKNOWLEDGED: Final = {"acknowledge": "Individual", "cumulative_acknowledge": "Cumulative"}
 GIVEN_BACK: Final = ("negative_acknowledge", "ack_timeout")
 """What ``messaging.pulsar.acknowledgment.type`` may be (``OpenTelemetryConsumerInterceptor`` of the Java client)."""
@@ -39,8 +38,10 @@ GIVEN_BACK: Final = ("negative_acknowledge", "ack_timeout")
 _PROCESS: Final = "process"
 _RECEIVE: Final = ("receive", "poll")
 # ``ledger:entry:partition[:batch]``; of chunks the id of the last stands after those of the others
-_MESSAGE_ID: Final = r"^(?:[^;]*;)?(?P<ledger>\d{1,19}):(?P<entry>\d{1,19}):(?P<partition>-1|\d{1,18})(?::(?P<batch_index>-1|\d{1,18}))?$"
-_NATURAL: Final = r"^\d{1,19}$"
+_MESSAGE_ID: Final = (
+    r"^(?:[^;]*;)?(?P<ledger>\d{1,19}):(?P<entry>\d{1,19}):(?P<partition>-1|\d{1,18})"
+    r"(?::(?P<batch_index>-1|\d{1,18}))?$"
+)
 _MOMENTS: Final = Numbers(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
 _NAME_IT: Final = "give the subscription that these spans are of, or export them with the stable conventions"
 
@@ -113,7 +114,7 @@ class _Fold:
         self.fate = np.full(self.count, "", "U11")
         self.kafka = self._is("system", "kafka")
         self.process = self._is("operation", _PROCESS)
-        self.receive = _mask(pc.is_in(self["operation"], pa.array(_RECEIVE)))
+        self.receive = mask(pc.is_in(self["operation"], pa.array(_RECEIVE)))
 
     def __getitem__(self, name: str) -> pa.ChunkedArray:
         return self.spans[name]
@@ -133,10 +134,10 @@ class _Fold:
         return Deliveries(self._table(), self._rejected(), self._counts())
 
     def _is(self, name: str, value: str) -> Mask:
-        return _mask(pc.equal(self[name], value))
+        return mask(pc.equal(self[name], value))
 
     def _null(self, name: str) -> Mask:
-        return _mask(pc.is_null(self[name]))
+        return mask(pc.is_null(self[name]))
 
     def _close(self, rows: Mask, fate: str) -> None:
         self.fate[rows & self.open] = fate
@@ -150,12 +151,12 @@ class _Fold:
         names = pc.dictionary_encode(self["topic"].combine_chunks())
         pairs = [base_topic(name) for name in names.dictionary.to_pylist()]
         whole = pa.array([pair[0] for pair in pairs], pa.string()).take(names.indices)
-        numbered = _ints(pa.array([pair[1] for pair in pairs], pa.int64()).take(names.indices), -1)
+        numbered = ints(pa.array([pair[1] for pair in pairs], pa.int64()).take(names.indices), -1)
         self.topic = pc.if_else(pa.array(self.kafka), self["topic"].combine_chunks(), whole)
         ids = pc.extract_regex(self["message_id"].combine_chunks(), _MESSAGE_ID)
-        self.odd_id = _mask(pc.is_null(ids)) & ~self._null("message_id")
-        part = {name: _number(pc.struct_field(ids, name)) for name in ("ledger", "entry", "partition", "batch_index")}
-        offset, partition = (_number(_natural(self[name])) for name in ("offset", "partition"))
+        self.odd_id = mask(pc.is_null(ids)) & ~self._null("message_id")
+        part = {name: number(pc.struct_field(ids, name)) for name in ("ledger", "entry", "partition", "batch_index")}
+        offset, partition = (number(natural(self[name])) for name in ("offset", "partition"))
         self.ledger = np.where(self.kafka, 0, part["ledger"])
         self.entry = np.where(self.kafka, offset, part["entry"])
         self.batch_index = np.where(self.kafka, -1, np.maximum(part["batch_index"], -1))  # the id of no batch has none
@@ -168,58 +169,48 @@ class _Fold:
         process = pc.if_else(
             known, pc.binary_join_element_wise(self["host"], self["process"], "/"), pa.scalar(None, pa.string())
         )
-        where = pc.coalesce(_told(self["service_instance"]), _told(self["pod"]), process)
-        client = _told(self["client_id"])
+        where = pc.coalesce(nonempty(self["service_instance"]), nonempty(self["pod"]), process)
+        client = nonempty(self["client_id"])
         self.consumer = pc.coalesce(client, where)
         self.instance = pc.if_else(pc.is_valid(client), where, pa.scalar(None, pa.string()))
-        named = _told(self["subscription"])
-        self.unnamed = _mask(pc.is_null(named))
+        named = nonempty(self["subscription"])
+        self.unnamed = mask(pc.is_null(named))
         self.subscription = pc.coalesce(named, pa.scalar(self.wanted.subscription, pa.string()))
 
     def _select(self) -> None:
         for values, names in ((self.topic, self.wanted.topics), (self.subscription, self.wanted.subscriptions)):
             if names is not None:
-                kept = _mask(pc.is_in(values, pa.array(sorted(names), pa.string())))
-                self._close(~kept & _mask(pc.is_valid(values)), "others")
+                kept = mask(pc.is_in(values, pa.array(sorted(names), pa.string())))
+                self._close(~kept & mask(pc.is_valid(values)), "others")
 
     def _times(self) -> None:
-        begin, end = (_number(_natural(self[name])) for name in ("begin", "end"))
+        begin, end = (number(natural(self[name])) for name in ("begin", "end"))
         self.received = np.where(self.process, begin, end)
         self.ended = end
 
     def _repeated(self) -> None:
-        """The same span once more: of a file that was copied, or an export that was tried again."""
         rows = np.flatnonzero(self.open & ~self._null("span_id"))
-        span = ranks(*(_codes(self[name].take(pa.array(rows))) for name in ("trace_id", "span_id")))
-        _, first = np.unique(span, return_index=True)
+        taken = pa.array(rows)
+        span = ranks(*(codes(self[name].take(taken)) for name in ("trace_id", "span_id")))
         told = ranks(
-            *(_codes(values)[rows] for values in (self.topic, self["operation"], self["acknowledgment"])),
+            *(codes(values.take(taken)) for values in (self.topic, self["operation"], self["acknowledgment"])),
             *(values[rows] for values in (self.partition, self.ledger, self.entry, self.batch_index)),
             *(values[rows] for values in (self.received, self.ended)),
         )
-        original = np.zeros(int(span.max()) + 1 if len(span) else 0, np.int64)
-        original[span[first]] = first
-        again = np.ones(len(rows), np.bool_)
-        again[first] = False
-        same = told == told[original[span]]
-        self._close(self._of(rows[again & same]), "repeated")
-        self._reject(self._of(rows[again & ~same]), "span_id", self["span_id"], "one span, two contents",
+        same, other = again(span, told)
+        self._close(self._of(rows[same]), "repeated")
+        self._reject(self._of(rows[other]), "span_id", self["span_id"], "one span, two contents",
                      "export spans with random ids, as SDKs make them")  # fmt: skip
 
     def _told_twice(self) -> None:
-        """Of what several libraries or operations tell of one consumer, that of the one which tells most counts."""
         rows = np.flatnonzero(self.open)
         taken = pa.array(rows)
         rank = np.where(~self._null("acknowledgment"), 0, np.where(self.process, 1, 2))[rows]
-        teller = ranks(self.process[rows].astype(np.int64), _codes(self["scope"].take(taken)))
-        here = ranks(_codes(self.topic.take(taken)), _codes(self.consumer.take(taken)))
-        there = ranks(here, _codes(self.subscription.take(taken)))
-        self._close(self._of(rows[_worse(there, teller, rank)]), "told_twice")
-        # a span that names no subscription, where another of its consumer does and tells more
-        named = ~self.unnamed[rows]
-        best = np.full(len(rows), 3, np.int64)
-        np.minimum.at(best, here[named], rank[named])
-        self._close(self._of(rows[~named & (best[here] < rank)]), "told_twice")
+        teller = ranks(self.process[rows].astype(np.int64), codes(self["scope"].take(taken)))
+        consumer = ranks(codes(self.topic.take(taken)), codes(self.consumer.take(taken)))
+        worse = of_worse_tellers(ranks(consumer, codes(self.subscription.take(taken))), teller, rank)
+        worse |= beside_named(consumer, ~self.unnamed[rows], rank)
+        self._close(self._of(rows[worse]), "told_twice")
 
     def _of(self, rows: Ints) -> Mask:
         found = np.zeros(self.count, np.bool_)
@@ -250,12 +241,12 @@ class _Fold:
         rule, remedy = "the topic's name and the id tell one partition", "check what sets messaging.message.id"
         self._reject(placed & self.contradicts, "message_id", self["message_id"], rule, remedy)
         known = pa.array([*ACKNOWLEDGED, *GIVEN_BACK])
-        strange = ~self._null("acknowledgment") & ~_mask(pc.is_in(self["acknowledgment"], known))
+        strange = ~self._null("acknowledgment") & ~mask(pc.is_in(self["acknowledgment"], known))
         rule = f"it is one of {', '.join([*ACKNOWLEDGED, *GIVEN_BACK])}"
         self._reject(rows & strange, "acknowledgment", self["acknowledgment"], rule, "report the client's version")
 
     def _need(self, rows: Mask, column: str, values: pa.Array, remedy: str, rule: str = "it is told") -> None:
-        self._reject(rows & _mask(pc.is_null(values)), column, self[column], rule, remedy)
+        self._reject(rows & mask(pc.is_null(values)), column, self[column], rule, remedy)
 
     def _range(self, rows: Mask, column: str, values: Ints, legal: Numbers) -> None:
         self._reject(rows & ((values < legal.least) | (values > legal.most)), column, self[column], legal.rule,
@@ -276,7 +267,7 @@ class _Fold:
         types = pc.index_in(acknowledgment, pa.array([*ACKNOWLEDGED]))
         acked = pc.is_valid(types)
         back = pc.is_in(acknowledgment, pa.array(GIVEN_BACK))
-        received, ended = _times(self.received[order]), _times(self.ended[order])
+        received, ended = times(self.received[order]), times(self.ended[order])
         nanos = pa.array(self.ended[order] % 1_000, pa.int16())
         never = pa.scalar(None, TIME)
         columns = {
@@ -291,7 +282,7 @@ class _Fold:
             "received_at": received,
             "acked_at": pc.if_else(acked, ended, never),
             "acked_nanos": pc.if_else(acked, nanos, pa.scalar(None, pa.int16())),
-            "ack_type": pa.array([*ACKNOWLEDGED.values()]).take(_whole(types)),
+            "ack_type": pa.array([*ACKNOWLEDGED.values()]).take(whole(types)),
             "nacked_at": pc.if_else(back, ended, never),
             "nacked_nanos": pc.if_else(back, nanos, pa.scalar(None, pa.int16())),
             "outcome": pc.if_else(acked, "acked", pc.if_else(back, "redelivered", pa.scalar(None, pa.string()))),
@@ -319,53 +310,3 @@ class _Fold:
             before, more = found.get(row["file"], SpanCounts()), row["count_all"]
             found[row["file"]] = replace(before, **{"spans": before.spans + more, row["fate"]: more})
         return found
-
-
-def _worse(group: Ints, teller: Ints, rank: Ints) -> Mask:
-    """Rows of other tellers than the best one of their group: the one with the lowest rank anywhere in it."""
-    pair = ranks(group, teller)
-    lowest = np.full(int(pair.max()) + 1 if len(pair) else 0, 3, np.int64)
-    np.minimum.at(lowest, pair, rank)
-    order = np.lexsort((pair, lowest[pair], group))
-    _, first = np.unique(group[order], return_index=True)
-    best = pair[order][first]  # by group, as ``ranks`` numbers them from 0
-    return np.asarray(pair != best[group], np.bool_)
-
-
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _mask(values: pa.Array | pa.ChunkedArray) -> Mask:
-    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False), np.bool_)
-
-
-def _codes(values: pa.Array | pa.ChunkedArray) -> Ints:
-    """A number for each distinct value; -1 for null."""
-    return _ints(pc.dictionary_encode(_whole(values)).indices.cast(pa.int64()), -1)
-
-
-def _ints(values: pa.Array, missing: int) -> Ints:
-    return np.asarray(pc.fill_null(values, missing), np.int64)
-
-
-def _told(values: pa.ChunkedArray) -> pa.Array:
-    """Texts; an empty one tells nothing."""
-    values = _whole(values)
-    return pc.if_else(pc.equal(values, ""), pa.scalar(None, pa.string()), values)
-
-
-def _natural(values: pa.ChunkedArray) -> pa.Array:
-    values = _whole(values)
-    return pc.if_else(pc.match_substring_regex(values, _NATURAL), values, pa.scalar(None, pa.string()))
-
-
-def _number(texts: pa.Array) -> Ints:
-    """Whole numbers of at most 19 digits; -2, which is legal nowhere, where there is none that fits 64 bits."""
-    large = pc.and_(pc.equal(pc.utf8_length(texts), 19), pc.greater(texts, str(LARGEST)))
-    none = pc.or_(pc.equal(texts, ""), large)
-    return _ints(pc.if_else(none, pa.scalar(None, pa.string()), texts).cast(pa.int64()), -2)
-
-
-def _times(nanos: Ints) -> pa.Array:
-    return pa.array(nanos // 1_000).cast(TIME)

@@ -117,15 +117,8 @@ class ParsedLines:
 def parse(lines: pa.RecordBatch) -> ParsedLines:
     """Parse lines of one file: columns ``file``, ``line`` (from 1) and ``text`` (bytes)."""
     texts = lines.column("text")
-    rejected: dict[int, Reason] = {}
-    export = _holds(texts, '"resourceSpans"')
-    single = _holds(texts, '"scopeSpans"') & ~export
-    for row in np.flatnonzero(_remains(texts) & ~export & ~single).tolist():
-        rejected[row] = _reason("a line with spans begins as an export of them", "copy the file from its beginning")
-    begins = np.asarray(pc.find_substring_regex(texts, _OPENING), np.int64)
-    for row in np.flatnonzero((export | single) & (begins < 0)).tolist():
-        rejected[row] = _reason("the spans of a line are inside one JSON object that begins there", _ONE_A_LINE)
-    rows = np.flatnonzero((export | single) & (begins >= 0))
+    begins, single, rejected = _found(texts)
+    rows = np.flatnonzero(begins >= 0)
     exports = texts.take(pa.array(rows)).to_pylist()
     cut = [text[begin:].strip() for text, begin in zip(exports, begins[rows].tolist(), strict=True)]
     given = [b'{"resourceSpans":[%b]}' % t if one else t for t, one in zip(cut, single[rows].tolist(), strict=True)]
@@ -144,19 +137,39 @@ def parse(lines: pa.RecordBatch) -> ParsedLines:
     table = table.set_column(0, SPANS.field("line"), lines.column("line").take(at.combine_chunks()))
     table = table.add_column(0, SPANS.field("file"), lines.column("file").take(at.combine_chunks()))
     quarantined = tuple(_rejected(lines, row, reason) for row, reason in sorted(rejected.items()))
-    read = len(rows) - sum(1 for row in rejected if begins[row] >= 0 and (export | single)[row])
+    read = len(rows) - sum(1 for row in rejected if begins[row] >= 0)
     counts = LineCounts(len(lines), read, len(lines) - read - len(rejected), len(rejected), total, total - len(table))
     return ParsedLines(table.cast(SPANS), quarantined, counts)
 
 
-def _holds(texts: pa.Array, words: str) -> NDArray[np.bool_]:
-    return np.asarray(pc.match_substring(texts, words).to_numpy(zero_copy_only=False), np.bool_)
+def _found(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], dict[int, Reason]]:
+    """Where in each line the spans begin (-1: nowhere), whether they are of one resource, and lines that are broken."""
+    begins = np.zeros(len(texts), np.int64)
+    single = np.zeros(len(texts), np.bool_)
+    rejected: dict[int, Reason] = {}
+    odd = np.flatnonzero(~_true(pc.starts_with(texts, '{"resourceSpans"')))
+    if len(odd):
+        texts = texts.take(pa.array(odd))
+        export = _true(pc.match_substring(texts, '"resourceSpans"'))
+        single[odd] = _true(pc.match_substring(texts, '"scopeSpans"')) & ~export
+        spans = export | single[odd]
+        place = np.asarray(pc.find_substring_regex(texts, _OPENING), np.int64)
+        begins[odd] = np.where(spans, place, -1)
+        for row in odd[spans & (place < 0)].tolist():
+            rejected[row] = _reason("the spans of a line are inside one JSON object that begins there", _ONE_A_LINE)
+        for row in odd[~spans & _remains(texts)].tolist():
+            rejected[row] = _reason("a line with spans begins as an export of them", "copy the file from its beginning")
+    return begins, single, rejected
 
 
 def _remains(texts: pa.Array) -> NDArray[np.bool_]:
     """Lines that are what is left of an export: a span's own fields stand there, or an export inside a text."""
-    fields = _holds(texts, '"startTimeUnixNano"') & _holds(texts, '"endTimeUnixNano"')
-    return fields | _holds(texts, r"\"resourceSpans\"")
+    fields = [_true(pc.match_substring(texts, name)) for name in ('"startTimeUnixNano"', '"endTimeUnixNano"')]
+    return np.asarray(fields[0] & fields[1] | _true(pc.match_substring(texts, r"\"resourceSpans\"")), np.bool_)
+
+
+def _true(values: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def _read(texts: Sequence[bytes], rows: NDArray[np.int64]) -> Iterator[tuple[Any, Reason | None]]:
@@ -247,7 +260,7 @@ def _chosen(lists: pa.Array, wanted: dict[str, tuple[str, ...]]) -> dict[str, pa
     values = pc.coalesce(
         pc.struct_field(items, ["value", "stringValue"]), pc.struct_field(items, ["value", "intValue"])
     )
-    told = np.flatnonzero((which >= 0) & np.asarray(values.is_valid().to_numpy(zero_copy_only=False), np.bool_))
+    told = np.flatnonzero((which >= 0) & _true(values.is_valid()))
     place = np.full((len(names), len(lists)), -1, np.int64)
     place[which[told], owner[told]] = told
     found: dict[str, pa.Array] = {}

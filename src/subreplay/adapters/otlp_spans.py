@@ -8,7 +8,6 @@ What never ends is never exported, and spans may be sampled: what is not there s
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,14 +15,12 @@ from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected
+from subreplay.adapters.base import FileCount, Ingested, Rejected
 from subreplay.adapters.otlp_deliveries import Deliveries, SpanCounts, Wanted, deliveries
 from subreplay.adapters.otlp_files import LINES, files, lines_of
 from subreplay.adapters.otlp_lines import SPANS, LineCounts, ParsedLines, parse
 from subreplay.errors import InputError
-from subreplay.tables import DELIVERIES
 
 __all__ = [
     "LINES", "NOT_JUDGED", "NOT_JUDGED_SAMPLED", "SPANS", "Deliveries", "Evidence", "LineCounts", "ParsedLines",
@@ -88,9 +85,9 @@ def spans(path: Path, wanted: Wanted | None = None, *, sampled: bool = True) -> 
     """
     paths = files(path)
     root = path if path.is_dir() else path.parent
-    tables, rejected = [SPANS.empty_table()], []
+    tables = [SPANS.empty_table()]
+    rejected: list[Rejected] = []
     lines: dict[str, LineCounts] = {}
-    others: Counter[str] = Counter()
     for each in paths:
         name = str(each.relative_to(root))
         lines[name] = LineCounts()
@@ -103,12 +100,11 @@ def spans(path: Path, wanted: Wanted | None = None, *, sampled: bool = True) -> 
     if not len(found):
         raise InputError(f"{path}: no span of Kafka or Pulsar in {sum(c.lines for c in lines.values()):,} lines of "
                          f"{len(paths):,} files; is it OTLP JSON, one export a line?{_first(rejected)}")  # fmt: skip
-    others.update({name: counts.others for name, counts in lines.items()})
     told = deliveries(found, wanted or Wanted())
     if told.rejected and not len(told.table):
         raise InputError(f"{path}: none of {len(told.rejected):,} spans fits the contract;{_first(told.rejected)}")
     counts = {name: told.counts.get(name, SpanCounts()) for name in lines}
-    every = {name: count.with_others(others[name]) for name, count in counts.items()}
+    every = {name: count.with_others(lines[name].others) for name, count in counts.items()}
     return Spans(told.table, (*rejected, *told.rejected), lines, every, Evidence(sampled=sampled))
 
 
