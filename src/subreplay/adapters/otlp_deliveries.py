@@ -255,7 +255,7 @@ class _Fold:
     def _reject(self, rows: Mask, column: str, values: pa.ChunkedArray, rule: str, remedy: str) -> None:
         places = np.flatnonzero(rows)
         for row, value in zip(places.tolist(), values.take(pa.array(places)).to_pylist(), strict=True):
-            shown = "null" if value is None else shortened(value, 200)
+            shown = "null" if value is None else shortened(value or "(empty)", 200)
             self.reasons.setdefault(row, []).append(Reason(column, shown, rule, remedy))
         self.fate[places] = "quarantined"
 

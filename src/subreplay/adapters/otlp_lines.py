@@ -155,10 +155,9 @@ def _found(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], dict[
         spans = export | single[odd]
         place = np.asarray(pc.find_substring_regex(texts, _OPENING), np.int64)
         begins[odd] = np.where(spans, place, -1)
-        for row in odd[spans & (place < 0)].tolist():
-            rejected[row] = _reason("the spans of a line are inside one JSON object that begins there", _ONE_A_LINE)
-        for row in odd[~spans & _remains(texts)].tolist():
-            rejected[row] = _reason("a line with spans begins as an export of them", "copy the file from its beginning")
+        for row in odd[(spans & (place < 0)) | (~spans & _remains(texts))].tolist():
+            rule = "the spans of a line are inside one JSON object that begins there"
+            rejected[row] = _reason(rule, f"{_ONE_A_LINE}; copy the file from its beginning")
     return begins, single, rejected
 
 
