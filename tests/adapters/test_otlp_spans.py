@@ -78,7 +78,7 @@ def test_the_kafka_agent_tells_every_offset_once():
         ("orders", 0, 0, -1)
     }
     assert {(row["subscription"], row["consumer"], row["instance"]) for row in rows(found)} == {
-        ("otel-old", "console-consumer", "pod-7")
+        ("otel-old", "console-consumer", None)
     }
 
 
@@ -107,7 +107,7 @@ def test_both_generations_of_the_conventions_are_read(told, convention):
     row = only(told(line(convention(41, begin=BEGIN + 1_234))))
     place = {"topic": "orders", "partition": 3, "ledger": 0, "entry": 41, "batch_index": -1}
     assert {name: row[name] for name in place} == place
-    assert (row["subscription"], row["consumer"], row["instance"]) == ("billing", "consumer-billing-1", "pod-1")
+    assert (row["subscription"], row["consumer"], row["instance"]) == ("billing", "consumer-billing-1", None)
     assert nanos(row["received_at"]) == BEGIN + 1_000  # a receipt is told in microseconds
     assert {row[name] for name in ("delivered_at", "acked_at", "nacked_at", "outcome")} == {None}
 
@@ -166,6 +166,13 @@ def test_a_receive_span_ends_when_the_application_has_the_message(told):
 def test_a_consumer_without_an_id_is_its_process(told, resource, consumer):
     row = only(told(line(pulsar(), **resource)))
     assert (row["consumer"], row["instance"]) == (consumer, None)
+
+
+def test_processes_with_one_client_id_are_told_apart(told):
+    found = told(line(kafka(1), instance="a"), line(kafka(2), instance="b"), line(pulsar(), instance="a"))
+    assert {(row["consumer"], row["instance"]) for row in rows(found)} == {
+        ("consumer-billing-1", "a"), ("consumer-billing-1", "b"), ("a", None),
+    }  # fmt: skip
 
 
 def test_a_consumer_without_any_identity_is_rejected(told):

@@ -95,8 +95,8 @@ def deliveries(spans: pa.Table, wanted: Wanted | None = None) -> Deliveries:
 
     ``received_at`` is when a ``process`` span begins or a ``receive`` span ends. ``seq`` is the order of receipts.
     ``consumer`` is the client's id; where none is told, its process: ``service.instance.id``, else the pod, else host
-    and process id. ``instance`` is the process of a consumer that has an id. ``redelivery_count`` is 0: no span tells
-    it.
+    and process id. ``instance`` is the process where several use one id in a subscription. ``redelivery_count`` is 0:
+    no span tells it.
     """
     return _Fold(spans.cast(SPANS).combine_chunks(), wanted or Wanted()).result()
 
@@ -172,7 +172,7 @@ class _Fold:
         where = pc.coalesce(nonempty(self["service_instance"]), nonempty(self["pod"]), process)
         client = nonempty(self["client_id"])
         self.consumer = pc.coalesce(client, where)
-        self.instance = pc.if_else(pc.is_valid(client), where, pa.scalar(None, pa.string()))
+        self.process_id = where
         named = nonempty(self["subscription"])
         self.unnamed = mask(pc.is_null(named))
         self.subscription = pc.coalesce(named, pa.scalar(self.wanted.subscription, pa.string()))
@@ -259,6 +259,14 @@ class _Fold:
             self.reasons.setdefault(row, []).append(Reason(column, shown, rule, remedy))
         self.fate[places] = "quarantined"
 
+    def _instances(self, take: pa.Array) -> pa.Array:
+        """The process of each consumer whose id is used by several: of others their name says enough."""
+        process = self.process_id.take(take)
+        name = ranks(codes(self.subscription.take(take)), codes(self.consumer.take(take)))
+        pair = np.unique(np.stack([name, codes(process)]), axis=1)
+        several = np.bincount(pair[0]) > 1 if len(name) else np.zeros(0, np.bool_)
+        return pc.if_else(pa.array(several[name]), process, pa.scalar(None, pa.string()))
+
     def _table(self) -> pa.Table:
         rows = np.flatnonzero(self.fate == "deliveries")
         order = rows[np.argsort(self.received[rows], kind="stable")]
@@ -276,7 +284,7 @@ class _Fold:
             "topic": self.topic.take(take),
             **{name: pa.array(getattr(self, name)[order]) for name in ("partition", "ledger", "entry", "batch_index")},
             "consumer": self.consumer.take(take),
-            "instance": self.instance.take(take),
+            "instance": self._instances(take),
             "seq": pa.array(np.arange(len(order))),
             "redelivery_count": pa.array(np.zeros(len(order), np.int32)),
             "received_at": received,
