@@ -81,12 +81,14 @@ def stats(
     field: str | None = None,
     topics: Collection[str] | None = None,
     subscriptions: Collection[str] | None = None,
+    by_address: bool = False,
 ) -> Stats:
     """Read polls from a file of JSON lines or of printed answers (plain or gzip), or from all files of a folder.
 
     ``topic`` is that of answers that tell none. ``times`` says where the time of a poll is: in a ``field`` (by default
     the first of ``at_ns``, ``at``, ``time``, …), in the file's ``name``, or when the file was ``modified``. ``topics``
-    (without partitions) and ``subscriptions`` select. Raises ``InputError`` where there is no file or no poll that
+    (without partitions) and ``subscriptions`` select. ``by_address`` tells consumers of one name apart by the addresses
+    of their connections, which is right only where deliveries do so, too. Raises ``InputError`` where there is no file or no poll that
     fits, ``EnvironmentFailed`` where a file cannot be read.
     """
     paths = files(path)
@@ -108,7 +110,7 @@ def stats(
         found += of_place
         held += ranges
         rows += polled_rows(story)
-    joined = membership(found)
+    joined = membership(found, by_address=by_address)
     return Stats(
         joined, session_rows(found), range_rows(held), pa.Table.from_pylist(rows, schema=POLLED),
         tuple(collected.rejected), collected.counts, longest,

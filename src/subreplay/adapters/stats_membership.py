@@ -6,7 +6,9 @@ and the first that does not; who came and went between two polls was never seen.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -138,20 +140,24 @@ def _hold(session: Session, mode: str | None, ranges: tuple[tuple[int, int], ...
     last.last = at
 
 
-def membership(found: Iterable[Session]) -> pa.Table:
+def membership(found: Sequence[Session], *, by_address: bool = False) -> pa.Table:
     """Canonical ``membership`` of sessions of any number of topic partitions, which get the ``seq`` of their rows.
 
-    A leave is at the first poll without the consumer, and was asked for (``since``) no earlier than the last poll with
-    it; its ``reason`` says so. Whether it closed or was lost nobody can tell: both are leaves. ``instance`` is null:
-    statistics do not have the words by which deliveries tell consumers of one name apart.
+    A leave was no earlier than the last poll with the consumer (``since``) and no later than the first without it
+    (``at``); its ``reason`` says so. Where one of its name connected in between, it had left by then: a reconnection,
+    and under Exclusive whoever connected. Whether a consumer closed or was lost nobody can tell: both are leaves.
+    ``instance`` is the address of the connection, where deliveries use it, too (``by_address``). Else it is null:
+    of two consumers of one name nobody can tell which of them left, and who was served.
     """
+    followers = _followers(found)
     events: list[tuple[int, int, int, Session, dict[str, Any]]] = []
     for order, session in enumerate(found):
-        events.append((session.seen.since, 1, order, session, _join(session)))
+        came = session.seen.since
+        instance = {"instance": session.seen.address} if by_address else {}
+        events.append((came, 1, order, session, _row(session, "join", came) | _declared(session) | instance))
         if session.gone is not None:
-            # a poller whose clock is late may see it gone before it came
-            gone = max(session.gone, session.seen.since)
-            events.append((gone, 0 if gone > session.seen.since else 2, order, session, _leave(session, gone)))
+            gone = max(_replaced(session, followers), came)  # the clock of who polls may be behind the broker's
+            events.append((gone, 0 if gone > came else 2, order, session, _leave(session, gone) | instance))
     rows = []
     for seq, (_, kind, _, session, row) in enumerate(sorted(events, key=lambda event: event[:3])):
         if kind == 1:
@@ -162,10 +168,32 @@ def membership(found: Iterable[Session]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=MEMBERSHIP)
 
 
-def _join(session: Session) -> dict[str, Any]:
+def _successors(session: Session) -> tuple[str, str, int, str]:
+    """Of whom those who connect later take its place: under Exclusive of the subscription, else of its name there."""
+    name = "" if session.shown.type == "Exclusive" else session.seen.name
+    return session.subscription, session.topic, session.partition, name
+
+
+def _followers(found: Iterable[Session]) -> dict[tuple[str, str, int, str], list[int]]:
+    """When sessions began, by whose place they take, in order."""
+    times = defaultdict(list)
+    for session in found:
+        times[_successors(session)].append(session.seen.since)
+    return {whose: sorted(each) for whose, each in times.items()}
+
+
+def _replaced(session: Session, followers: Mapping[tuple[str, str, int, str], list[int]]) -> int:
+    """By when it was gone: the first poll without it, or when another took its place since the last poll with it."""
+    assert session.gone is not None
+    later = followers[_successors(session)]
+    at = bisect_right(later, max(session.last, session.seen.since))
+    return min(later[at], session.gone) if at < len(later) else session.gone
+
+
+def _declared(session: Session) -> dict[str, Any]:
+    """The ranges that a consumer asked for; those of other modes are the broker's choice."""
     sticky = session.shown.mode == "STICKY" and session.seen.ranges is not None
-    declared = {"ranges": _structs(session.seen.ranges or ())} if sticky else {}  # others are the broker's choice
-    return _row(session, "join", session.seen.since) | declared
+    return {"ranges": _structs(session.seen.ranges or ())} if sticky else {}
 
 
 def _leave(session: Session, gone: int) -> dict[str, Any]:
