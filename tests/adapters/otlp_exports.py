@@ -2,6 +2,9 @@
 
 import itertools
 import json
+from dataclasses import astuple
+
+from subreplay.adapters.otlp_spans import spans
 
 BEGIN = 1_795_308_000_000_000_000
 _ids = itertools.count(1)
@@ -64,3 +67,44 @@ def export(*spans, instance="pod-1", scope="io.opentelemetry.kafka-clients-0.11"
 
 def line(*spans, **more):
     return json.dumps(export(*spans, **more), separators=(",", ":"))
+
+
+def tell_from(folder):
+    """A function of lines: what they tell as one file of a folder."""
+
+    def tell(*lines, wanted=None):
+        path = folder / "traces.jsonl"
+        path.write_bytes(b"".join((one if isinstance(one, bytes) else one.encode()) + b"\n" for one in lines))
+        return spans(path, wanted)
+
+    return tell
+
+
+def rows(found):
+    return found.deliveries.to_pylist()
+
+
+def only(found):
+    (row,) = rows(found)
+    return row
+
+
+def counts(found, name="traces.jsonl"):
+    return {key: value for key, value in vars(found.spans[name]).items() if value}
+
+
+def nanos(time, rest=0):
+    return round(time.timestamp() * 1_000_000) * 1_000 + (rest or 0)
+
+
+def balanced(found):
+    """Every line and every span has one fate."""
+    for of in found.lines.values():
+        assert of.lines == of.exports + of.passed_over + of.quarantined
+    for of in found.spans.values():
+        all_of_them, *fates = astuple(of)
+        assert all_of_them == sum(fates)
+    assert len(found.deliveries) == sum(of.deliveries for of in found.spans.values())
+    quarantined = [of.quarantined for every in (found.lines, found.spans) for of in every.values()]
+    assert len(found.rejected) == sum(quarantined)
+    return True

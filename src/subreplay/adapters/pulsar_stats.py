@@ -88,8 +88,10 @@ def stats(
     ``topic`` is that of answers that tell none. ``times`` says where the time of a poll is: in a ``field`` (by default
     the first of ``at_ns``, ``at``, ``time``, …), in the file's ``name``, or when the file was ``modified``. ``topics``
     (without partitions) and ``subscriptions`` select. ``by_address`` tells consumers of one name apart by the addresses
-    of their connections, which is right only where deliveries do so, too. Raises ``InputError`` where there is no file or no poll that
-    fits, ``EnvironmentFailed`` where a file cannot be read.
+    of their connections, which is right only where deliveries do so, too.
+
+    Raises ``InputError`` where there is no file or no poll that fits, ``EnvironmentFailed`` where a file cannot be
+    read.
     """
     paths = files(path)
     root = path if path.is_dir() else path.parent

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from subreplay.adapters.base import Reason
 from subreplay.adapters.recorded_rows import base_topic
 from subreplay.adapters.stats_times import FORMS, in_name, instant
-from subreplay.contracts import PARTITION, SLOT, shortened
+from subreplay.contracts import LARGEST, PARTITION, SLOT, shortened
 
 Times = Literal["field", "name", "modified"]
 TIME_FIELDS: Final = ("at_ns", "at", "time", "timestamp", "polled_at", "ts")
@@ -77,7 +77,7 @@ class Refused(Exception):
     def __init__(self, column: str, value: Any, rule: str, remedy: str) -> None:
         super().__init__(rule)
         shown = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-        self.reason = Reason(column, shortened(shown, 200), rule, remedy)
+        self.reason = Reason(column, shortened(shown or "(empty)", 200), rule, remedy)
 
 
 class Damaged(Exception):
@@ -97,7 +97,7 @@ def records(path: Path) -> Iterator[Record | None]:
             packed = plain.read(2) == b"\x1f\x8b"
         with gzip.open(path, "rb") if packed else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                text = line.decode(errors="replace").rstrip()
+                text = line.decode(errors="surrogateescape").rstrip()  # what is no UTF-8 is found where it matters
                 opens = text.startswith("{")
                 if parts and opens:  # the one before never ended
                     yield Record(first, "\n".join(parts), whole=False)
@@ -138,7 +138,8 @@ class Reader:
             raise Refused("stats", inner, "it is the answer to a poll", _POLL_AGAIN)
         at = self._time(told, inner, path)
         if isinstance(inner.get("subscriptions"), dict) and not inner.get("partitions"):
-            if cast(dict[str, Any], inner.get("metadata") or {}).get("partitions"):
+            about = inner.get("metadata")
+            if isinstance(about, dict) and about.get("partitions"):
                 raise Refused("partitions", {}, "statistics are of one partition each", _POLL_AGAIN)
             topic = next((told[name] for name in _TOPIC_FIELDS if isinstance(told.get(name), str)), self.topic)
             if not topic:
@@ -169,13 +170,18 @@ class Reader:
 
 def _object(record: Record) -> dict[str, Any]:
     remedy = "copy the whole answer, or poll again"
-    if not record.whole or "\ufffd" in record.text:
-        rule = "an answer ends with its bracket" if not record.whole else "JSON is UTF-8"
-        raise Refused("(record)", _length(record.text), rule, remedy)
+    if not record.whole:
+        raise Refused("(record)", _length(record.text), "an answer ends with its bracket", remedy)
     try:
-        return cast(dict[str, Any], json.loads(record.text))
+        told = json.loads(record.text)
+        record.text.encode()
+        if r"\ud" in record.text.lower():
+            json.dumps(told, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise Refused("(record)", _length(record.text), "JSON is UTF-8", remedy) from error
     except (ValueError, RecursionError) as error:
         raise Refused("(record)", _length(record.text), f"an answer is one JSON object: {error}", remedy) from error
+    return cast(dict[str, Any], told)
 
 
 def _length(text: str) -> str:
@@ -247,9 +253,9 @@ def _ranges(where: str, told: dict[str, Any]) -> tuple[tuple[int, int], ...] | N
 
 
 def _typed(told: dict[str, Any], name: str, kind: type) -> Any:
-    """A value of its type; anything else tells nothing."""
+    """A value of its type, a number of 64 bits; anything else tells nothing."""
     value = told.get(name)
-    return value if type(value) is kind else None
+    return value if type(value) is kind and (kind is not int or abs(value) <= LARGEST) else None
 
 
 def _kind(value: Any) -> str:
