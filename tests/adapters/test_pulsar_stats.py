@@ -54,23 +54,23 @@ def truth(name):
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_session_is_found_with_its_join(name):
     told = {(row["consumer"], row["address"]): row for row in rows(polled(name), "sessions")}
-    assert told.keys() == {(consumer, address) for consumer, address, *_ in truth(name)}
-    for consumer, address, joined, _ in truth(name):
-        assert abs(nanos(told[consumer, address], "connected_since") - joined) < 0.2 * SECOND
+    assert told.keys() == {(who, address) for who, address, *_ in truth(name)}
+    for who, address, joined, _ in truth(name):
+        assert abs(nanos(told[who, address], "connected_since") - joined) < 0.2 * SECOND
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_every_leave_is_in_its_interval(name):
     sessions = {(row["consumer"], row["address"]): row for row in rows(polled(name), "sessions")}
     leaves = {row["seq"]: row for row in rows(polled(name)) if row["event"] == "leave"}
-    for consumer, address, _, left in truth(name):
-        seq = sessions[consumer, address]["leave_seq"]
+    for who, address, _, left in truth(name):
+        seq = sessions[who, address]["leave_seq"]
         if seq is None:
             last = max(nanos(row, "at") for row in rows(polled(name), "polled"))
             assert left is None or left > last
         else:
             leave = leaves.pop(seq)
-            assert leave["consumer"] == consumer
+            assert leave["consumer"] == who
             assert nanos(leave, "since") <= left <= nanos(leave, "at")
             assert leave["reason"].startswith("inferred")
     assert not leaves

@@ -255,7 +255,8 @@ def _ranges(where: str, told: dict[str, Any]) -> tuple[tuple[int, int], ...] | N
 def _typed(told: dict[str, Any], name: str, kind: type) -> Any:
     """A value of its type, a number of 64 bits; anything else tells nothing."""
     value = told.get(name)
-    return value if type(value) is kind and (kind is not int or abs(value) <= LARGEST) else None
+    fits = not isinstance(value, int) or -LARGEST <= value <= LARGEST
+    return value if type(value) is kind and fits else None
 
 
 def _kind(value: Any) -> str:
