@@ -13,6 +13,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
@@ -238,18 +239,28 @@ def _ranges(where: str, told: dict[str, Any]) -> tuple[tuple[int, int], ...] | N
     given = told.get(column)
     if given is None:
         return None
-    rule, remedy = "ranges are pairs of slots, the first not above the second", "poll again, or correct them"
-    if not isinstance(given, list):
-        raise Refused(f"{where}.{column}", _kind(given), rule, remedy)
+    pairs, odd = _pairs(json.dumps(given))
+    if pairs is None:
+        rule = "ranges are pairs of slots, the first not above the second"
+        raise Refused(f"{where}.{column}", odd, rule, "poll again, or correct them")
+    return pairs
+
+
+@lru_cache(maxsize=1024)  # consumers have the same ranges in most polls
+def _pairs(given: str) -> tuple[tuple[tuple[int, int], ...] | None, Any]:
+    """Ranges from JSON; or none, and what is not one."""
+    ranges = json.loads(given)
+    if not isinstance(ranges, list):
+        return None, _kind(ranges)
     found = []
-    for each in given:
+    for each in ranges:
         text = _RANGE.fullmatch(each) if isinstance(each, str) else None
         pair = list(map(int, text.groups())) if text else each
         fits = isinstance(pair, list) and len(pair) == 2 and all(type(slot) is int for slot in pair)
         if not fits or not SLOT.least <= pair[0] <= pair[1] <= SLOT.most:
-            raise Refused(f"{where}.{column}", each, rule, remedy)
+            return None, each
         found.append((pair[0], pair[1]))
-    return tuple(found)
+    return tuple(found), None
 
 
 def _typed(told: dict[str, Any], name: str, kind: type) -> Any:
