@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.otlp_spans import NOT_JUDGED, Wanted, read, spans
+from subreplay.adapters.otlp.spans import NOT_JUDGED, Wanted, read, spans
 from subreplay.errors import InputError
-from subreplay.tables import DELIVERIES
+from subreplay.model.tables import DELIVERIES
 from tests.adapters.otlp_exports import (
     BEGIN,
     balanced,

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from subreplay.adapters.pulsar_stats import stats
-from subreplay.membership import dispatcher_events
+from subreplay.adapters.pulsar_stats.adapter import stats
+from subreplay.model.range_table import RangeTable
+from subreplay.model.tables import MEMBERSHIP
 from subreplay.policies import make
-from subreplay.range_table import RangeTable
-from subreplay.tables import MEMBERSHIP
-from subreplay.timeline import Timeline
+from subreplay.timelines.membership import dispatcher_events
+from subreplay.timelines.timeline import Timeline
 from tests.adapters.topic_polls import AT, SECOND, consumer, nanos, poll, rows, story, tell_from
 
 DATA = Path(__file__).parents[1] / "data"

@@ -8,7 +8,7 @@ from dataclasses import astuple
 
 import pytest
 
-from subreplay.adapters.pulsar_stats import read, stats
+from subreplay.adapters.pulsar_stats.adapter import read, stats
 from subreplay.errors import InputError
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
 

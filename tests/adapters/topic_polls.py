@@ -2,7 +2,7 @@
 
 import json
 
-from subreplay.adapters.pulsar_stats import stats
+from subreplay.adapters.pulsar_stats.adapter import stats
 
 AT = 1_795_310_700_000_000_000
 SECOND = 1_000_000_000

@@ -1,4 +1,4 @@
-"""The contract of the input tables (``subreplay.contracts``) on Arrow arrays: which rows break which rule.
+"""The contract of the input tables (``subreplay.model.contracts``) on Arrow arrays: which rows break which rule.
 
 ``spark.contracts`` says the same in SQL.
 """
@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.encoded import Broken, Mask, Outcome, mask_of, present
-from subreplay.columns import Ints
-from subreplay.contracts import LEGAL, OF_A_LEDGER, Legal, Words
-from subreplay.tables import INPUTS
+from subreplay.model.columns import Ints
+from subreplay.model.contracts import LEGAL, OF_A_LEDGER, Legal, Words
+from subreplay.model.tables import INPUTS
 
 Columns = Mapping[str, pa.Array]
 

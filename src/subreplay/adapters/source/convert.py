@@ -16,8 +16,8 @@ from subreplay.adapters.source.contract import Breach, breaches
 from subreplay.adapters.source.encoded import Mask, as_bytes, mask_of
 from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
-from subreplay.contracts import PARTITION, shortened
-from subreplay.tables import INPUTS
+from subreplay.model.contracts import PARTITION, shortened
+from subreplay.model.tables import INPUTS
 
 NO_ROW: Final = -1
 """The number of rows that have none, as those of a table."""

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.columns import Ints
 from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.model.columns import Ints
 
 Mask: TypeAlias = NDArray[np.bool_]
 Bytes: TypeAlias = NDArray[np.uint8]

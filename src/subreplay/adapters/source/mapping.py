@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from subreplay.adapters.source.columns import NAMES
 from subreplay.adapters.source.names import PATHS
 from subreplay.errors import ConfigError
-from subreplay.tables import INPUTS
+from subreplay.model.tables import INPUTS
 
 TO_FILL_IN: Final = "?"
 """Stands in a rendered mapping for what only its user knows."""

@@ -26,8 +26,8 @@ from subreplay.adapters.source.encoded import (
     utf8_text,
     without,
 )
-from subreplay.columns import Ints
 from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.model.columns import Ints
 
 PARTS: Final = ("ledger", "entry", "partition", "batch_index", "batch_size")
 _PART: Final = np.array([-1, 0, 1, 2, 3, -1, 4, -1])  # of ``PARTS`` by field number, of which the last is any other

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.encoded import Broken, Mask, Outcome, present, utf8_text
-from subreplay.topics import DOMAINS
+from subreplay.model.topics import DOMAINS
 
 PARTS: Final = ("topic", "partition")
 _NUMBER: Final = r"(?P<partition>\d{1,9})"

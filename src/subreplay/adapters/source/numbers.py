@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
-from subreplay.columns import Ints
-from subreplay.contracts import HAPPENED, LARGEST
-from subreplay.tables import TIME
+from subreplay.model.columns import Ints
+from subreplay.model.contracts import HAPPENED, LARGEST
+from subreplay.model.tables import TIME
 
 PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EXACT: Final = 2**53

@@ -18,9 +18,9 @@ from subreplay.adapters.source.encoded import Outcome
 from subreplay.adapters.source.mapping import INSTANTS, NEEDED, Mapping, Source
 from subreplay.adapters.source.names import PARTS, PATHS
 from subreplay.adapters.source.numbers import iso_times
-from subreplay.contracts import KEYS, LEGAL
 from subreplay.errors import ConfigError
-from subreplay.tables import INPUTS, TIME
+from subreplay.model.contracts import KEYS, LEGAL
+from subreplay.model.tables import INPUTS, TIME
 
 _ALIAS_OF: Final = {"offset": "entry", "timestamp": "publish_time", "value": "size"}
 _OF_OFFSETS: Final = {"ledger": 0, "batch_index": -1}

@@ -14,7 +14,7 @@ from subreplay.adapters.source.encoded import present as not_null
 from subreplay.adapters.source.mapping import NEEDED, TO_FILL_IN, Source
 from subreplay.adapters.source.names import PATHS
 from subreplay.adapters.source.presets import PRESETS, TIMES, Preset, fitted, has, present, targets
-from subreplay.tables import INPUTS
+from subreplay.model.tables import INPUTS
 
 CANONICAL: Final = "canonical"
 BY_NAME: Final = "by name"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.adapters.capture_checks import Mask
-from subreplay.adapters.capture_joins import ranks
-from subreplay.columns import Ints
+from subreplay.adapters.capture.checks import Mask
+from subreplay.adapters.capture.joins import ranks
+from subreplay.model.columns import Ints
 
 _NOTHING = 3
 

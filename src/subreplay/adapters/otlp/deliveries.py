@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.capture_checks import Mask
-from subreplay.adapters.capture_joins import ranks
-from subreplay.adapters.otlp_columns import codes, ints, mask, natural, nonempty, number, times, whole
-from subreplay.adapters.otlp_lines import SPANS
-from subreplay.adapters.otlp_repeats import again, beside_named, of_worse_tellers
-from subreplay.adapters.recorded_rows import base_topic
-from subreplay.columns import Ints
-from subreplay.contracts import (
+from subreplay.adapters.capture.checks import Mask
+from subreplay.adapters.capture.joins import ranks
+from subreplay.adapters.otlp.columns import codes, ints, mask, natural, nonempty, number, times, whole
+from subreplay.adapters.otlp.lines import SPANS
+from subreplay.adapters.otlp.repeats import again, beside_named, of_worse_tellers
+from subreplay.adapters.pulsar_recording.rows import base_topic
+from subreplay.model.columns import Ints
+from subreplay.model.contracts import (
     BATCH_INDEX,
     ENTRY,
     HAPPENED,
@@ -29,7 +29,7 @@ from subreplay.contracts import (
     Numbers,
     shortened,
 )
-from subreplay.tables import DELIVERIES, TIME
+from subreplay.model.tables import DELIVERIES, TIME
 
 ACKNOWLEDGED: Final = {"acknowledge": "Individual", "cumulative_acknowledge": "Cumulative"}
 GIVEN_BACK: Final = ("negative_acknowledge", "ack_timeout")

@@ -17,8 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected
-from subreplay.adapters.otlp_files import files
-from subreplay.adapters.stats_membership import (
+from subreplay.adapters.otlp.files import files
+from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
     RANGES_SEEN,
     SESSIONS,
@@ -30,7 +30,7 @@ from subreplay.adapters.stats_membership import (
     session_rows,
     sessions,
 )
-from subreplay.adapters.stats_polls import Damaged, Poll, Reader, Record, Refused, Shown, Times, records
+from subreplay.adapters.pulsar_stats.polls import Damaged, Poll, Reader, Record, Refused, Shown, Times, records
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 

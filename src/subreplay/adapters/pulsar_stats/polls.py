@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from subreplay.adapters.base import Reason
-from subreplay.adapters.recorded_rows import base_topic
-from subreplay.adapters.stats_times import FORMS, in_name, instant
-from subreplay.contracts import LARGEST, PARTITION, SLOT, shortened
+from subreplay.adapters.pulsar_recording.rows import base_topic
+from subreplay.adapters.pulsar_stats.times import FORMS, in_name, instant
+from subreplay.model.contracts import LARGEST, PARTITION, SLOT, shortened
 
 Times = Literal["field", "name", "modified"]
 TIME_FIELDS: Final = ("at_ns", "at", "time", "timestamp", "polled_at", "ts")

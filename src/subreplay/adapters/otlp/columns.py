@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.capture_checks import Mask
-from subreplay.columns import Ints
-from subreplay.contracts import LARGEST
-from subreplay.tables import TIME
+from subreplay.adapters.capture.checks import Mask
+from subreplay.model.columns import Ints
+from subreplay.model.contracts import LARGEST
+from subreplay.model.tables import TIME
 
 _NATURAL: Final = r"^\d{1,19}$"
 NO_NUMBER: Final = -2

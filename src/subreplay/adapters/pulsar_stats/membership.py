@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.adapters.recorded_rows import day, micros
-from subreplay.adapters.stats_polls import Poll, Seen, Shown
-from subreplay.tables import MEMBERSHIP, RANGES, TIME
+from subreplay.adapters.pulsar_recording.rows import day, micros
+from subreplay.adapters.pulsar_stats.polls import Poll, Seen, Shown
+from subreplay.model.tables import MEMBERSHIP, RANGES, TIME
 
 _PLACE: Final = [
     pa.field("subscription", pa.string(), nullable=False),
