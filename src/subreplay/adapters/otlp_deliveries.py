@@ -64,8 +64,8 @@ class SpanCounts:
     """``spans = deliveries + others + batches + told_twice + repeated + quarantined``, of one file.
 
     ``others``: of other systems, topics, subscriptions or of other operations, as ``send``; ``batches``: of several
-    messages at once, none of which they name; ``told_twice``: further spans of another library, or ``receive`` beside
-    ``process``, of what one library told of a consumer already; ``repeated``: the same span once more.
+    messages at once, none of which they name; ``told_twice``: of a message that another library, or ``process`` beside
+    ``receive``, tells more of; ``repeated``: the same span once more.
     """
 
     spans: int = 0
@@ -205,11 +205,14 @@ class _Fold:
     def _told_twice(self) -> None:
         rows = np.flatnonzero(self.open)
         taken = pa.array(rows)
-        rank = np.where(~self._null("acknowledgment"), 0, np.where(self.process, 1, 2))[rows]
         teller = ranks(self.process[rows].astype(np.int64), codes(self["scope"].take(taken)))
-        consumer = ranks(codes(self.topic.take(taken)), codes(self.consumer.take(taken)))
-        worse = of_worse_tellers(ranks(consumer, codes(self.subscription.take(taken))), teller, rank)
-        worse |= beside_named(consumer, ~self.unnamed[rows], rank)
+        if not teller.any():
+            return
+        rank = np.where(~self._null("acknowledgment"), 0, np.where(self.process, 1, 2))[rows]
+        place = (each[rows] for each in (self.partition, self.ledger, self.entry, self.batch_index))
+        whose = ranks(codes(self.topic.take(taken)), codes(self.consumer.take(taken)), *place)
+        worse = of_worse_tellers(ranks(whose, codes(self.subscription.take(taken))), teller, rank)
+        worse |= beside_named(whose, ~self.unnamed[rows], rank)
         self._close(self._of(rows[worse]), "told_twice")
 
     def _of(self, rows: Ints) -> Mask:
