@@ -15,6 +15,7 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.capture_checks import Mask
 from subreplay.adapters.capture_joins import ranks
 from subreplay.adapters.otlp_columns import codes, ints, mask, natural, nonempty, number, times, whole
+from subreplay.adapters.otlp_counts import SpanCounts
 from subreplay.adapters.otlp_lines import SPANS
 from subreplay.adapters.otlp_repeats import again, beside_named, of_worse_tellers
 from subreplay.adapters.recorded_rows import base_topic
@@ -57,28 +58,6 @@ class Wanted:
     topics: Collection[str] | None = None
     subscriptions: Collection[str] | None = None
     subscription: str | None = None
-
-
-@dataclass(frozen=True)
-class SpanCounts:
-    """``spans = deliveries + others + batches + told_twice + repeated + quarantined``, of one file.
-
-    ``others``: of other systems, topics, subscriptions or of other operations, as ``send``; ``batches``: of several
-    messages at once, none of which they name; ``told_twice``: of a message that another library, or ``process`` beside
-    ``receive``, tells more of; ``repeated``: the same span once more.
-    """
-
-    spans: int = 0
-    deliveries: int = 0
-    others: int = 0
-    batches: int = 0
-    told_twice: int = 0
-    repeated: int = 0
-    quarantined: int = 0
-
-    def with_others(self, more: int) -> SpanCounts:
-        """These counts with so many spans more that are of others."""
-        return replace(self, spans=self.spans + more, others=self.others + more)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,10 @@ from typing import Final
 import pyarrow as pa
 
 from subreplay.adapters.base import FileCount, Ingested, Rejected
-from subreplay.adapters.otlp_deliveries import Deliveries, SpanCounts, Wanted, deliveries
+from subreplay.adapters.otlp_counts import LineCounts, SpanCounts
+from subreplay.adapters.otlp_deliveries import Deliveries, Wanted, deliveries
 from subreplay.adapters.otlp_files import LINES, files, lines_of
-from subreplay.adapters.otlp_lines import SPANS, LineCounts, ParsedLines, parse
+from subreplay.adapters.otlp_lines import SPANS, ParsedLines, parse
 from subreplay.errors import InputError
 
 __all__ = [
