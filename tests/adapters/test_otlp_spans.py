@@ -229,6 +229,17 @@ def test_what_two_libraries_tell_is_one_delivery(told):
     assert {row["outcome"] for row in rows(found)} == {"acked"}
 
 
+def test_what_one_library_tells_alone_is_a_delivery(told):
+    """Pulsar's own span never ends where its message is never acknowledged; the agent's does."""
+    agents = {"messaging.operation.name": "receive", "messaging.pulsar.acknowledgment.type": None}
+    found = told(
+        line(pulsar("3:1:0"), scope="org.apache.pulsar.client"),
+        line(pulsar("3:1:0", values=agents), pulsar("3:2:0", values=agents), scope="io.opentelemetry.pulsar-2.8"),
+    )
+    assert {(row["entry"], row["outcome"]) for row in rows(found)} == {(1, "acked"), (2, None)}
+    assert counts(found) == {"spans": 3, "deliveries": 2, "told_twice": 1}
+
+
 def test_a_redelivery_is_another_delivery(told):
     found = told(line(pulsar("3:1:0", "negative_acknowledge"), pulsar("3:1:0", begin=BEGIN + 10**9)))
     assert [row["outcome"] for row in rows(found)] == ["redelivered", "acked"]

@@ -20,6 +20,7 @@ from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import read
 from subreplay.errors import ConfigError
 from subreplay.model.words import KeyWords
@@ -34,14 +35,6 @@ MOST_SCENARIOS = 100
 RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
 OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
 """The option of the command line that overrides a key: an error of its value is the option's."""
-
-
-class Traffic(Model):
-    """Where the canonical input tables are."""
-
-    path: Folder = "build/tables"
-    format: Literal["delta", "parquet"] = "delta"
-    lookback_days: Annotated[int, Field(ge=0, le=3_650)] = 1
 
 
 class Subscription(Model):

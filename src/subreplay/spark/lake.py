@@ -43,10 +43,10 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
     return frame
 
 
-def find(spark: SparkSession, root: str, name: str) -> DataFrame | None:
-    """Delta table ``name`` below ``root``; None where no run has written it."""
+def find(spark: SparkSession, root: str, name: str, form: str = "delta") -> DataFrame | None:
+    """Table ``name`` below ``root``; None where nobody has written it."""
     try:
-        return read(spark, root, name, "delta")
+        return read(spark, root, name, form)
     except InputError:
         return None
 

@@ -98,7 +98,7 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> l
     found: list[Plan] = []
     recorded_events: Events = {}
     if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
-        recorded_events = census(read_inputs(open_session(config.spark), config)).events
+        recorded_events = census(read_inputs(open_session(config.spark), config, messages_only=True)).events
         found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}

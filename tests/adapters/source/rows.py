@@ -83,6 +83,6 @@ def sources(rows: int) -> dict[str, tuple[dict[str, Any], pa.RecordBatch]]:
         ),
     }
     return {
-        name: ({"preset": name} | section, pa.RecordBatch.from_pydict(columns))
+        name: ({"from": name} | section, pa.RecordBatch.from_pydict(columns))
         for name, (section, columns) in given.items()
     }

@@ -66,28 +66,28 @@ def test_what_a_source_lacks_is_null(name: str, key: bytes | None, size: int | N
 @pytest.mark.parametrize("name", ["kafka-table.redpanda", "pulsar-table", "streamnative-lakehouse"])
 def test_a_preset_that_does_not_fit_is_refused_with_the_one_that_does(name: str) -> None:
     with pytest.raises(InputError, match=rf"{name} does not fit: .* no .*; kafka-table.spark fits"):
-        plan_of({"preset": name}, SOURCES["kafka-table.spark"][1].schema)
+        plan_of({"from": name}, SOURCES["kafka-table.spark"][1].schema)
 
 
 def test_an_unknown_preset_is_refused_with_those_there_are() -> None:
     with pytest.raises(ConfigError, match=r"no preset 'kafka'; messages have kafka-table.spark"):
-        plan_of({"preset": "kafka"}, SOURCES["kafka-table.spark"][1].schema)
+        plan_of({"from": "kafka"}, SOURCES["kafka-table.spark"][1].schema)
 
 
 @pytest.mark.parametrize(("name", "asked"), [("kafka-table.redpanda", "topic"), ("streamnative-lakehouse", "partition"),
                                              ("kafka-table.confluent-s3", "offset")])  # fmt: skip
 def test_what_no_source_of_its_kind_has_is_asked_for(name: str, asked: str) -> None:
     with pytest.raises(ConfigError, match=rf"no known column has .*{asked}.*; write each under columns or values"):
-        plan_of({"preset": name}, SOURCES[name][1].schema)
+        plan_of({"from": name}, SOURCES[name][1].schema)
 
 
 def test_a_key_in_text_must_be_said_to_be_base64_or_not() -> None:
     _, batch = SOURCES["pulsar-cloud-storage"]
     with pytest.raises(ConfigError, match="no flag says whether it stands for bytes"):
-        plan_of({"preset": "pulsar-cloud-storage"}, batch.schema)
-    assert "key" in plan_of({"preset": "pulsar-cloud-storage", "columns": {"key": None}}, batch.schema).lacks
+        plan_of({"from": "pulsar-cloud-storage"}, batch.schema)
+    assert "key" in plan_of({"from": "pulsar-cloud-storage", "columns": {"key": None}}, batch.schema).lacks
     as_text = {"key": {"column": "__message_metadata__.messageKey", "as": "utf8"}}
-    plan = plan_of({"preset": "pulsar-cloud-storage", "columns": as_text}, batch.schema)
+    plan = plan_of({"from": "pulsar-cloud-storage", "columns": as_text}, batch.schema)
     assert convert(batch, plan).rows["key"][0].as_py() == b"a2V5LTA="
 
 
@@ -96,7 +96,7 @@ def test_what_its_user_says_goes_before_a_preset(ours: str) -> None:
     _, batch = SOURCES["kafka-table.spark"]
     batch = batch.append_column("stream", pa.array(["mine"] * ROWS))
     given: dict[str, Any] = {"columns": {"topic": "stream"}} if ours == "columns" else {"values": {"topic": "mine"}}
-    plan = plan_of({"preset": "kafka-table.spark"} | given, batch.schema)
+    plan = plan_of({"from": "kafka-table.spark"} | given, batch.schema)
     assert set(convert(batch, plan).rows["topic"].to_pylist()) == {"mine"}
 
 

@@ -27,7 +27,7 @@ def test_every_preset_is_recognised(name: str) -> None:
     assert best.evidence
 
 
-@pytest.mark.parametrize("name", [n for n in PRESETS if SOURCES[n][0].keys() == {"preset"}])
+@pytest.mark.parametrize("name", [n for n in PRESETS if SOURCES[n][0].keys() == {"from"}])
 def test_the_section_of_a_source_that_leaves_nothing_open_reads_it(name: str) -> None:
     _, batch = SOURCES[name]
     best = recognise(batch.schema, [PATHS[name]] if name in PATHS else [])[0]
@@ -106,7 +106,7 @@ def test_an_offset_of_confluents_files_is_guessed_and_its_time_asked_for() -> No
     assert best.name == "kafka-table.confluent-s3"
     assert "1 of 2 names of files fit confluent_path" in best.evidence
     assert section(best) == {
-        "preset": "kafka-table.confluent-s3", "columns": {"offset": "kafka_offset", "timestamp": "?"},
+        "from": "kafka-table.confluent-s3", "columns": {"offset": "kafka_offset", "timestamp": "?"},
     }  # fmt: skip
 
 

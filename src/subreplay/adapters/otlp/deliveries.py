@@ -15,6 +15,7 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.capture.checks import Mask
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.otlp.columns import codes, ints, mask, natural, nonempty, number, times, whole
+from subreplay.adapters.otlp.counts import SpanCounts
 from subreplay.adapters.otlp.lines import SPANS
 from subreplay.adapters.otlp.repeats import again, beside_named, of_worse_tellers
 from subreplay.adapters.pulsar_recording.rows import base_topic
@@ -57,28 +58,6 @@ class Wanted:
     topics: Collection[str] | None = None
     subscriptions: Collection[str] | None = None
     subscription: str | None = None
-
-
-@dataclass(frozen=True)
-class SpanCounts:
-    """``spans = deliveries + others + batches + told_twice + repeated + quarantined``, of one file.
-
-    ``others``: of other systems, topics, subscriptions or of other operations, as ``send``; ``batches``: of several
-    messages at once, none of which they name; ``told_twice``: further spans of another library, or ``receive`` beside
-    ``process``, of what one library told of a consumer already; ``repeated``: the same span once more.
-    """
-
-    spans: int = 0
-    deliveries: int = 0
-    others: int = 0
-    batches: int = 0
-    told_twice: int = 0
-    repeated: int = 0
-    quarantined: int = 0
-
-    def with_others(self, more: int) -> SpanCounts:
-        """These counts with so many spans more that are of others."""
-        return replace(self, spans=self.spans + more, others=self.others + more)
 
 
 @dataclass(frozen=True)
@@ -205,11 +184,14 @@ class _Fold:
     def _told_twice(self) -> None:
         rows = np.flatnonzero(self.open)
         taken = pa.array(rows)
-        rank = np.where(~self._null("acknowledgment"), 0, np.where(self.process, 1, 2))[rows]
         teller = ranks(self.process[rows].astype(np.int64), codes(self["scope"].take(taken)))
-        consumer = ranks(codes(self.topic.take(taken)), codes(self.consumer.take(taken)))
-        worse = of_worse_tellers(ranks(consumer, codes(self.subscription.take(taken))), teller, rank)
-        worse |= beside_named(consumer, ~self.unnamed[rows], rank)
+        if not teller.any():
+            return
+        rank = np.where(~self._null("acknowledgment"), 0, np.where(self.process, 1, 2))[rows]
+        place = (each[rows] for each in (self.partition, self.ledger, self.entry, self.batch_index))
+        whose = ranks(codes(self.topic.take(taken)), codes(self.consumer.take(taken)), *place)
+        worse = of_worse_tellers(ranks(whose, codes(self.subscription.take(taken))), teller, rank)
+        worse |= beside_named(whose, ~self.unnamed[rows], rank)
         self._close(self._of(rows[worse]), "told_twice")
 
     def _of(self, rows: Ints) -> Mask:

@@ -19,6 +19,7 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.otlp.counts import LineCounts
 
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "system": ("messaging.system",),
@@ -81,28 +82,6 @@ _EXPORT: Final = pa.schema([("resourceSpans", pa.list_(_RESOURCE_SPANS))])
 _OPENING: Final = r'\{\s*"(?:resourceSpans|resource|scopeSpans|schemaUrl)"\s*:'
 _NUMBERS: Final = re.compile(rb'("(?:intValue|startTimeUnixNano|endTimeUnixNano)"\s*:\s*)(-?\d+)')
 _ONE_A_LINE: Final = "write one JSON object a line, as the collector's file exporter does"
-
-
-@dataclass(frozen=True)
-class LineCounts:
-    """``lines = exports + passed_over + quarantined``; ``others`` are spans of neither Kafka nor Pulsar."""
-
-    lines: int = 0
-    exports: int = 0
-    passed_over: int = 0
-    quarantined: int = 0
-    spans: int = 0
-    others: int = 0
-
-    def __add__(self, more: LineCounts) -> LineCounts:
-        return LineCounts(
-            self.lines + more.lines,
-            self.exports + more.exports,
-            self.passed_over + more.passed_over,
-            self.quarantined + more.quarantined,
-            self.spans + more.spans,
-            self.others + more.others,
-        )
 
 
 @dataclass(frozen=True)

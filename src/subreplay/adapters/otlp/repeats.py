@@ -22,8 +22,8 @@ def again(span: Ints, told: Ints) -> tuple[Mask, Mask]:
 
 
 def of_worse_tellers(group: Ints, teller: Ints, rank: Ints) -> Mask:
-    """Spans of other tellers than the best one of their group: the one with the lowest rank anywhere in it. A teller
-    is a library and its operation; several tell of one message what one of them tells. ``group`` are ranks."""
+    """Spans of other tellers than the best one of their group (a message at a consumer): the one with the lowest rank
+    anywhere in it. A teller is a library and its operation. ``group`` are ranks."""
     pair = ranks(group, teller)
     lowest = _lowest(pair, rank)
     order = np.lexsort((pair, lowest[pair], group))
@@ -32,10 +32,10 @@ def of_worse_tellers(group: Ints, teller: Ints, rank: Ints) -> Mask:
     return np.asarray(pair != best[group], np.bool_)
 
 
-def beside_named(consumer: Ints, named: Mask, rank: Ints) -> Mask:
-    """Spans that name no subscription where others of their consumer do and tell more. ``consumer`` are ranks."""
-    lowest = _lowest(consumer, np.where(named, rank, _NOTHING))
-    return np.asarray(~named & (lowest[consumer] < rank), np.bool_)
+def beside_named(group: Ints, named: Mask, rank: Ints) -> Mask:
+    """Spans that name no subscription where others of their group do and tell more. ``group`` are ranks."""
+    lowest = _lowest(group, np.where(named, rank, _NOTHING))
+    return np.asarray(~named & (lowest[group] < rank), np.bool_)
 
 
 def _lowest(group: Ints, rank: Ints) -> Ints:

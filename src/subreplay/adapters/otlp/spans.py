@@ -17,9 +17,10 @@ from typing import Final
 import pyarrow as pa
 
 from subreplay.adapters.base import FileCount, Ingested, Rejected
-from subreplay.adapters.otlp.deliveries import Deliveries, SpanCounts, Wanted, deliveries
+from subreplay.adapters.otlp.counts import LineCounts, SpanCounts
+from subreplay.adapters.otlp.deliveries import Deliveries, Wanted, deliveries
 from subreplay.adapters.otlp.files import LINES, files, lines_of
-from subreplay.adapters.otlp.lines import SPANS, LineCounts, ParsedLines, parse
+from subreplay.adapters.otlp.lines import SPANS, ParsedLines, parse
 from subreplay.errors import InputError
 
 __all__ = [

@@ -27,8 +27,6 @@ def instant(value: Any) -> int | None:
     >>> instant("2026-11-22T01:25:01.77452266Z") == instant(1795310701774522660), instant("22.11.2026 01:25")
     (True, None)
     """
-    if isinstance(value, bool):
-        return None
     if isinstance(value, float):
         return _legal(round(value * 1_000_000) * 1_000) if abs(value) < 2**40 else None  # seconds
     if isinstance(value, int):

@@ -38,6 +38,7 @@ class Taken(NamedTuple):
     fills: tuple[str, ...]
     parts: bool  # whether its outcome is a struct with a field for each
     secret: bool
+    how: str | None = None  # the conversion's name, empty for none; None: something else is done, too
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:
     if source.words and (gives != "text" or how.fills):
         raise ConfigError(f"{place}.words: {target} has no words")
     worded = partial(_worded, how.apply, source.words) if source.words else how.apply
-    return Taken(column.name, column, worded, fills, bool(how.fills), ours in SECRET or how.name == "length")
+    secret = ours in SECRET or how.name == "length"
+    return Taken(column.name, column, worded, fills, bool(how.fills), secret, None if source.words else how.name)
 
 
 def _gives(table: str, name: str) -> str:

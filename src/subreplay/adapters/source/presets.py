@@ -106,7 +106,7 @@ def plan_of(raw: Any, schema: pa.Schema, table: str = "messages") -> Plan:
     if not isinstance(raw, dict):
         raise ConfigError(f"{table}: a mapping of names is needed, not {type(raw).__name__}")
     rest = dict(raw)
-    name = rest.pop("preset", None)
+    name = rest.pop("from", None)
     mapping = parse(rest, table)
     return bind(mapping if name is None else completed(mapping, name, schema), schema)
 

@@ -99,7 +99,7 @@ def section(candidate: Candidate) -> dict[str, Any]:
             values[ours] = TO_FILL_IN
         else:
             plain[ours] = TO_FILL_IN
-    given = {"preset": candidate.name if is_preset else None, "columns": plain, "values": values}
+    given = {"from": candidate.name if is_preset else None, "columns": plain, "values": values}
     return {name: part for name, part in given.items() if part}
 
 

@@ -20,7 +20,7 @@ def held(spark: SparkSession, config: RunConfig) -> tuple[Stored, ...]:
     """Subscriptions, topics and days of every input table."""
     found = []
     for table in INPUTS:
-        rows = input_table(spark, config, table).frame
+        rows = input_table(spark, config, table, required=False).frame
         whose = F.col("subscription") if table != "messages" else F.lit(None).cast("string").alias("subscription")
         groups = rows.groupBy(whose, "topic").agg(F.min("date").alias("first"), F.max("date").alias("last"))
         known = groups.where("topic IS NOT NULL AND first IS NOT NULL").orderBy("subscription", "topic").limit(MOST)

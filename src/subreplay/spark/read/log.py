@@ -41,12 +41,16 @@ class Inputs:
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
+    sampled: bool = False  # the deliveries are a sample
 
 
-def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
-    """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
-    missing."""
-    tables = {name: traffic.table(spark, config, name) for name in INPUTS}
+def read_inputs(spark: SparkSession, config: RunConfig, *, messages_only: bool = False) -> Inputs:
+    """Read, select and check the tables of one run. ``messages_only``: the others may be missing.
+
+    Raises ``InputError`` where a table, column or subscription is missing."""
+    tables = {
+        name: traffic.table(spark, config, name, required=name == "messages" or not messages_only) for name in INPUTS
+    }
     frames = {name: table.frame for name, table in tables.items()}
     topic = config.subscription.topic or _topic_of(frames, config)
     mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
@@ -71,6 +75,8 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         topic=topic,
         ingest=_ingest_quarantine(spark, config, topic),
         absent={name: table.absent for name, table in tables.items()},
+        inferred=config.traffic.inferred(),
+        sampled=config.traffic.deliveries is not None and bool(config.traffic.deliveries.sampled),
     )
 
 

@@ -109,12 +109,13 @@ class Source:
         return written
 
 
-def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
-    """Read and check the input tables; the names of output tables begin with ``prefix``.
+def read(spark: SparkSession, config: RunConfig, prefix: str = "", *, messages_only: bool = False) -> Source:
+    """Read and check the input tables, of which others than messages may be missing where ``messages_only``; the names
+    of output tables begin with ``prefix``.
 
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
-    inputs = read_inputs(spark, config)
+    inputs = read_inputs(spark, config, messages_only=messages_only)
     before = checkpoint.handed_on(spark, config, inputs.topic)
     if before is not None:
         known_secret.require_same(spark, config, inputs.topic, before.night)
@@ -132,7 +133,7 @@ def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
 
 def read_traffic(spark: SparkSession, config: RunConfig) -> Source:
     """The same for a what-if. Raises ``NothingThere`` where there is no message to replay."""
-    source = read(spark, config, prefix="whatif_")
+    source = read(spark, config, prefix="whatif_", messages_only=True)
     if not source.extent["messages"]:
         subscription, topic = config.subscription.name, source.inputs.topic
         why = nothing_of(source.held or held(spark, config), "messages", subscription, topic, config.date)
