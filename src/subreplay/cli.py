@@ -23,6 +23,8 @@ from subreplay.conformance.fidelity import text as fidelity_text
 from subreplay.conformance.golden import files as golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
+from subreplay.policies import make
+from subreplay.program import inspection
 from subreplay.program.command import EXIT, log, run_command, session, terminal
 from subreplay.reports.data import ReportData
 from subreplay.reports.load import from_json
@@ -71,7 +73,18 @@ def audit(
 
 @app.command()
 def whatif(
-    config_file: ConfigFile,
+    config_file: Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")] = None,
+    messages: Annotated[
+        str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
+    ] = None,
+    consumers: Annotated[int, typer.Option(min=1, max=10_000, help="With --messages: how many consumers.")] = 4,
+    policy: Annotated[str | None, typer.Option(help="With --messages: the policy to look at first.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="With --messages: a policy to compare it with; may be repeated.")
+    ] = None,
+    table_format: Annotated[
+        str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
+    ] = None,
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
@@ -81,18 +94,52 @@ def whatif(
 ) -> int:
     """Replay recorded traffic under other subscriptions and compare them side by side."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if (config_file is None) == (messages is None):
+        raise typer.BadParameter("give either --config or --messages")
+    if messages is not None:
+        run = _of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir)
+        return _run("whatif", run)
+    assert config_file is not None
     run = _load(config_file, date, tables, out_dir)
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
     return _run("whatif", run)
 
 
+def _of_messages(
+    place: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None
+) -> config.RunConfig:
+    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
+    for name in (asked[0], *asked[1]):
+        if name is not None:
+            make(name, inspection.profile_of(name))
+    from subreplay.spark import inspect
+
+    spark = session(config.Spark())
+    with terminal.progress(f"looking at {place}"):
+        found = inspect.look(spark, place, form)
+    if found.answer.open:
+        open_ = ", ".join(found.answer.open)
+        raise InputError(f"{place}: nothing tells {open_}; `subreplay inspect {place}` writes a run file to complete")
+    for assumed in found.answer.assumed:
+        terminal.warn(f"assumed: {assumed}")
+    run = inspect.run_of(found)
+    known = run["scenarios"]
+    assert isinstance(known, list)
+    run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
+    return config.parse(run, place, date=date, **_outputs(out_dir))
+
+
 def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
-    overrides = {"date": date, "traffic.path": tables}
-    if out_dir is not None:
-        _check_folder("--out", out_dir)
-        overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
-    return config.load(path, **overrides)
+    return config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
+
+
+def _outputs(out_dir: str | None) -> dict[str, str]:
+    """What --out overrides."""
+    if out_dir is None:
+        return {}
+    _check_folder("--out", out_dir)
+    return {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
 
 
 def _check_folder(option: str, value: str) -> None:
@@ -132,6 +179,45 @@ def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, pa
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),
     }
+
+
+@app.command()
+def inspect(
+    place: Annotated[str, typer.Argument(help="A file, a folder, or a table as catalog.schema.table.")],
+    to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
+    form: Annotated[str | None, typer.Option("--format", help="Its format, where nothing tells it.")] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    from subreplay.spark import inspect as inspect_spark
+
+    inspect_spark.source_of(place, form)
+    spark = session(config.Spark())
+    with terminal.progress(f"looking at {place}"):
+        found = inspect_spark.look(spark, place, form)
+    for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):
+        terminal.say(line)
+    inspection.write_run_file(to, inspect_spark.run_of(found), found, place)
+    missing = ", ".join(found.answer.open)
+    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.say(f"next: subreplay whatif --config {to}")
+    code = 2 if missing else 0
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": code,
+            "source": found.candidate.name,
+            "assumed": list(found.answer.assumed),
+            "open": list(found.answer.open),
+            "rows": None if found.held is None else found.held.rows,
+            "valid": None if found.held is None else found.held.valid,
+            "run_file": str(to),
+        }
+    )
+    return code
 
 
 @app.command()
