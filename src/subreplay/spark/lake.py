@@ -36,7 +36,7 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
         frame = spark.read.format(form).load(path)
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        why = error.getErrorClass() or "unreadable"
+        why = error.getCondition() or "unreadable"
         raise InputError(
             f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format"
         ) from error

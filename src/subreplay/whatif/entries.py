@@ -97,7 +97,7 @@ class Entries:
         entries.hash = slots if draining else hashes & np.uint32(MASK_31)
         entries.deliver_at = ints(firsts, "deliver_at", 0)
         entries.size = np.add.reduceat(ints(rows, "size", 0), starts)
-        entries.producer = self._numbered(column(firsts, "producer"))
+        entries.producer = self._numbered(column(firsts, "producer").fill_null(""))
         entries.sequence = ints(firsts, "sequence_id")
         entries.highest = np.maximum.reduceat(ints(rows, "last_sequence_id"), starts)
         entries.chunk_id, entries.chunks = ints(firsts, "chunk_id", 0), ints(firsts, "chunk_count", 0)

@@ -77,7 +77,7 @@ def opened(spark: SparkSession, given: InputTable, key: str) -> DataFrame:
             found = spark.read.format(given.format).options(**given.options).load(given.path)
         found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        why = error.getErrorClass() or "unreadable"
+        why = error.getCondition() or "unreadable"
         what = "table" if given.table is not None else f"readable {given.format} table"
         raise InputError(f"{key}: {place}: no {what} ({why}); correct path, table or format") from error
     return found
