@@ -59,9 +59,10 @@ def write_run_file(path: Path, run: dict[str, object], found: Look, place: str) 
     head = "".join(f"# {line}\n" for line in (f"Written by subreplay inspect {place}.", *notes))
     text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True, width=120)
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text, encoding="utf-8")
     except OSError as error:
-        raise failures.of_system(error, path, "write") from error
+        raise failures.of_system(error, path, "written") from error
 
 
 def scenarios(
