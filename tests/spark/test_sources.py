@@ -163,6 +163,24 @@ def test_rows_that_cannot_be_read_are_in_quarantine_with_their_column_and_value(
     assert reasons == {("happened", "yesterday"), ("happened", "2026-02-30T00:00:00Z"), ("evt_partition", "-5")}
 
 
+def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        "offset": "evt_off",
+        "partition": "evt_partition",
+        "publish_time": {"column": "happened", "as": "epoch_ms"},
+    }
+    messages = {"path": str(strangers(tmp_path / "orders")), "format": "parquet", "columns": columns,
+                "values": {"topic": TOPIC}}  # fmt: skip
+    for policy, code in (("pulsar.failover", 0), ("pulsar.key_shared.auto_split", 2)):
+        run = {"traffic": {"messages": messages}, "subscription": {"topic": TOPIC, "policy": "pulsar.failover"},
+               "scenarios": [{"name": "x", "policy": policy, "members": [{"consumer": "c1"}]}]}  # fmt: skip
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
+        assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == code
+    assert "x: under pulsar.key_shared.auto_split keys decide who gets a message" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("messages", "why"),
     [

@@ -178,9 +178,11 @@ def members(count: int) -> list[dict[str, str]]:
 
 def _policies(found: Look) -> tuple[tuple[str, str], ...]:
     """Policies that the traffic can be replayed under: a group's where the partitions are Kafka's."""
+    keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
     kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
     alone = found.held is not None and found.held.unpartitioned
-    return (*_KAFKA, *_PULSAR) if kafka and not alone else _PULSAR
+    known = (*_KAFKA, *_PULSAR) if kafka and not alone else _PULSAR
+    return tuple(one for one in known if not keyless or "key_shared" not in one[0])
 
 
 def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:

@@ -8,7 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from subreplay.audit.needs import Need
 from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig, Spark
+from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
@@ -56,7 +58,13 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
 
 
 def measured_plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
-    """A plan over this traffic; a load-aware policy measures it first."""
+    """A plan over this traffic; a load-aware policy measures it first. Raises ``InputError`` where keys decide, and the
+    messages do not tell them."""
+    if policy.routing == "slot" and Need.KEYS in source.census.lacking:
+        raise InputError(
+            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
+            "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
+        )
     if isinstance(policy, KeyFailover):
         load = RecentLoad.of(policy, events)
         policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
