@@ -4,6 +4,7 @@ failed, 130 interrupted."""
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import as_file, files
@@ -15,7 +16,7 @@ import typer
 import yaml
 
 from subreplay import __version__, failures
-from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.adapters import ADAPTERS, Ingested, Options
 from subreplay.config import run as config
 from subreplay.config.fields import folder_path
 from subreplay.conformance.fidelity import measure as recorded
@@ -26,6 +27,7 @@ from subreplay.model.rows import Verdict
 from subreplay.policies import make
 from subreplay.program import inspection
 from subreplay.program.command import EXIT, log, run_command, session, terminal
+from subreplay.reports.clean import clean
 from subreplay.reports.data import ReportData
 from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
@@ -222,9 +224,17 @@ def inspect(
 
 @app.command()
 def ingest(
-    recording: Annotated[Path, typer.Argument(help="What to read: the folder of a recording.")],
+    source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
     source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this one; the topic of what names none.")] = None,
+    subscription: Annotated[
+        str | None, typer.Option("--subscription", help="Only this one (of Kafka the group); that of what names none.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="A further option of the adapter: NAME=VALUE.", metavar="NAME=VALUE"),
+    ] = None,
     form: Format = "delta",
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -237,23 +247,27 @@ def ingest(
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
     _check_folder("--to", to)
-    return _ingest(recording, to, source, form, {})
+    wrong = [each for each in more or () if "=" not in each]
+    if wrong:
+        raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
+    told = {"topic": topic, "subscription": subscription} | dict(each.split("=", 1) for each in more or ())
+    return _ingest(source_path, to, source, form, {}, Options.of(**told))
 
 
-def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object]) -> int:
+def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
     """Read, write tables, and beside them a run file, with ``more`` in it."""
     with terminal.progress("reading and checking the files"):
-        ingested = ADAPTERS[source](folder)
+        ingested = ADAPTERS[source](folder, options)
     from subreplay.spark import ingest as ingest_spark
 
     spark = session(config.Spark())
     with terminal.progress("writing the tables"):
         ingest_spark.write(spark, ingested, to, form, str(folder))
-    run = {**ingested.run, "traffic": {"path": to, "format": form}, **more}
     run_file = Path(to) / "audit.yaml"
-    text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
-    run_file.write_text(f"# Written by ingest: the subscription as it was recorded.\n{text}", encoding="utf-8")
+    run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
     _say_counts(ingested)
+    for note in ingested.notes if not terminal.quiet else ():
+        terminal.say(f"note: {note}")
     for subscription, topic in ingested.others:
         terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
     terminal.say(f"next: subreplay audit --config {run_file}")
@@ -271,12 +285,25 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
     return 0
 
 
+def _run_file(ingested: Ingested, to: str, form: str, more: Mapping[str, object]) -> str:
+    """The run to start from as YAML, what its source does not tell in a comment before it."""
+    own = {
+        name: part if "from" in part else {"path": f"{to}/{name}", "format": form, **part}
+        for name, part in ingested.run.get("traffic", {}).items()
+    }
+    run = {**ingested.run, "traffic": {"path": to, "format": form, **own}, **more}
+    said = ["Written by ingest: the subscription as it was recorded.", *(f"* {clean(note)}" for note in ingested.notes)]
+    lines = [line for each in said for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)]
+    told: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in lines) + told
+
+
 def _say_counts(ingested: Ingested) -> None:
     """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
     for count in ingested.counts if not terminal.quiet else ():
-        terminal.say(
-            f"{count.file}: {count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined"
-        )
+        others = f" + {count.others:,} others" if count.others else ""
+        told = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
+        terminal.say(f"{count.file}: {told}")
     for rejected in ingested.rejected[:10]:
         terminal.warn(f"quarantined: {rejected}")
     if len(ingested.rejected) > 10:
@@ -418,7 +445,7 @@ def demo(
     bundled = files("subreplay.demo")
     with as_file(bundled / "recording") as recording:
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
-        _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output)
+        _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
         return _run("audit", _load(run_file, None, f"{out_dir}/input", str(out_dir)))
 
