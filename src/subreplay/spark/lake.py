@@ -66,7 +66,7 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
     same rows.
     """
     path = f"{root.rstrip('/')}/{name}"
-    frame = _with_values(frame, where)
+    frame = with_values(frame, where)
     writer = frame.write.format(form).mode("overwrite").partitionBy(*(c for c in where if c != "date"), "date")
     if form == "delta":
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
@@ -76,8 +76,8 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
         writer.option("partitionOverwriteMode", "dynamic").save(path)
 
 
-def _with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
-    """The rows with the values of ``where``."""
+def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
     for column, value in where.items():
         if value in _NO_PARTITION:
             raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
