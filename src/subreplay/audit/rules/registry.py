@@ -30,7 +30,7 @@ from subreplay.policies.base import Policy
 from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.profiles import KEYLESS
 
-__all__ = ["RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
+__all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters
@@ -38,6 +38,8 @@ _FAMILIES: Final = (
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)
 }
+BY_ROW: Final = {code.bit: rule.by_row for code, rule in RULES.items() if rule.by_row}
+"""The rules that one row alone decides, by their bits."""
 
 _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
     ("slot", True): "keyed",
