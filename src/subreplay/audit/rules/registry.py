@@ -27,7 +27,6 @@ from subreplay.audit.rules import (
 from subreplay.audit.terms import Terms
 from subreplay.model.rows import Standing
 from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.profiles import KEYLESS
 
 __all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
@@ -51,7 +50,7 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
 
 def kind_of(policy: Policy) -> Kind:
     """How ``policy`` serves its messages."""
-    return "filtered" if isinstance(policy, KeyHashRange) else _KINDS[policy.routing, policy.ordered]
+    return "filtered" if policy.serving == "filtered" else _KINDS[policy.routing, policy.ordered]
 
 
 def standing(code: Code, policy: Policy) -> Standing:

@@ -16,7 +16,7 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
 
@@ -82,6 +82,7 @@ class Failover:
 
     name: ClassVar[str] = "pulsar.failover"
     routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "single active"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -14,7 +14,7 @@ from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
 
@@ -73,6 +73,7 @@ class AutoSplit:
 
     name: ClassVar[str] = "pulsar.key_shared.auto_split"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
 
     profile: str
     allow_out_of_order: bool = False

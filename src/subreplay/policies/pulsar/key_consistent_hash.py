@@ -14,7 +14,7 @@ from subreplay.hashing.murmur3 import MASK_31
 from subreplay.hashing.slots import HASH_RANGE, RING_SLOTS
 from subreplay.model.range_table import Range
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.rings import FirstComeRing, SharedPointRing
 from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
 
@@ -65,6 +65,7 @@ class ConsistentHash:
 
     name: ClassVar[str] = "pulsar.key_shared.consistent_hash"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
 
     profile: str
     allow_out_of_order: bool = False
