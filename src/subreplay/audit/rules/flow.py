@@ -13,7 +13,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
 from subreplay.kernels.loops import step
 from subreplay.model.columns import UNKNOWN, Ints, ints
-from subreplay.profiles import PULSAR_4_2
+from subreplay.profiles import PULSAR_4_2, ByProfile
 
 
 def before_publication(rows: pa.Table, terms: Terms) -> Flags:
@@ -62,7 +62,7 @@ RULES = (
 )
 
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
-_CUT: Final = {PULSAR_4_2: 512_000_000}
+_CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
 
 UNKNOWN_SIZE: Final = -1
 """The size of a queue that nothing tells."""

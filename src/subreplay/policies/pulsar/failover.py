@@ -18,7 +18,7 @@ from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 RING_POINTS = 100
 
@@ -33,12 +33,13 @@ class FailoverRule:
     ring_is_optional: bool
 
 
-RULES: Mapping[str, FailoverRule] = {
-    DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
-    PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
-    PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
-    PULSAR_4_2: FailoverRule("hash ring", ring_is_optional=True),
-}
+RULES: Mapping[str, FailoverRule] = ByProfile(
+    {
+        DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
+        PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
+        PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
+    }
+)
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, without_member
 from subreplay.policies.pulsar.slot_traffic import RecentWindows, SlotTraffic
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
 
-PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
+PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
 
 _NOTHING = np.zeros(0, np.int64)
 
