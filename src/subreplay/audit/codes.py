@@ -6,14 +6,17 @@ each excuse names the codes it can excuse, so two columns hold everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Literal
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Standing, Verdict
 
@@ -270,10 +273,19 @@ ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
 MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
 
+Witness = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
+"""A column with the delivery or the message that stands against the one of a finding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: what it means, where that is written, and who promises or allows what it looks for.
+
+    ``sentence`` is a finding about a delivery or a message in words, with the names of columns (``explain.sentences``)
+    in braces; a rule about something else makes its sentences itself. ``witness`` is the column that names the other
+    side of a finding, and ``cause`` what explains every finding of this rule by itself; where it is empty, an event
+    that explains the finding is looked for (``explain.causes``). ``by_row`` finds the deliveries (rows of ``FACTS``)
+    that break a rule which needs no more than one row and the terms; other rules are steps of the passes.
 
     ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
     for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
@@ -285,6 +297,10 @@ class Rule:
     title: str
     meaning: str
     source: str
+    sentence: str = ""
+    witness: Witness | None = None
+    cause: str = ""
+    by_row: Callable[[pa.Table, Terms], NDArray[np.bool_]] | None = None
     promised: frozenset[Kind] = frozenset()
     allowed: frozenset[Kind] = frozenset()
     only: frozenset[str] = frozenset()

@@ -165,7 +165,7 @@ class Judge:
     @property
     def waits_by_slot(self) -> bool:
         """Whether a slot waits for its own messages only, not for all that was read before a join."""
-        return self.policy.profile not in JOIN_WAITS_FOR_ALL
+        return not JOIN_WAITS_FOR_ALL.get(self.policy.profile, False)
 
     @property
     def stuck_after(self) -> int:

@@ -44,7 +44,6 @@ from subreplay.dispatch.prediction import Prediction, nack_rule
 from subreplay.dispatch.reenact import Change, changes
 from subreplay.model.range_table import NOBODY
 from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.timelines.timeline import Timeline
 
 
@@ -71,7 +70,7 @@ class Replay:
     ) -> None:
         self.timeline, self.prediction = timeline, prediction
         self.broker: Broker = new_broker(_subscription(timeline.policy, prediction, settings))
-        filters = isinstance(timeline.policy, KeyHashRange)
+        filters = timeline.policy.serving == "filtered"
         nacks = nack_rule(timeline.policy.profile)
         self.clients: Clients = new_clients(prediction, nacks, filters, len(self.broker.log))
         self._entries = iter(entries)

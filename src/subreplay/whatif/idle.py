@@ -11,7 +11,6 @@ import numpy as np
 
 from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope
-from subreplay.policies.kafka.assignor import GroupPolicy
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
@@ -41,7 +40,7 @@ def idle(plan: Plan, busy: Collection[str], first: int, last: int) -> dict[str, 
     lives: dict[str, _Life] = defaultdict(_Life)
     for timeline in plan.timelines.values():
         _add(lives, timeline, busy, first, last)
-    alone = not isinstance(plan.policy, GroupPolicy) and all(scope.partition < 0 for scope in plan.timelines)
+    alone = plan.policy.serving != "polled" and all(scope.partition < 0 for scope in plan.timelines)
     return {name: _why(lives[name], plan.policy.routing, alone) for name in sorted(lives)}
 
 

@@ -218,7 +218,6 @@ class _Batch:
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
-        codes[(at != UNKNOWN) & (at + self.judge.terms.clock_skew < published)] |= Code.BEFORE_PUBLICATION.bit
         return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
 
     def _excuse_for_strangers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:

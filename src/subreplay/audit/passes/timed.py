@@ -31,6 +31,7 @@ from subreplay.audit.deliveries import (
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
+from subreplay.audit.rules.registry import BY_ROW
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.tables import JUDGED, LOAD
 
@@ -56,6 +57,8 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     state.given(d[SESSION], d[UNTIL])
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    for bit, breaks in BY_ROW.items():
+        found.codes[breaks(rows, judge.terms)] |= bit
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found

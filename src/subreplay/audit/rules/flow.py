@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from subreplay.audit.codes import EVERY, MANY, Code, Excuse, Rule
-from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL
+from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
 from subreplay.kernels.loops import step
-from subreplay.model.columns import UNKNOWN, Ints
-from subreplay.profiles import PULSAR_4_2
+from subreplay.model.columns import UNKNOWN, Ints, ints
+from subreplay.profiles import PULSAR_4_2, ByProfile
+
+
+def before_publication(rows: pa.Table, terms: Terms) -> Flags:
+    """Deliveries that came before their publication. That of an unknown message is ``UNKNOWN``, before everything."""
+    found: Flags = ints(rows, "at") + terms.clock_skew < ints(rows, "published")
+    return found
+
 
 RULES = (
     Rule(
@@ -20,6 +29,7 @@ RULES = (
         "A message published with a delay is not delivered more than one tick before its deliver-at time; one active "
         "consumer ignores delays.",
         "InMemoryDelayedDeliveryTracker.getCutoffTime (3.2.3, 4.0.8, 4.2.4); row L-DELAY-1",
+        sentence="{message} of key {key} reached {consumer} at {at}, {early} s before its time {due}",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -29,6 +39,9 @@ RULES = (
         "No message is delivered before its producer published it, by more than clocks may differ: else a clock is "
         "wrong, or a row is another message's.",
         "row L-SUB-1",
+        sentence="{message} of key {key} reached {consumer} at {at}, before its publication at {published}",
+        cause="the clocks of its producer and of the broker differ, or the row is another message's",
+        by_row=before_publication,
         promised=EVERY,
         uncertain=True,
         needs=frozenset({Need.DELIVERIES}),
@@ -42,13 +55,14 @@ RULES = (
         "first; of a chunked message only the last chunk takes a place.)",
         "Consumer.MESSAGE_PERMITS_UPDATER, ConsumerImpl.processMessageChunk, "
         "MultiTopicsConsumerImpl.messageReceived (3.2.3, 4.0.8); row D-FLOW-1",
+        sentence="{message} reached {consumer} at {at}, when its receiver queue was already full",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.RECEIPTS, Need.DISPATCH_TIMES}),
     ),
 )
 
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
-_CUT: Final = {PULSAR_4_2: 512_000_000}
+_CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
 
 UNKNOWN_SIZE: Final = -1
 """The size of a queue that nothing tells."""

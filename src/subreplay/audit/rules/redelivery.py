@@ -18,6 +18,7 @@ RULES = (
         "Delivered again after its acknowledgement",
         "A message that was acknowledged is never delivered again.",
         "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, after its acknowledgement",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS}),
     ),
@@ -27,6 +28,7 @@ RULES = (
         "A message is delivered again only after a nack, a timeout or a disconnect; a switch of the active consumer "
         "delivers outstanding messages again.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
         promised=MANY,
         allowed=ACTIVE | FILTERED,
         # a replay read that races with its own pending acknowledgement
@@ -38,6 +40,7 @@ RULES = (
         "Acknowledged before it was delivered",
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
         "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
+        sentence="{message} of key {key} was acknowledged at {acked}, before its delivery to {consumer} at {at}",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
     ),
@@ -47,6 +50,8 @@ RULES = (
         "Where several consumers share a subscription, nobody acknowledges cumulatively: the broker ignores it, and "
         "the message may come again.",
         "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
+        sentence="{message} of key {key} was acknowledged cumulatively by {consumer} at {acked}",
+        cause="its application acknowledges cumulatively",
         promised=MANY,
         needs=frozenset({Need.ACKNOWLEDGEMENTS}),
     ),
@@ -55,6 +60,7 @@ RULES = (
         "Not acknowledged by the end",
         "Messages that were delivered but not acknowledged when the data end.",
         "row L-SUB-1",
+        sentence="{message} of key {key}, delivered to {consumer} at {at}, was not acknowledged by the end",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}),
     ),
@@ -63,6 +69,7 @@ RULES = (
         "Delivered again",
         "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, {previous}",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -72,6 +79,8 @@ RULES = (
         "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
         "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is seen",
+        cause="no cause seen: nobody gave it back or left, as far as recorded",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
