@@ -16,7 +16,8 @@ import typer
 import yaml
 
 from subreplay import __version__, failures
-from subreplay.adapters import ADAPTERS, Ingested, Options
+from subreplay.adapters import ADAPTERS, Ingested, Options, sniff
+from subreplay.adapters.looks import TITLES
 from subreplay.config import run as config
 from subreplay.config.fields import folder_path
 from subreplay.conformance.fidelity import measure as recorded
@@ -194,6 +195,9 @@ def inspect(
 ) -> int:
     """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    files = Path(place.removeprefix("file:"))
+    if form is None and files.exists() and (adapter := sniff(files)) is not None:
+        return _inspect_files(files, adapter)
     from subreplay.spark import inspect as inspect_spark
 
     inspect_spark.source_of(place, form)
@@ -220,6 +224,31 @@ def inspect(
         }
     )
     return code
+
+
+def _inspect_files(path: Path, adapter: str) -> int:
+    """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
+    with terminal.progress(f"looking at {path}"):
+        found = ADAPTERS[adapter](path)
+    terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
+    _say_counts(found)
+    for note in found.notes:
+        terminal.say(f"mind: {note}")
+    subscription = found.run.get("subscription", {})
+    told = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
+    terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
+    terminal.say(f"options: {ADAPTERS[adapter].options}")
+    terminal.say(f"next: subreplay ingest {path} --from {adapter} --to build/tables")
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": 0,
+            "source": adapter,
+            "rows": {name: table.num_rows for name, table in found.tables.items()},
+            "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
+        }
+    )
+    return 0
 
 
 @app.command()
