@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS, FileCount, Ingested, Reason, Rejected
 from subreplay.model.rows import Verdict
 from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
@@ -160,7 +160,7 @@ def test_a_what_if_without_scenarios(spoken, run_file):
 def test_an_unknown_adapter(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
     assert code == 2
-    assert err == "subreplay: --from carrier-pigeon: no such adapter; there are: capture, pulsar-recording\n"
+    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(ADAPTERS)}\n"
 
 
 def test_an_unknown_format(spoken, tmp_path):

@@ -30,6 +30,7 @@ from subreplay.program import inspection
 from subreplay.program.command import EXIT, log, run_command, session, terminal
 from subreplay.reports.clean import clean
 from subreplay.reports.data import ReportData
+from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
 
@@ -177,11 +178,17 @@ def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, pa
         "headline": report.headline,
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
-        "findings": [{"code": c.code, "status": c.status, "count": c.count} for c in report.codes],
+        "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
         "tables": run.output.tables,
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),
     }
+
+
+def _count(rule: CodeSummary) -> int | None:
+    """How many findings; None where the rule did not look."""
+    looked = rule.status != "not applicable" and (rule.status != "unknown" or rule.count)
+    return rule.count if looked else None
 
 
 @app.command()

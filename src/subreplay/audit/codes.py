@@ -211,7 +211,9 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
     Excuse.DELIVERY_REJECTED: (
         "a row of the deliveries that may be of this message is in quarantine",
-        frozenset({Code.LOST, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}),
+        frozenset(
+            {Code.LOST, Code.UNSEEN, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}
+        ),
     ),
     # ... one of another message: what another consumer held had ended, what was jumped over had come
     Excuse.DELIVERIES_REJECTED: (
@@ -221,7 +223,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     # ... a message: its producer had started anew, or had begun elsewhere
     Excuse.MESSAGES_REJECTED: (
         "a row of the messages of this topic partition is in quarantine",
-        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH}),
+        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.UNKNOWN_MESSAGE}),
     ),
     Excuse.LETTERS_REJECTED: (
         "a row of the dead letter topic is in quarantine",
@@ -241,6 +243,21 @@ _DOUBTFUL: Final = frozenset(
 )
 LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)
 """The excuses whose findings do not fail."""
+
+
+_SURER: Final = (
+    (Excuse.DELIVERY_REJECTED, Excuse.DELIVERED_EARLIER),
+    (Excuse.MESSAGES_REJECTED, Excuse.STORED_EARLIER),
+    (Excuse.MEMBER_REJECTED, Excuse.JOINED_EARLIER),
+)
+
+
+def not_of_the_beginning(excuses: Ints) -> Ints:
+    """Excuses without those of data that begin in mid-life, where a row in quarantine could be what is missing."""
+    left = excuses.copy()
+    for rejected, earlier in _SURER:
+        left &= ~np.where(excuses & rejected.bit != 0, earlier.bit, 0)
+    return left
 
 
 def excuse_of(code: Code, excuses: int) -> Excuse:

@@ -37,10 +37,13 @@ OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables":
 """The option of the command line that overrides a key: an error of its value is the option's."""
 
 
+Name = Annotated[str, Field(min_length=1)]
+
+
 class Subscription(Model):
     """The subscription under audit, and the policy it promised."""
 
-    name: str = "sub"
+    name: Name = "sub"
     topic: str | None = None
     policy: str = "pulsar.key_shared.consistent_hash"
     profile: str = "pulsar-4.0"
@@ -145,7 +148,7 @@ Slot = Annotated[int, Field(ge=0, le=INT_31)]
 class Member(Model):
     """A consumer of a scenario; times count from the first message of the traffic."""
 
-    consumer: str
+    consumer: Name
     join: Duration = 0
     leave: Duration | None = None
     priority: Annotated[int, Field(ge=0, le=INT_31)] = 0
@@ -178,7 +181,7 @@ Members = Annotated[
 class AnyScenario(Model):
     """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
 
-    name: str
+    name: Name
     policy: str
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)

@@ -23,12 +23,14 @@ from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.entry_keys import own_keys
+from subreplay.model.held import nothing_of
 from subreplay.model.rows import Scope
 from subreplay.model.tables import JUDGED, LOG
 from subreplay.spark import collect
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import census
 from subreplay.spark.read.log import as_log, read_inputs
 from subreplay.spark.read.rejects import rejects
@@ -124,7 +126,11 @@ def of_key(
     word = run.keys.words.word(data)
     mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
     told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
-    yield from told or [f"no message of this key in {run.traffic.path}"]
+    if not evidence.source.extent["deliveries"]:
+        asked = run.subscription.name, evidence.source.inputs.topic, run.date
+        yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
+    day = f" on {run.date}" if run.date else ""
+    yield from told or [f"no message of this key{day} in {run.traffic.path}"]
 
 
 @dataclass(frozen=True)

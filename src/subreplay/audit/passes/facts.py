@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.beginning import joined_before, may_have_joined
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
@@ -191,6 +191,7 @@ class _Batch:
         if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
             attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
             attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
+        attempts[redelivery.EXCUSES] = not_of_the_beginning(attempts[redelivery.EXCUSES])
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
@@ -202,6 +203,8 @@ class _Batch:
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
+        # how it ended, rows that contradict one another do not tell
+        attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         return positions, attempts
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
@@ -345,7 +348,7 @@ class _Batch:
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
             by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
-            excuses=excuses,
+            excuses=not_of_the_beginning(excuses),
         )  # fmt: skip
 
     def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:

@@ -97,5 +97,12 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
 
 
 def _needs(rule: Rule) -> frozenset[Need]:
-    """Who needs the membership needs it as it was."""
-    return rule.needs | ({Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set())
+    """Who needs the membership needs it as it was, and who needs deliveries, some of them."""
+    more = {Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set()
+    more |= {Need.SOME_DELIVERY} if Need.DELIVERIES in rule.needs else set()
+    return rule.needs | more | (set() if rule.code in _WITHOUT_MESSAGES else {Need.SOME_MESSAGE})
+
+
+_WITHOUT_MESSAGES: Final = frozenset(
+    {Code.NOT_CONNECTED, Code.UNKNOWN_MESSAGE, Code.UNACKED, Code.STICKY_GAP, Code.STICKY_OVERLAP}
+)

@@ -120,13 +120,27 @@ def read(
     found = census(inputs, None if before is None else before.carried)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
-    empty = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    if config.date is None:  # a day may have none, and still judge what earlier ones left open
+        found = found._replace(lacking=_lacking_altogether(found))
+    empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     there = held(inputs.tables) if empty else ()
     source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, sink, there)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, census=found._replace(extent={**found.extent, **day}))
+
+
+def _lacking_altogether(found: Census) -> frozenset[Need]:
+    """What rules need and the tables do not have, where one of them may be empty: then that alone is the reason."""
+    lacking = set(found.lacking)
+    if not found.extent["deliveries"]:
+        lacking -= {Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES, Need.DELIVERIES}
+        lacking.add(Need.SOME_DELIVERY)
+    if not found.extent["messages"]:
+        lacking -= {Need.KEYS, Need.STICKY_KEYS, Need.PRODUCERS}
+        lacking.add(Need.SOME_MESSAGE)
+    return frozenset(lacking)
 
 
 def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
