@@ -78,8 +78,8 @@ class GroupReplay:
             elif not self.agenda:
                 break
             else:
-                members.state.totals[0].now, deed = self.agenda.pop()
-                deed()
+                members.state.totals[0].now, action = self.agenda.pop()
+                action()
             yield from self._told()
         yield from self._end()
 
