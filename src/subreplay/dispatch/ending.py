@@ -22,7 +22,7 @@ from subreplay.dispatch.clients.state import NONE, Clients, Outcome
 from subreplay.kernels.inlining import inlined, operation, step
 
 TOLD = -1
-"""Instead of how many packages of an entry are out: its pending messages have their rows."""
+"""Instead of how many in-flight entries of an entry are out: its pending messages have their rows."""
 
 
 @operation
@@ -57,31 +57,32 @@ def tell_pending(
 def give_up_held(b: Broker, c: Clients) -> None:
     """Rows for what clients hold in the end; first of all, as ``tell_pending`` leaves out what is told here."""
     for head in range(len(c.messages)):
-        package = c.messages[head]
-        if not package.used or package.head != head:
+        in_flight = c.messages[head]
+        if not in_flight.used or in_flight.head != head:
             continue
-        package.busy = 0
-        if package.open:
+        in_flight.busy = 0
+        if in_flight.open:
             _end_held(b, c, head)
         let_go(b, c, head)
 
 
 @step
 def _end_held(b: Broker, c: Clients, head: int) -> None:
-    """An open package ends: what is not acknowledged is pending, but once if several packages hold it."""
-    package, at = c.messages[head], head
-    package.open = False
-    done, told = _is_done_with(b, c, package.entry), _is_told(b, c, package.entry)
+    """An open in-flight entry ends: what is not acknowledged is pending, but once if several in-flight entries hold
+    it."""
+    in_flight, at = c.messages[head], head
+    in_flight.open = False
+    done, told = _is_done_with(b, c, in_flight.entry), _is_told(b, c, in_flight.entry)
     while at != NONE:
         m = c.messages[at]
-        if package.chunked:
+        if in_flight.chunked:
             done, told = _is_done_with(b, c, m.entry), _is_told(b, c, m.entry)
         if done or told or _is_marked(b, c, at):
             if m.outcome == Outcome.PENDING:
                 m.outcome = _end_elsewhere(b, c, m.entry)
         elif not m.settled and m.outcome != Outcome.RETRIED:
             m.outcome = Outcome.PENDING
-        if not done and (package.chunked or m.sibling == NONE):
+        if not done and (in_flight.chunked or m.sibling == NONE):
             c.origins[m.entry & (len(c.origins) - 1)].out = TOLD
         at = m.sibling
 

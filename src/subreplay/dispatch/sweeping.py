@@ -52,15 +52,15 @@ def sweep(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) ->
 def _note_held(b: Broker, c: Clients) -> None:
     """In 3.x what expires at a consumer stays among its unacknowledged messages until it comes back to them."""
     for head in range(len(c.messages)):
-        package = c.messages[head]
-        if not package.used or package.head != head or not package.open:
+        in_flight = c.messages[head]
+        if not in_flight.used or in_flight.head != head or not in_flight.open:
             continue
         at = head
         while at != NONE:
             entry = c.messages[at].entry
-            expires = (at == head or package.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
-            if expires and b.log[place(b, entry)].holder == package.consumer:
-                package.overdue += b.log[place(b, entry)].unacked
+            expires = (at == head or in_flight.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
+            if expires and b.log[place(b, entry)].holder == in_flight.consumer:
+                in_flight.overdue += b.log[place(b, entry)].unacked
                 b.log[place(b, entry)].holder = NOBODY
             at = c.messages[at].sibling
 

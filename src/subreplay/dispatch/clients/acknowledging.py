@@ -14,7 +14,7 @@ from subreplay.kernels.inlining import hot, inlined, step
 
 @hot
 def acknowledge_message(b: Broker, c: Clients, at: int) -> None:
-    """The application acknowledges one message, perhaps too late; its package may be over with that."""
+    """The application acknowledges one message, perhaps too late; its in-flight entry may be over with that."""
     m = c.messages[at]
     m.acked_at = b.state[0].now
     head = c.messages[m.head]

@@ -1,4 +1,4 @@
-"""What clients hold: places for messages, packages that open and close, rows for what is over."""
+"""What clients hold: places for messages, in-flight entries that open and close, rows for what is over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def has_room(b: Broker, c: Clients) -> bool:
 
 @hot
 def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, head: int) -> int:
-    """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads a package of its own."""
+    """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads an in-flight entry of its
+    own."""
     t = c.totals[0]
     at = t.free
     m, origin = c.messages[at], c.origins[entry & (len(c.origins) - 1)]
@@ -68,7 +69,7 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
 
 @hot
 def shut(b: Broker, c: Clients, head: int) -> None:
-    """The package is over: ``let_go`` makes rows of it."""
+    """The in-flight entry is over: ``let_go`` makes rows of it."""
     c.messages[head].open = False
     if c.messages[head].overdue > 0:
         acknowledge_expired(b, c.messages[head].consumer, c.messages[head].overdue)
@@ -78,7 +79,7 @@ def shut(b: Broker, c: Clients, head: int) -> None:
 
 @hot
 def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
-    """``shut`` a package; messages that nothing happened to end with ``outcome``."""
+    """``shut`` an in-flight entry; messages that nothing happened to end with ``outcome``."""
     shut(b, c, head)
     at = head
     while at != NONE:
@@ -89,7 +90,7 @@ def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
 
 @hot
 def let_go(b: Broker, c: Clients, head: int) -> None:
-    """Make rows of a package that is over, once the application has none of its messages in its hands."""
+    """Make rows of an in-flight entry that is over, once the application has none of its messages in its hands."""
     if c.messages[head].open or c.messages[head].busy > 0:
         return
     at = head

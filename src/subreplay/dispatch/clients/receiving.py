@@ -54,7 +54,7 @@ def _receive_entry(b: Broker, c: Clients, row: Records) -> None:
 
 @hot
 def put_messages(b: Broker, c: Clients, consumer: int, entry: int, messages: int, redeliveries: int) -> int:
-    """Queue the messages of an entry as one package; returns its head."""
+    """Queue the messages of an entry as one in-flight entry; returns its head."""
     head, last = NONE, NONE
     origin = c.origins[entry & (len(c.origins) - 1)]
     for index in range(messages):
