@@ -104,7 +104,7 @@ def _hold(c: Clients, consumer: int, at: int) -> None:
 @step
 def may_succeed(b: Broker, c: Clients, at: int) -> bool:
     """Whether work on this message may settle it: a try at its in-flight entry, which without acknowledgement by batch
-    index must go well as a whole, is worth so many tries in vain."""
+    index must go well as a whole, is worth so many tries."""
     m = c.messages[at]
     it = c.clients[m.consumer]
     if it.stuck_from <= b.state[0].now and it.stuck_until == NEVER:

@@ -175,10 +175,10 @@ TOTALS = np.dtype(
         ("interval_end", "i8"),  # ns
         ("joined", "i8"),  # consumers that wait for their position
         ("blocker", "i8"),
-        ("vain", "i8"),  # timers of the dispatcher in a row that changed nothing
-        ("vain_position", "i8"),  # where it had read to with the last of them
-        ("vain_waiting", "i8"),
-        ("vain_more", "?"),
+        ("no_progress", "i8"),  # timers of the dispatcher in a row that changed nothing
+        ("tried_position", "i8"),  # where it had read to with the last of them
+        ("tried_waiting", "i8"),
+        ("tried_more", "?"),
         ("idle", "i8"),  # deliveries since a message was settled, could have been, or was delivered for the first time
         # the rules
         ("ttl", "i8"),
