@@ -43,7 +43,7 @@ def put_back(b: Broker, ordinal: int, with_hash: bool) -> bool:
     entry = b.log[at]
     if with_hash and b.rule[0].ordered and not entry.hashed:
         entry.hashed = True
-        b.facts[claim(b, entry.hash)].waiting += 1
+        b.tracker[claim(b, entry.hash)].waiting += 1
         _count(b, at, 1)
     if not waits(b, ordinal):
         b.words[at >> 6] |= _ONE << (np.uint64(at) & _BITS)
@@ -62,9 +62,9 @@ def take_out(b: Broker, ordinal: int) -> None:
     entry = b.log[at]
     if entry.hashed:
         entry.hashed = False
-        fact = find(b, entry.hash)
-        b.facts[fact].waiting -= 1
-        release(b, fact)
+        found = find(b, entry.hash)
+        b.tracker[found].waiting -= 1
+        release(b, found)
         _count(b, at, -1)
     if waits(b, ordinal):
         b.words[at >> 6] &= ~(_ONE << (np.uint64(at) & _BITS))
@@ -119,7 +119,7 @@ def has_waiting(b: Broker, hash_: int) -> bool:
     if b.state[0].hashed == 0:
         return False
     at = find(b, hash_)
-    return at >= 0 and b.facts[at].waiting > 0
+    return at >= 0 and b.tracker[at].waiting > 0
 
 
 @step

@@ -46,8 +46,8 @@ def _change_and_note(b: Broker, c: Clients, entry: int, rejecter: int, messages:
     slot = b.log[place(b, entry)].slot
     at = find(b, hash_)
     blocker, since, waiting = NOBODY, 0, 0
-    if at >= 0 and b.facts[at].drainer != NOBODY and b.facts[at].blocked:
-        blocker, since, waiting = b.facts[at].drainer, b.facts[at].blocked_at, b.facts[at].waiting
+    if at >= 0 and b.tracker[at].drainer != NOBODY and b.tracker[at].blocked:
+        blocker, since, waiting = b.tracker[at].drainer, b.tracker[at].blocked_at, b.tracker[at].waiting
     if rejecter != NONE:
         reject(b, rejecter, entry)
     elif messages > 0:
@@ -57,7 +57,7 @@ def _change_and_note(b: Broker, c: Clients, entry: int, rejecter: int, messages:
     if blocker == NOBODY:
         return
     at = find(b, hash_)
-    if at < 0 or b.facts[at].drainer == NOBODY:
+    if at < 0 or b.tracker[at].drainer == NOBODY:
         _tell(b, c, since, hash_, owner_of(b, slot, hash_), blocker, waiting)
 
 
