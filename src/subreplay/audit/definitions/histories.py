@@ -68,7 +68,7 @@ class Attempt:
     received: int
     count: int
     cumulative: bool
-    in_vain: bool = False  # acknowledged, but the broker ignores it
+    ignored: bool = False  # acknowledged, but the broker ignores it
     nth: int = 0
     epoch: int = 0
     changing: bool = False
@@ -104,7 +104,7 @@ class Attempt:
     @property
     def again(self) -> bool:
         """Whether its message was acknowledged already."""
-        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.in_vain)
+        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.ignored)
 
     @property
     def until(self) -> int:
@@ -215,8 +215,8 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
 def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
     acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    in_vain = cumulative and judge.individually
-    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, in_vain, nth)
+    ignored = cumulative and judge.individually
+    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, ignored, nth)
 
 
 def _time(row: Mapping[str, Any], name: str) -> int:

@@ -175,7 +175,7 @@ class _Batch:
         attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
-        attempts[redelivery.IN_VAIN] = flags(rows, "cumulative") & self.judge.individually
+        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.judge.individually
         attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
