@@ -132,7 +132,7 @@ class Judge:
         return standings(self.policy, self.terms, self.lacking)
 
     @cached_property
-    def looked_for(self) -> int:
+    def applicable(self) -> int:
         """The bits of the rules that apply."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing.looks))
 
@@ -236,7 +236,7 @@ class Judge:
             ):
                 if rows.num_rows:
                     found = rule(self, dispatcher, state, rows)
-                    np.bitwise_and(found.codes, self.looked_for, out=found.codes)
+                    np.bitwise_and(found.codes, self.applicable, out=found.codes)
                     if still is not None:
                         still.add(rows, found.codes)
                     shown = examples.choose(found)
@@ -281,7 +281,7 @@ class Examples:
     counted."""
 
     def __init__(self, judge: Judge) -> None:
-        self._left = {code: EXAMPLES for code in Code if judge.looked_for & code.bit}
+        self._left = {code: EXAMPLES for code in Code if judge.applicable & code.bit}
         self._promised = judge.promised
 
     def choose(self, found: Found) -> Ints:

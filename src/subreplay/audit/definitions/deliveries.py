@@ -236,4 +236,4 @@ def findings(h: History) -> set[tuple[Code, Place, int]]:
         if m.place in published and m.judged:
             at = m.deliveries[0].at if m.deliveries else NEVER
             found.add((published[m.place], m.place, at))
-    return {(code, place, at) for code, place, at in found if h.judge.looked_for & code.bit}
+    return {(code, place, at) for code, place, at in found if h.judge.applicable & code.bit}

@@ -149,7 +149,7 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
     each = (
         f"CASE WHEN codes & {code.bit}L != 0 THEN named_struct('code', '{code.name}', 'excuse', {_excuse(code)}) END"
         for code in Code
-        if judge.looked_for & code.bit
+        if judge.applicable & code.bit
     )
     found = F.expr(f"array_compact(array({', '.join(each)}))")
     at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
