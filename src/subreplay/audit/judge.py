@@ -48,21 +48,21 @@ _LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
 class Dispatcher:
     """What is known of one topic partition's dispatcher: who was connected, and who owned what.
 
-    ``supposed``: receiver queues by consumer's label, where they are not those of the membership, because the
+    ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
     ``unknown_consumers``).
     """
 
     timeline: Timeline
     sessions: Sessions
-    supposed: Mapping[str, int] | None = None
+    receiver_queues: Mapping[str, int] | None = None
     other: Dispatcher | None = None
 
     @classmethod
     def of(
-        cls, timeline: Timeline, supposed: Mapping[str, int] | None = None, other: Dispatcher | None = None
+        cls, timeline: Timeline, receiver_queues: Mapping[str, int] | None = None, other: Dispatcher | None = None
     ) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed, other)
+        return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
 
     def joined(self, carried: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
@@ -82,8 +82,10 @@ class Dispatcher:
     def queue_sizes(self) -> Ints:
         """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
         receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
-        if self.supposed is not None:
-            return np.array([self.supposed.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
+        if self.receiver_queues is not None:
+            return np.array(
+                [self.receiver_queues.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64
+            )
         sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
         queues = 1 if self.timeline.scope.partition < 0 else 2
         for epoch in self.timeline.epochs:
