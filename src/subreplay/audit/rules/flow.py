@@ -103,7 +103,7 @@ class Queues(NamedTuple):
         rings[:, _START], rings[:, _PLACES] = np.cumsum(places) - places, places
         return cls(rings, np.zeros((4, int(places.sum())), np.int64))
 
-    def carried(self, sessions: Ints, horizon: int) -> tuple[Ints, Ints]:
+    def checkpoint(self, sessions: Ints, horizon: int) -> tuple[Ints, Ints]:
         """The queues of some sessions, as rows of session, length and deliveries so far, and what they hold, in rows.
 
         Of what was taken by the horizon, which stands in front, the last delivery alone says that something was.
@@ -119,7 +119,7 @@ class Queues(NamedTuple):
         return np.column_stack([sessions, lengths, rings[:, _SERVED]]), held[kept]
 
     def restore(self, queues: Ints, held: Ints) -> None:
-        """Go on from the ``carried`` queues of the night before."""
+        """Go on from the ``checkpoint`` queues of the night before."""
         sessions, lengths, served = queues.T
         self.rings[sessions, _LENGTH], self.rings[sessions, _SERVED] = lengths, served
         nth = np.arange(len(held)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
