@@ -162,7 +162,7 @@ def _together(held: list[pa.Table], order: Order) -> pa.Table:
 
 @cache
 def _schema(columns: int, order: Order) -> pa.Schema:
-    return pa.schema([field for place, field in enumerate(order.schema) if columns >> place & 1])
+    return pa.schema([field for index, field in enumerate(order.schema) if columns >> index & 1])
 
 
 def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.RecordBatch]:
