@@ -96,7 +96,7 @@ class ClassicProtocol(Coordinator):
         """Once nobody is waited for any more the round ends."""
         if not self.awaited and not self.ending and self.delayed_until == NEVER:
             self.ending = True
-            self.agenda.enter(self.now + self.members.supposed.rebalance_time, self._end)
+            self.agenda.enter(self.now + self.members.parameters.rebalance_time, self._end)
 
     def _end(self) -> None:
         round_ = Round(self.since, self.now, tuple(self.pending), self.forced)

@@ -33,7 +33,7 @@ class Coordinator(ABC):
         self.fold = GroupFold(policy, partitions)
         self.present: dict[int, Process] = {}
         self.story: list[Round] = []
-        self.heartbeat_interval = members.supposed.heartbeat(policy.rebalance)
+        self.heartbeat_interval = members.parameters.heartbeat(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000
 
     @property
