@@ -24,7 +24,7 @@ from subreplay.groups.simulation_parameters import SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import MembershipEvent
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import Round
+from subreplay.timelines.group_timeline import Rebalance
 
 LUCK = 100
 """Where work takes as long as is drawn, a member may be evicted so often before it is in time."""
@@ -94,7 +94,7 @@ class GroupReplay:
         """``PAUSE`` rows: which partitions waited for a rebalance, and for whom."""
         return np.concatenate([np.zeros(0, PAUSE), *self.members.pauses]).view(np.recarray)
 
-    def story(self) -> Sequence[Round]:
+    def story(self) -> Sequence[Rebalance]:
         """The decisions about the group, each with the time that it took."""
         return self.coordinator.story
 

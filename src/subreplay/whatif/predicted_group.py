@@ -23,7 +23,7 @@ from subreplay.groups.state import LOGGED
 from subreplay.model.columns import Ints, column, gathered, ints
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import GroupTimeline, Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, GroupTimeline, Rebalance
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.scenario import partitions_of
@@ -140,20 +140,20 @@ class _Group:
 
     def _changes(self) -> Iterator[dict[str, Any]]:
         """The decisions about the group, in their order; a rebalance that follows one has no member."""
-        for number, round_ in enumerate(self.replay.story()):
+        for number, rebalance in enumerate(self.replay.story()):
             common = {"scenario": self.name, "topic": self.partitions.topics[0], "partition": -1, "kind": CHANGE,
-                      "until": round_.at, "generation": number}  # fmt: skip
-            for one in round_.noticed:
+                      "until": rebalance.at, "generation": number}  # fmt: skip
+            for one in rebalance.detected:
                 came = one.event.event == "join"
                 yield common | {
                     "at": one.event.since.at,
                     "consumer": one.event.label,
-                    "outcome": "rejoin" if came and round_.forced else one.event.event,
+                    "outcome": "rejoin" if came and rebalance.forced else one.event.event,
                     "member": one.join,
                     "origin": self.replay.process(one.join).origin,
                 }
-            if not round_.noticed:
-                yield common | {"at": round_.since, "outcome": "rebalance"}
+            if not rebalance.detected:
+                yield common | {"at": rebalance.since, "outcome": "rebalance"}
 
     def _named(self, indexes: Any) -> pa.Array:
         names = pa.array([process.event.label for process in self.replay.members.processes], pa.string())
@@ -163,18 +163,18 @@ class _Group:
 
 def retold(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) -> Plan:
     """The scenario as its group went through it: ``changes`` are the ``CHANGE`` rows of the scenario."""
-    rounds = []
+    rebalances = []
     ordered = sorted(changes, key=lambda row: (row["generation"], -1 if row["member"] is None else row["member"]))
     for _, rows in groupby(ordered, key=lambda row: row["generation"]):
-        of_round = list(rows)
-        noticed = tuple(_noticed(simulation, row) for row in of_round if row["member"] is not None)
-        forced = any(row["outcome"] == "rejoin" for row in of_round)
-        rounds.append(Round(of_round[0]["at"], of_round[0]["until"], noticed, forced))
-    timeline = GroupTimeline.retold(simulation.policy, simulation.partitions, rounds)
+        of_rebalance = list(rows)
+        detected = tuple(_detected(simulation, row) for row in of_rebalance if row["member"] is not None)
+        forced = any(row["outcome"] == "rejoin" for row in of_rebalance)
+        rebalances.append(Rebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
+    timeline = GroupTimeline.retold(simulation.policy, simulation.partitions, rebalances)
     return Plan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
 
 
-def _noticed(simulation: GroupSimulation, row: Mapping[str, Any]) -> Noticed:
+def _detected(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEvent:
     at, kind = Instant(row["until"]), "join" if row["outcome"] == "rejoin" else row["outcome"]
     event = replace(
         simulation.events[row["origin"]],
@@ -183,7 +183,7 @@ def _noticed(simulation: GroupSimulation, row: Mapping[str, Any]) -> Noticed:
         since=Instant(row["at"]),
         receiver_queue_size=simulation.parameters.max_poll_records,
     )
-    return Noticed(at, row["member"], event)
+    return DetectedEvent(at, row["member"], event)
 
 
 def _by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
