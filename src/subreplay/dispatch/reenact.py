@@ -133,14 +133,14 @@ class _Stage:
     def __init__(self, broker: Broker, entries: Iterator[Records], commands: Iterator[Records]) -> None:
         self.broker, self.entries, self.commands = broker, entries, commands
         self.entry_rows, self.command_rows = empty_records(0, ENTRIES), empty_records(0, CLIENT_COMMANDS)
-        self.place = np.zeros(2, np.int64)  # of the next entry and of the next command
+        self.next_rows = np.zeros(2, np.int64)  # of the next entry and of the next command
         self.last = np.zeros(2, np.bool_)  # these rows are the last ones
 
     def play(self, until: int) -> Iterator[Records]:
         state = self.broker.state[0]
         need = _Need.ROOM_FOR_OUTPUT
         while need != _Need.NOTHING:
-            need = _play(self.broker, self.entry_rows, self.command_rows, self.place, self.last, until)
+            need = _play(self.broker, self.entry_rows, self.command_rows, self.next_rows, self.last, until)
             if need == _Need.WINDOW:
                 self.broker = with_window(self.broker, int(state.end - state.start) + self.broker.rule[0].max_read)
             elif need == _Need.ENTRIES:
@@ -154,25 +154,25 @@ class _Stage:
 
     def _next(self, stream: Iterator[Records], which: int, dtype: np.dtype[np.void]) -> Records:
         rows = next(chain(stream, [None]))
-        self.place[which] = 0
+        self.next_rows[which] = 0
         self.last[which] = rows is None
         return empty_records(0, dtype) if rows is None else rows.view(np.recarray)
 
 
 @operation
 def _play(
-    b: Broker, entries: Records, commands: Records, place: NDArray[np.int64], last: NDArray[np.bool_], until: int
+    b: Broker, entries: Records, commands: Records, next_rows: NDArray[np.int64], last: NDArray[np.bool_], until: int
 ) -> _Need:
     """Let everything happen that does before ``until``; tells what is needed to go on."""
     while True:
-        need = _settle(b, entries, place, last)
+        need = _settle(b, entries, next_rows, last)
         if need != _Need.NOTHING:
             return need
-        if place[1] == len(commands) and not last[1]:
+        if next_rows[1] == len(commands) and not last[1]:
             return _Need.COMMANDS
         timer = next_timer(b)
-        command = commands[place[1]].at if place[1] < len(commands) else NEVER
-        entry = entries[place[0]].at if place[0] < len(entries) and b.state[0].waits else NEVER
+        command = commands[next_rows[1]].at if next_rows[1] < len(commands) else NEVER
+        entry = entries[next_rows[0]].at if next_rows[0] < len(entries) and b.state[0].waits else NEVER
         first = min(timer, command, entry)
         if first >= until:
             return _Need.NOTHING
@@ -180,26 +180,26 @@ def _play(
         if timer == first:
             fire_timer(b)
         elif command == first:
-            end = _end_of_command(commands, place[1])
-            need = _reach(b, entries, place, last, _highest(commands, place[1], end))
+            end = _end_of_command(commands, next_rows[1])
+            need = _reach(b, entries, next_rows, last, _highest(commands, next_rows[1], end))
             if need != _Need.NOTHING:
                 return need
-            _do(b, commands, place[1], end)
-            place[1] = end
+            _do(b, commands, next_rows[1], end)
+            next_rows[1] = end
 
 
 @inlined
-def _settle(b: Broker, entries: Records, place: NDArray[np.int64], last: NDArray[np.bool_]) -> _Need:
+def _settle(b: Broker, entries: Records, next_rows: NDArray[np.int64], last: NDArray[np.bool_]) -> _Need:
     """Work until there is nothing to do at this instant, with entries as they are asked for."""
     state = b.state[0]
     while True:
-        if place[0] == len(entries) and not last[0]:
+        if next_rows[0] == len(entries) and not last[0]:
             return _Need.ENTRIES
-        state.more = place[0] < len(entries) and entries[place[0]].at <= state.now
+        state.more = next_rows[0] < len(entries) and entries[next_rows[0]].at <= state.now
         if state.more and (state.waits or state.starved):
             if room(b) < b.rule[0].max_read:
                 return _Need.WINDOW
-            _feed(b, entries, place, last)
+            _feed(b, entries, next_rows, last)
             continue
         if state.starved:
             published(b, False)
@@ -210,37 +210,37 @@ def _settle(b: Broker, entries: Records, place: NDArray[np.int64], last: NDArray
 
 
 @inlined
-def _feed(b: Broker, entries: Records, place: NDArray[np.int64], last: NDArray[np.bool_]) -> None:
+def _feed(b: Broker, entries: Records, next_rows: NDArray[np.int64], last: NDArray[np.bool_]) -> None:
     """Publish what a read may take of the entries that are published by now."""
     state = b.state[0]
-    stop = min(place[0] + b.rule[0].max_read, len(entries))
-    while place[0] < stop and entries[place[0]].at <= state.now:
-        _publish_next(b, entries, place)
-    if place[0] < len(entries):
-        published(b, entries[place[0]].at <= state.now)
+    stop = min(next_rows[0] + b.rule[0].max_read, len(entries))
+    while next_rows[0] < stop and entries[next_rows[0]].at <= state.now:
+        _publish_next(b, entries, next_rows)
+    if next_rows[0] < len(entries):
+        published(b, entries[next_rows[0]].at <= state.now)
     else:  # nobody knows before the next rows are there
         published(b, not last[0])
 
 
 @inlined
-def _reach(b: Broker, entries: Records, place: NDArray[np.int64], last: NDArray[np.bool_], ordinal: int) -> _Need:
+def _reach(b: Broker, entries: Records, next_rows: NDArray[np.int64], last: NDArray[np.bool_], ordinal: int) -> _Need:
     """Publish what is published by now up to ``ordinal``, which a command names."""
     while b.state[0].end <= ordinal:
-        if place[0] == len(entries):
+        if next_rows[0] == len(entries):
             return _Need.NOTHING if last[0] else _Need.ENTRIES
-        if entries[place[0]].at > b.state[0].now:
+        if entries[next_rows[0]].at > b.state[0].now:
             return _Need.NOTHING
         if room(b) == 0:
             return _Need.WINDOW
-        _publish_next(b, entries, place)
+        _publish_next(b, entries, next_rows)
     return _Need.NOTHING
 
 
 @inlined
-def _publish_next(b: Broker, entries: Records, place: NDArray[np.int64]) -> None:
-    e = entries[place[0]]
+def _publish_next(b: Broker, entries: Records, next_rows: NDArray[np.int64]) -> None:
+    e = entries[next_rows[0]]
     publish(b, e.hash, e.slot, e.messages, e.deliver_at, e.chunked, e.chunk_id, e.chunks)
-    place[0] += 1
+    next_rows[0] += 1
 
 
 @inlined

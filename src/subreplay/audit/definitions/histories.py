@@ -148,10 +148,10 @@ class History:
                 message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
                 told.append((row["consumer"], row["instance"]))
         history = cls(judge, dispatcher, list(messages.values()))
-        history._place(told)
+        history._assign(told)
         return history
 
-    def _place(self, told: list[tuple[str | None, str | None]]) -> None:
+    def _assign(self, told: list[tuple[str | None, str | None]]) -> None:
         """Give each delivery its epoch and session, and tell whether it went astray; ``told`` are the consumers' names
         and instances."""
         attempts = [a for m in self.messages for a in m.attempts]
