@@ -21,14 +21,14 @@ from subreplay.model.tables import LOG
 if TYPE_CHECKING:
     from subreplay.audit.judge import Dispatcher, Judge
 
-Place = tuple[int, int, int]
+Position = tuple[int, int, int]
 
 
 @dataclass(eq=False)
 class Message:
     """A position of the log and what is known of it; ``key`` is the identity within which order is promised."""
 
-    place: Place
+    position: Position
     ordinal: int
     known: bool = False
     judged: bool = False
@@ -136,11 +136,11 @@ class History:
     @classmethod
     def of(cls, judge: Judge, dispatcher: Dispatcher, log: pa.Table) -> History:
         """The history in ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
-        messages: dict[Place, Message] = {}
+        messages: dict[Position, Message] = {}
         told: list[tuple[str | None, str | None]] = []
         for row in log.to_pylist():
-            place = row["ledger"], row["entry"], row["batch_index"]
-            message = messages.setdefault(place, Message(place, len(messages)))
+            position = row["ledger"], row["entry"], row["batch_index"]
+            message = messages.setdefault(position, Message(position, len(messages)))
             if row["kind"] == 0 and not message.known:
                 _publish(judge, message, row)
             elif row["kind"] == 1:
@@ -171,7 +171,7 @@ class History:
     def deliveries(self) -> list[Attempt]:
         """In order of time."""
         every = [a for m in self.messages for a in m.deliveries]
-        return sorted(every, key=lambda a: (a.at, a.seq, a.message.place, a.nth))
+        return sorted(every, key=lambda a: (a.at, a.seq, a.message.position, a.nth))
 
     def before(self, d: Attempt) -> list[Attempt]:
         """The deliveries before one, in order of time."""
