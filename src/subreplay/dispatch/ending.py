@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.records import Records
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import (
     count_settled,
@@ -102,7 +102,7 @@ def _is_told(b: Broker, c: Clients, entry: int) -> bool:
 def _is_marked(b: Broker, c: Clients, at: int) -> bool:
     """Whether this message of a batch is acknowledged, of an entry that is not."""
     m = c.messages[at]
-    if not b.rule[0].batch_index_acks or not in_window(b, m.entry) or b.log[place(b, m.entry)].messages == 1:
+    if not b.rule[0].batch_index_acks or not in_window(b, m.entry) or b.log[log_index(b, m.entry)].messages == 1:
         return False
     mark = c.origins[m.entry & (len(c.origins) - 1)].first + m.index
     return bool(c.marks[mark & (len(c.marks) - 1)])

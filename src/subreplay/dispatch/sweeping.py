@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.operations import expire
 from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.rules import Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import end_of_entry
@@ -59,9 +59,9 @@ def _note_held(b: Broker, c: Clients) -> None:
         while at != NONE:
             entry = c.messages[at].entry
             expires = (at == head or in_flight.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
-            if expires and b.log[place(b, entry)].holder == in_flight.consumer:
-                in_flight.overdue += b.log[place(b, entry)].unacked
-                b.log[place(b, entry)].holder = NOBODY
+            if expires and b.log[log_index(b, entry)].holder == in_flight.consumer:
+                in_flight.overdue += b.log[log_index(b, entry)].unacked
+                b.log[log_index(b, entry)].holder = NOBODY
             at = c.messages[at].sibling
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.operations import acknowledge_up_to, acknowledged
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.blocking import acknowledge_and_note, acknowledge_some_and_note
 from subreplay.dispatch.clients.in_flight import close, count_settled, end_of_entry, in_window
@@ -108,6 +108,6 @@ def _acknowledge_cumulatively(b: Broker, c: Clients, at: int) -> None:
 @inlined
 def _cover(b: Broker, c: Clients, entry: int) -> None:
     for covered in range(b.state[0].mark_delete + 1, entry + 1):
-        if not b.log[place(b, covered)].acked:
+        if not b.log[log_index(b, covered)].acked:
             end_of_entry(b, c, covered, Outcome.COVERED, True)
     acknowledge_up_to(b, entry)

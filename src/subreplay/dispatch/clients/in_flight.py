@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.dispatch.broker.operations import acknowledge_expired
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.heap import push
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
@@ -46,8 +46,8 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
     m.outcome = Outcome.PENDING
     m.settled = False
     m.entry = entry
-    m.hash = b.log[place(b, entry)].hash
-    m.slot = b.log[place(b, entry)].slot
+    m.hash = b.log[log_index(b, entry)].hash
+    m.slot = b.log[log_index(b, entry)].slot
     m.next = m.sibling = NONE
     m.used = True
     m.attempt = origin.attempts
@@ -139,7 +139,7 @@ def count_settled(c: Clients, messages: int) -> None:
 def end_of_entry(b: Broker, c: Clients, entry: int, outcome: int, settled: bool) -> int:
     """Rows without a consumer for the messages of an entry that are not acknowledged; returns how many."""
     ended = 0
-    origin, messages = c.origins[entry & (len(c.origins) - 1)], b.log[place(b, entry)].messages
+    origin, messages = c.origins[entry & (len(c.origins) - 1)], b.log[log_index(b, entry)].messages
     for index in range(messages):
         if messages > 1 and b.rule[0].batch_index_acks and c.marks[(origin.first + index) & (len(c.marks) - 1)]:
             continue
