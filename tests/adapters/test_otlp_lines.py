@@ -113,7 +113,7 @@ def test_blocks_end_anywhere(tmp_path, monkeypatch):
     path = tmp_path / "traces.jsonl"
     path.write_text("".join(line(kafka(offset)) + "\n" for offset in range(20)).rstrip("\n"))
     whole = rows(spans(path))
-    monkeypatch.setattr("subreplay.adapters.otlp.files.BLOCK", 1_000)
+    monkeypatch.setattr("subreplay.adapters.files.BLOCK", 1_000)
     assert rows(spans(path)) == whole
     assert [number for batch in lines_of(path) for number in batch.column("line").to_pylist()] == [*range(1, 21)]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from subreplay.adapters import Options
 from subreplay.adapters.otlp.spans import NOT_JUDGED, Wanted, read, spans
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
@@ -308,11 +309,11 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "traces.jsonl").write_text(
         "\n".join([line(kafka(1), kafka(values={"messaging.destination.name": None})), line(kafka())[:-9]])
     )
-    found = read(tmp_path)
+    found = read(tmp_path, Options())
     (count,) = found.counts
     assert (count.rows_in, count.valid, count.quarantined) == (3, 1, 2)
     assert len(found.rejected) == 2
-    assert found.run == {"subscription": {"name": "billing", "topic": "orders"}}
+    assert found.run["subscription"] == {"name": "billing", "topic": "orders"}
 
 
 def test_what_spans_cannot_tell_is_said(tmp_path):

@@ -8,6 +8,7 @@ from dataclasses import astuple
 
 import pytest
 
+from subreplay.adapters import Options
 from subreplay.adapters.pulsar_stats.adapter import read, stats
 from subreplay.errors import InputError
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
@@ -185,6 +186,6 @@ def test_a_folder_without_polls_says_so(tmp_path, content):
 
 def test_rows_in_are_valid_or_quarantined(tmp_path):
     (tmp_path / "stats.jsonl").write_text("\n".join([json.dumps(poll(AT, consumer())), "{}"]))
-    found = read(tmp_path)
+    found = read(tmp_path, Options())
     assert [(count.rows_in, count.valid, count.quarantined) for count in found.counts] == [(2, 1, 1)]
-    assert found.run == {"subscription": {"name": "billing", "topic": TOPIC}}
+    assert found.run == {"subscription": {"name": "billing", "topic": TOPIC, "policy": "pulsar.shared"}}

@@ -16,7 +16,8 @@ from subreplay.adapters.source.convert import Converted, convert
 from subreplay.adapters.source.presets import plan_of
 from subreplay.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 from subreplay.model.tables import INPUTS, TIME
-from tests.adapters.source.rows import T0, message_id
+from tests.adapters.source.rows import T0, message_id, sources
+from tests.adapters.source.test_presets import PATHS
 
 AT = datetime.fromtimestamp(T0 / 1000, timezone.utc)
 COLUMNS = {
@@ -204,3 +205,38 @@ def test_the_rules_are_those_that_spark_checks() -> None:
     for table, here in contract._TOGETHER.items():
         there = [(c.column, c.rule, c.remedy) for c in contracts._TOGETHER[table] if c.column != "date"]
         assert [(each.column, each.rule, each.remedy) for each in here] == there
+
+
+def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
+    of_range = pa.struct([("start", pa.int64()), ("end", pa.int64())])
+    whole, half = {"start": 0, "end": 9}, {"start": 0, "end": None}
+    rows = pa.RecordBatch.from_pydict(
+        {"r": pa.array([[half], [whole], None, [], [whole, half], [whole, whole]], pa.list_(of_range)), "n": range(6)}
+    ).slice(1)
+    values = {"subscription": "s", "topic": "o", "type": "Key_Shared", "consumer": "c", "event": "join", "at": AT}
+    found = convert(
+        rows, plan_of({"columns": {"ranges": "r", "seq": "n"}, "values": values}, rows.schema, "membership")
+    )
+    found.rows.validate(full=True)
+    assert found.rows["ranges"].to_pylist() == [[whole], None, [], [whole, whole]]
+    assert [reason.rule for each in found.rejected for reason in each.reasons] == ["no part of it is null"]
+
+
+def test_the_origin_of_a_dead_letter_is_taken_whole_or_rejected() -> None:
+    place = {"topic": "o", "partition": 0, "ledger": 1, "entry": 2, "batch_index": -1}
+    kind = pa.struct([(f.name, f.type) for f in INPUTS["messages"].field("origin").type])
+    columns = {name: pa.array([each] * 3) for name, each in ROW.items()}
+    columns["origin"] = pa.array([place, None, place | {"entry": None}], kind)
+    rows = pa.RecordBatch.from_pydict(columns)
+    found = convert(rows, plan_of({"columns": COLUMNS | {"origin": "origin"}}, rows.schema))
+    found.rows.validate(full=True)
+    assert found.rows["origin"].to_pylist() == [place, None]
+    assert [reason.column for reason in found.rejected[0].reasons] == ["origin"]
+
+
+@pytest.mark.parametrize("name", sources(1))
+def test_a_part_of_a_batch_is_converted_as_in_the_whole(name: str) -> None:
+    section, rows = sources(40)[name]
+    path = PATHS.get(name, "")
+    plan = plan_of(section, rows.schema)
+    assert convert(rows.slice(7, 20), plan, path).rows.equals(convert(rows, plan, path).rows.slice(7, 20))

@@ -45,6 +45,13 @@ def test_base64_is_read_exactly_where_an_encoder_could_have_written_it(texts: li
     assert broken(outcome) == [row for row, each in enumerate(texts) if decoded(each) is None]
 
 
+@pytest.mark.parametrize("text", ["YR==", "YWJ=", "=abc", "ab=c", "YQ==YQ==", "Y===", "====", "YWI", "YW-_", "é==="])
+def test_base64_that_no_encoder_writes_is_broken_and_spoils_no_other_row(text: str) -> None:
+    outcome = base64_bytes(pa.array(["YQ==", text, "YWI="]))
+    assert outcome.values.to_pylist() == [b"a", None, b"ab"]
+    assert broken(outcome) == [1]
+
+
 def test_line_breaks_of_sparks_base64_are_left_out() -> None:
     key = bytes(range(100))
     assert base64_bytes(pa.array([base64.encodebytes(key).decode()])).values.to_pylist() == [key]

@@ -103,8 +103,23 @@ def test_fields_that_are_not_ours_are_passed_over() -> None:
     assert parts([ack_set + message_id(5, 6) + first_chunk]) == [(5, 6, -1, -1, None)]
 
 
-def test_an_id_with_more_fields_than_any_has_is_rejected() -> None:
-    assert broken([field(5, 0) * MOST_FIELDS + message_id(1, 2)]) == [True]
+@pytest.mark.parametrize(
+    "damage",
+    [
+        field(5, 0) * MOST_FIELDS,  # more than any id has
+        field(0, 1),
+        varint(1 << 3 | 3),  # a group
+        varint(1 << 3 | 6),
+        varint(7 << 3 | 2) + varint(3) + b"..",  # bytes beyond the end
+        varint(7 << 3 | 2) + varint(2**64 - 1),
+        varint(7 << 3 | 1) + b"." * 7,
+        varint(7 << 3 | 5) + b"." * 3,
+        varint(1 << 3) + b"\x80" * 9 + b"\x80",  # a varint of more than ten bytes
+    ],
+)
+def test_an_id_with_damaged_fields_is_rejected_and_spoils_no_other_row(damage: bytes) -> None:
+    assert broken([message_id(3, 4), message_id(1, 2) + damage, message_id(5, 6)]) == [False, True, False]
+    assert parts([message_id(3, 4), message_id(1, 2) + damage, message_id(5, 6)])[2][:2] == (5, 6)
 
 
 def test_the_last_of_a_repeated_field_counts() -> None:

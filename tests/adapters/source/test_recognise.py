@@ -81,6 +81,12 @@ def test_columns_of_a_stranger_are_guessed_by_name_and_type() -> None:
     plan_of(section(best), schema)
 
 
+def test_a_preset_goes_before_a_guess_that_finds_more() -> None:
+    _, batch = SOURCES["kafka-table.spark"]
+    best = recognise(batch.append_column("producer", pa.array(["p"] * 5)).schema)
+    assert [each.name for each in best][:: len(best) - 1] == ["kafka-table.spark", BY_NAME]
+
+
 def test_a_name_of_another_type_is_no_guess() -> None:
     schema = pa.schema([("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.string())])
     (best,) = recognise(schema)

@@ -8,24 +8,25 @@ What never ends is never exported, and spans may be sampled: what is not there s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.adapters.base import FileCount, Ingested, Rejected
+from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, told_of
+from subreplay.adapters.files import LINES, lines_of
+from subreplay.adapters.looks import chosen
 from subreplay.adapters.otlp.counts import LineCounts, SpanCounts
 from subreplay.adapters.otlp.deliveries import Deliveries, Wanted, deliveries
-from subreplay.adapters.otlp.files import LINES, files, lines_of
 from subreplay.adapters.otlp.lines import SPANS, ParsedLines, parse
 from subreplay.errors import InputError
 
 __all__ = [
     "LINES", "NOT_JUDGED", "NOT_JUDGED_SAMPLED", "SPANS", "Deliveries", "Evidence", "LineCounts", "ParsedLines",
-    "SpanCounts", "Spans", "Wanted", "deliveries", "files", "lines_of", "parse", "read", "spans",
+    "SpanCounts", "Spans", "Wanted", "deliveries", "lines_of", "parse", "read", "spans",
 ]  # fmt: skip
 
 _NEVER_ENDED: Final = "a span is exported when it ends: of a message without one nothing is known"
@@ -47,6 +48,15 @@ NOT_JUDGED: Final[Mapping[str, str]] = MappingProxyType(
 
 NOT_JUDGED_SAMPLED: Final[Mapping[str, str]] = MappingProxyType({**NOT_JUDGED, "SKIP": _SAMPLED})
 """``NOT_JUDGED`` where spans may be sampled, which is what is assumed unless the user says otherwise."""
+
+NAME: Final = "otlp-spans"
+NOTES: Final = (
+    "spans have no messages: name them as traffic.messages, such as {from: kafka-table.spark, path: ...}",
+    "spans do not tell who joined and left: the membership is made of the deliveries, unless another one is named, "
+    "such as traffic.membership: {from: pulsar-stats, path: ...}",
+    "spans do not tell the policy: set subscription.policy and profile. They tell no redelivery count either: findings "
+    f"of {', '.join(code for code, why in NOT_JUDGED.items() if why == _NO_COUNT)} say nothing",
+)
 
 
 @dataclass(frozen=True)
@@ -77,14 +87,17 @@ class Spans:
     evidence: Evidence = field(default_factory=Evidence)
 
 
-def spans(path: Path, wanted: Wanted | None = None, *, sampled: bool = True) -> Spans:
-    """Read a file of OTLP JSON lines (plain or gzip), or all files of a folder.
+def spans(
+    path: Path, wanted: Wanted | None = None, *, sampled: bool = True, files: Collection[Path] | None = None
+) -> Spans:
+    """Read a file of OTLP JSON lines (plain or gzip), or all files of a folder but those that look like something else.
 
-    ``sampled=False`` says that every message has its span. Raises ``InputError`` where there is no file, none of them
+    ``files`` are those to read, where they are chosen already. ``sampled=False`` says that every message has its span.
+    Raises ``InputError`` where there is no file, none of them
     has any span of Kafka or Pulsar, or none of those that are wanted fits the contract; ``EnvironmentFailed`` where one
     cannot be read.
     """
-    paths = files(path)
+    paths = chosen(path, NAME).mine if files is None else files
     root = path if path.is_dir() else path.parent
     tables = [SPANS.empty_table()]
     rejected: list[Rejected] = []
@@ -109,17 +122,33 @@ def spans(path: Path, wanted: Wanted | None = None, *, sampled: bool = True) -> 
     return Spans(told.table, (*rejected, *told.rejected), lines, every, Evidence(sampled=sampled))
 
 
-def read(path: Path) -> Ingested:
-    """``spans`` as an adapter gives them: rows of the counts are what became deliveries or was rejected."""
-    found = spans(path)
-    counts = []
-    for name, of_spans in found.spans.items():
-        quarantined = of_spans.quarantined + found.lines[name].quarantined
-        counts.append(FileCount(name, of_spans.deliveries + quarantined, quarantined))
-    named = found.deliveries.group_by(["subscription", "topic"]).aggregate([]).to_pylist()
-    pairs = sorted((row["subscription"], row["topic"]) for row in named)
-    run = {"subscription": {"name": pairs[0][0], "topic": pairs[0][1]}} if pairs else {}
-    return Ingested({"deliveries": found.deliveries}, found.rejected, tuple(counts), run, tuple(pairs[1:]))
+def read(path: Path, options: Options) -> Ingested:
+    """``spans`` as an adapter gives them: rows of the counts are spans, and lines in quarantine.
+
+    Option ``subscription`` is that of spans that name none, too. Option ``sampled`` is true where it is not told.
+    """
+    files = chosen(path, NAME)
+    wanted = Wanted(
+        None if options.topic is None else [options.topic],
+        None if options.subscription is None else [options.subscription],
+        options.subscription,
+    )
+    sampled = options.sampled is not False
+    found = spans(path, wanted, sampled=sampled, files=files.mine)
+    pairs = told_of({"deliveries": found.deliveries})
+    if not pairs:
+        raise InputError(f"{path}: no span of the topic and subscription that are asked for")
+    subscription, topic = pairs[0]
+    traffic: dict[str, Any] = {"membership": {"from": "deliveries"}, "deliveries": {"sampled": sampled}}
+    run = {"subscription": {"name": subscription, "topic": topic}, "traffic": traffic}
+    counts = tuple(_count(name, of, found.lines[name].quarantined) for name, of in found.spans.items())
+    return Ingested({"deliveries": found.deliveries}, found.rejected, counts, run, tuple(pairs[1:]),
+                    (*NOTES, *files.notes))  # fmt: skip
+
+
+def _count(name: str, of: SpanCounts, lines: int) -> FileCount:
+    others = of.spans - of.deliveries - of.quarantined
+    return FileCount(name, of.spans + lines, of.quarantined + lines, others)
 
 
 def _of_damage(rest: Rejected) -> ParsedLines:

@@ -12,12 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast, get_args
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected
-from subreplay.adapters.otlp.files import files
+from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, told_of
+from subreplay.adapters.looks import chosen
+from subreplay.adapters.pulsar_policies import policy_of
+from subreplay.adapters.pulsar_recording.rows import base_topic
 from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
     RANGES_SEEN,
@@ -31,16 +34,24 @@ from subreplay.adapters.pulsar_stats.membership import (
     sessions,
 )
 from subreplay.adapters.pulsar_stats.polls import Damaged, Poll, Reader, Record, Refused, Shown, Times, records
-from subreplay.errors import InputError
+from subreplay.errors import ConfigError, InputError
 from subreplay.failures import of_system
 
-__all__ = ["NOT_SEEN", "POLLED", "RANGES_SEEN", "SESSIONS", "PollCounts", "Stats", "Times", "read", "stats"]
+__all__ = [
+    "NOT_SEEN", "POLLED", "RANGES_SEEN", "SESSIONS", "PollCounts", "Stats", "Times", "counted", "read", "stats",
+]  # fmt: skip
 
+NAME: Final = "pulsar-stats"
 NOT_SEEN: Final = (
     "membership is from polled statistics: a leave is known to the interval between two polls only, whether it was a "
     "crash is not told, and a consumer that came and went between two polls was never seen"
 )
 """What polled membership cannot prove; for whoever judges deliveries by it."""
+NOTES: Final = (
+    NOT_SEEN,
+    "statistics have no messages and no deliveries: name them as traffic.messages, such as {from: pulsar-table, path: "
+    "...}, and traffic.deliveries, such as {from: otlp-spans, path: ...}",
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,7 @@ class Stats:
 def stats(
     path: Path,
     *,
+    files: Collection[Path] | None = None,
     topic: str | None = None,
     times: Times = "field",
     field: str | None = None,
@@ -83,7 +95,8 @@ def stats(
     subscriptions: Collection[str] | None = None,
     by_address: bool = False,
 ) -> Stats:
-    """Read polls from a file of JSON lines or of printed answers (plain or gzip), or from all files of a folder.
+    """Read polls from a file of JSON lines or of printed answers (plain or gzip), or from all files of a folder but
+    those that look like something else. ``files`` are those to read, where they are chosen already.
 
     ``topic`` is that of answers that tell none. ``times`` says where the time of a poll is: in a ``field`` (by default
     the first of ``at_ns``, ``at``, ``time``, …), in the file's ``name``, or when the file was ``modified``. ``topics``
@@ -93,7 +106,7 @@ def stats(
     Raises ``InputError`` where there is no file or no poll that fits, ``EnvironmentFailed`` where a file cannot be
     read.
     """
-    paths = files(path)
+    paths = chosen(path, NAME).mine if files is None else files
     root = path if path.is_dir() else path.parent
     collected = _Collected(Reader(topic, times, field), topics, subscriptions)
     for each in paths:
@@ -120,14 +133,45 @@ def stats(
     )  # fmt: skip
 
 
-def read(path: Path) -> Ingested:
-    """``stats`` as an adapter gives them: rows of the counts are polls."""
-    found = stats(path)
-    counts = tuple(FileCount(name, of.polls - of.repeated, of.quarantined) for name, of in found.counts.items())
-    named = found.membership.group_by(["subscription", "topic"]).aggregate([]).to_pylist()
-    pairs = sorted((row["subscription"], row["topic"]) for row in named)
-    run = {"subscription": {"name": pairs[0][0], "topic": pairs[0][1]}} if pairs else {}
-    return Ingested({"membership": found.membership}, found.rejected, counts, run, tuple(pairs[1:]))
+def read(path: Path, options: Options) -> Ingested:
+    """``stats`` as an adapter gives them: rows of the counts are polls, and lines outside of any."""
+    if options.times not in (None, *get_args(Times)):
+        raise ConfigError(f"option 'times': write {', '.join(get_args(Times))}, not {options.times!r}")
+    files = chosen(path, NAME)
+    topics = None if options.topic is None else [base_topic(options.topic)[0]]
+    found = stats(
+        path, files=files.mine, topic=options.topic, times=cast(Times, options.times or "field"), topics=topics,
+        subscriptions=None if options.subscription is None else [options.subscription],
+    )  # fmt: skip
+    pairs = told_of({"membership": found.membership})
+    if not pairs:
+        raise InputError(f"{path}: the polls show no consumer{_of(options)}")
+    run, notes = _run(found, *pairs[0])
+    return Ingested({"membership": found.membership}, found.rejected, counted(found), run, tuple(pairs[1:]),
+                    (*NOTES, *notes, *files.notes))  # fmt: skip
+
+
+def counted(found: Stats) -> tuple[FileCount, ...]:
+    """The polls of each file, and its lines outside of any, as rows."""
+    return tuple(
+        FileCount(name, of.polls + of.passed_over, of.quarantined, of.repeated + of.passed_over)
+        for name, of in found.counts.items()
+    )
+
+
+def _of(options: Options) -> str:
+    asked = [f"{name} {getattr(options, name)!r}" for name in ("topic", "subscription") if name in options.given]
+    return f" of {' and '.join(asked)}" if asked else ""
+
+
+def _run(found: Stats, subscription: str, topic: str) -> tuple[dict[str, Any], list[str]]:
+    """A run to start from, and what is not known of it."""
+    whole = {name: found.membership[name] for name in ("subscription", "topic")}
+    mine = found.membership.filter(
+        pc.and_(pc.equal(whole["subscription"], subscription), pc.equal(whole["topic"], topic))
+    )
+    policy, notes = policy_of(mine, subscription)
+    return {"subscription": {"name": subscription, "topic": topic, **policy}}, notes
 
 
 class _Collected:

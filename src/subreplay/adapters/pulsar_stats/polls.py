@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 
 from subreplay.adapters.base import Reason
 from subreplay.adapters.pulsar_recording.rows import base_topic
-from subreplay.adapters.pulsar_stats.times import FORMS, in_name, instant
+from subreplay.adapters.times import FORMS, in_name, instant
 from subreplay.model.contracts import LARGEST, PARTITION, SLOT, shortened
 
 Times = Literal["field", "name", "modified"]

@@ -72,9 +72,14 @@ def nested(kind: pa.DataType, values: pa.Array) -> Outcome:
     broken = (Broken(bad, "no part of it is null", "fill it at the source"),) if bad.any() else ()
     known = pa.array(~bad & present(values))
     if not of_list:
-        parts = [pc.if_else(known, each, 0) if pa.types.is_integer(each.type) else each for each in inner.flatten()]
+        parts = [_filled(pc.struct_field(inner, at)) for at in range(inner.type.num_fields)]
         return Outcome(pa.StructArray.from_arrays(parts, fields=list(kind.fields), mask=pc.invert(known)), broken)
     return Outcome(pc.if_else(known, values, None).cast(kind), broken)
+
+
+def _filled(values: pa.Array) -> pa.Array:
+    """Values with something in place of null, which the struct around them hides."""
+    return pc.fill_null(values, pa.scalar("" if pa.types.is_string(values.type) else 0, values.type))
 
 
 def _illegal_within(values: pa.Array, inner: str, legal: Legal) -> Mask:

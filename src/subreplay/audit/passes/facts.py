@@ -293,8 +293,8 @@ class _Batch:
         """The messages as producers put them there (see ``publication``)."""
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
-        names = column(rows, "producer").dictionary_encode()
-        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices.fill_null(0))]
+        names = column(rows, "producer").fill_null("").dictionary_encode()
+        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices)]
         m[publication.STREAM] = m[publication.PRODUCER]
         batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
         m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -38,6 +38,10 @@ REJECTED: Final = pa.struct(
 _FILE: Final = "subreplay_file"  # the path of a row's file
 
 
+Frames = Mapping[str, DataFrame]
+"""Input tables that are given as frames; of others there are none, unless the run file says where they are."""
+
+
 class Table(NamedTuple):
     """An input table in its canonical columns, and those of them that its source does not have."""
 
@@ -45,12 +49,22 @@ class Table(NamedTuple):
     absent: frozenset[str]
 
 
-def table(spark: SparkSession, config: RunConfig, name: str, *, required: bool = True) -> Table:
+def table(
+    spark: SparkSession, config: RunConfig, name: str, frames: Frames | None = None, *, required: bool = True
+) -> Table:
     """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing; one that is not
     ``required`` is then empty."""
     traffic = config.traffic
     given: InputTable | None = getattr(traffic, name)
-    if given is None:
+    if frames is not None and name in frames:
+        found, place = frames[name], name
+        if given is not None and given.maps:
+            return _mapped(found, given, name, name)
+    elif frames is not None and given is None:
+        if required:
+            raise InputError(f"{name}: no frame is given; it is needed here")
+        return Table(_empty(spark, name), frozenset(INPUTS[name].names))
+    elif given is None:
         place = f"{traffic.path.rstrip('/')}/{name}"
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
@@ -77,7 +91,7 @@ def opened(spark: SparkSession, given: InputTable, key: str) -> DataFrame:
             found = spark.read.format(given.format).options(**given.options).load(given.path)
         found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        why = error.getErrorClass() or "unreadable"
+        why = error.getCondition() or "unreadable"
         what = "table" if given.table is not None else f"readable {given.format} table"
         raise InputError(f"{key}: {place}: no {what} ({why}); correct path, table or format") from error
     return found

@@ -1,4 +1,4 @@
-"""The lines of OTLP JSON files, plain or gzip, a block at a time; what a cut or damaged file still holds is read."""
+"""Files of text, plain or gzip, a block of lines at a time; what a cut or damaged file still holds is read."""
 
 from __future__ import annotations
 
@@ -20,25 +20,30 @@ LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", 
 
 BLOCK: Final = 16 * 2**20
 """Bytes that are read at once, before the rest of the last line."""
-_GZIP: Final = b"\x1f\x8b"
+GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BREAK: Final = 10
 
 
 def files(path: Path) -> list[Path]:
-    """The file, or all files of a folder and its folders but hidden ones, in the order of their names.
+    """The file, or all files of a folder and its folders, in the order of their names. Names that begin with a dot or
+    an underscore are hidden, as for Spark.
 
     Raises ``InputError`` where there is none, and ``EnvironmentFailed`` where the folder cannot be read.
     """
     if path.is_file():
         return [path]
     try:
-        found = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+        found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
     except OSError as error:
         raise of_system(error, path, "read") from error
     if not found:
         raise InputError(f"{path}: no file there; give a file, or a folder of files")
     return found
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
 
 
 def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | Rejected]:
@@ -52,7 +57,7 @@ def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | R
         if _ZSTD in (begin[:4], begin[4:]):  # the collector puts a length before each of its blocks
             yield _rejected(name, 1, "the file is compressed by zstd", "unpack it, or set compression: none")
             return
-        with _opened(path, begin.startswith(_GZIP)) as file:
+        with _opened(path, begin.startswith(GZIP)) as file:
             for block in _blocks(file):
                 if isinstance(block, Exception):
                     damage = block
