@@ -13,7 +13,7 @@ from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.dispatch.service import Fixed
 from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
@@ -123,6 +123,6 @@ def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), 
     supposed = {"heartbeat_interval": 10 * MILLISECOND} | supposed
     replay = GroupReplay(
         make(name, profile, **options), numbered, list(story(members, instances)), arrays,
-        Supposed(member=model, others=others or {}, **supposed),
+        SimulationParameters(member=model, others=others or {}, **supposed),
     )  # fmt: skip
     return Consumed(replay, numbered)

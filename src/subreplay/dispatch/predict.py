@@ -151,8 +151,8 @@ class Replay:
         """Hashes that wait for a former consumer: for whom, since when, and how many entries."""
         if self.broker.state[0].drains == 0:
             return {}
-        facts = self.broker.facts
-        blocking = facts[(facts.hash != NOBODY) & (facts.drainer != NOBODY) & facts.blocked]
+        tracker = self.broker.tracker
+        blocking = tracker[(tracker.hash != NOBODY) & (tracker.drainer != NOBODY) & tracker.blocked]
         columns = (blocking.hash, blocking.drainer, blocking.blocked_at, blocking.waiting)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return {hash_: (blocker, since, entries) for hash_, blocker, since, entries in rows}

@@ -13,7 +13,7 @@ from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import MAX_INITIAL_DELAY_NS, Noticed, Round
+from subreplay.timelines.group_timeline import MAX_INITIAL_DELAY_NS, DetectedEvent, Rebalance
 
 
 class ClassicProtocol(Coordinator):
@@ -33,7 +33,7 @@ class ClassicProtocol(Coordinator):
         self.since = NONE  # when the round began; -1: none runs
         self.awaited: set[int] = set()
         self.slowest = NONE
-        self.pending: list[Noticed] = []
+        self.pending: list[DetectedEvent] = []
         self.forced = self.ending = False
         self.delayed_until = self.delayed_since = NEVER
         self.more_came = False
@@ -47,21 +47,21 @@ class ClassicProtocol(Coordinator):
             self._delay(self.now + self.delay)
         else:
             self.more_came = True
-        self._answer(self.noticed(process, "join", self.now))
+        self._answer(self.detected(process, "join", self.now))
 
     def replaced(self, old: Process, process: Process) -> None:
-        came = self.noticed(process, "join", self.now)
+        came = self.detected(process, "join", self.now)
         if self.since == NONE and old.event.topics == process.event.topics:
-            self._decide(Round(self.now, self.now, (came,)))
+            self._decide(Rebalance(self.now, self.now, (came,)))
             self.members.assign(self.owners(), NO_REBALANCE)
             return
         self.forced = True
         self.awaited.discard(old.index)
         self._answer(came)
 
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         self.awaited.discard(process.index)
-        self._answer(noticed)
+        self._answer(detected)
 
     def heard(self, process: Process) -> None:
         """The member rejoins."""
@@ -75,8 +75,8 @@ class ClassicProtocol(Coordinator):
         self.slowest = process.index
         self._check()
 
-    def _answer(self, noticed: Noticed) -> None:
-        self.pending.append(noticed)
+    def _answer(self, detected: DetectedEvent) -> None:
+        self.pending.append(detected)
         if self.since == NONE:
             self._begin(set())
         self._check()
@@ -96,13 +96,13 @@ class ClassicProtocol(Coordinator):
         """Once nobody is waited for any more the round ends."""
         if not self.awaited and not self.ending and self.delayed_until == NEVER:
             self.ending = True
-            self.agenda.enter(self.now + self.members.supposed.rebalance_time, self._end)
+            self.agenda.enter(self.now + self.members.parameters.rebalance_time, self._end)
 
     def _end(self) -> None:
-        round_ = Round(self.since, self.now, tuple(self.pending), self.forced)
+        rebalance = Rebalance(self.since, self.now, tuple(self.pending), self.forced)
         self.pending, self.since, self.forced, self.ending = [], NONE, False, False
         self.members.blame(self.slowest)
-        self._decide(round_)
+        self._decide(rebalance)
         owners, held = self.owners(), self.members.owners.copy()
         lost = np.flatnonzero((held != NONE) & (held != owners))
         for index in np.unique(held[lost]).tolist():
@@ -112,13 +112,13 @@ class ClassicProtocol(Coordinator):
             self._begin({self.fold.here[member_id][0] for member_id in self.fold.group.revoked})
             self._check()
 
-    def _decide(self, round_: Round) -> None:
+    def _decide(self, rebalance: Rebalance) -> None:
         at = Instant(self.now, len(self.story))
-        if round_.noticed:
-            self.fold.apply(at, round_.noticed, round_.forced)
+        if rebalance.detected:
+            self.fold.apply(at, rebalance.detected, rebalance.forced)
         else:
-            self.fold.follow_up(at, Instant(round_.since))
-        self.story.append(round_)
+            self.fold.follow_up(at, Instant(rebalance.since))
+        self.story.append(rebalance)
 
     def _delay(self, until: int) -> None:
         self.delayed_until, self.more_came = until, False

@@ -22,7 +22,7 @@ from subreplay.groups.members import Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import GroupFold, Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, GroupFold, Rebalance
 
 
 class Coordinator(ABC):
@@ -32,8 +32,8 @@ class Coordinator(ABC):
         self.policy, self.members, self.agenda = policy, members, agenda
         self.fold = GroupFold(policy, partitions)
         self.present: dict[int, Process] = {}
-        self.story: list[Round] = []
-        self.heartbeat_interval = members.supposed.heartbeat(policy.rebalance)
+        self.story: list[Rebalance] = []
+        self.heartbeat_interval = members.parameters.heartbeat(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000
 
     @property
@@ -108,7 +108,7 @@ class Coordinator(ABC):
         """A member polls, and knows that the group changes."""
 
     @abstractmethod
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         """A process is not ``present`` any more."""
 
     def heartbeat(self, process: Process) -> int:
@@ -116,10 +116,10 @@ class Coordinator(ABC):
         since = self.now - process.joined_at
         return process.joined_at + -(-since // self.heartbeat_interval) * self.heartbeat_interval
 
-    def noticed(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> Noticed:
+    def detected(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> DetectedEvent:
         """An event of a process, asked for at ``since`` and noticed now."""
         event = replace(process.event, event=kind, since=Instant(since), at=Instant(self.now), scope=Scope(""))
-        return Noticed(Instant(self.now), process.index, event)
+        return DetectedEvent(Instant(self.now), process.index, event)
 
     def _heartbeat_before(self, process: Process) -> int:
         since = self.now - process.joined_at
@@ -154,7 +154,7 @@ class Coordinator(ABC):
 
     def _depart(self, process: Process, kind: Literal["leave", "crash"], since: int) -> None:
         del self.present[process.index]
-        self.departed(process, self.noticed(process, kind, since))
+        self.departed(process, self.detected(process, kind, since))
 
     def owners(self) -> Any:
         """The owner of each partition as it was decided last: the ordinal of a join, or -1."""

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups import held_records, polling
-from subreplay.groups.simulation_parameters import Supposed
+from subreplay.groups.simulation_parameters import SimulationParameters
 from subreplay.groups.state import NONE, State, blocks_for, new_state, with_blocks, with_member, with_records, with_rows
 from subreplay.model.rows import MembershipEvent
 
@@ -60,9 +60,9 @@ class Process:
 class Members:
     """All processes that ever joined, and the state that the event loop runs on."""
 
-    def __init__(self, partitions: int, supposed: Supposed) -> None:
-        self.supposed = supposed
-        self.state: State = new_state(partitions, supposed)
+    def __init__(self, partitions: int, parameters: SimulationParameters) -> None:
+        self.parameters = parameters
+        self.state: State = new_state(partitions, parameters)
         self.processes: list[Process] = []
         self.paused_at = np.full(partitions, NEVER, np.int64)
         self.blocker = np.full(partitions, NONE, np.int64)
@@ -84,7 +84,7 @@ class Members:
         """A new process; it waits for its assignment."""
         process = Process(len(self.processes), event, origin, self.now)
         self.processes.append(process)
-        self.state = with_member(self.state, process.index, self.supposed.of(event.consumer))
+        self.state = with_member(self.state, process.index, self.parameters.of(event.consumer))
         return process
 
     def end(self, index: int) -> None:
@@ -168,7 +168,7 @@ class Members:
 
     def make_room(self) -> None:
         """Hand out what is there, and let grow what is too small."""
-        t, most = self.state.totals[0], self.supposed.max_poll_records
+        t, most = self.state.totals[0], self.parameters.max_poll_records
         self.hand_out()
         if t.free_records == 0:
             self.state = with_records(self.state, 1)

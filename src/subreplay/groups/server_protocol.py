@@ -15,14 +15,14 @@ from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, Rebalance
 
 
 class Change(NamedTuple):
     """A decision, and the partitions that have to change hands for it."""
 
     since: int
-    noticed: Noticed
+    detected: DetectedEvent
     moved: NDArray[np.int64]
 
 
@@ -42,16 +42,16 @@ class ServerProtocol(Coordinator):
         self.open: deque[Change] = deque()
 
     def joined(self, process: Process) -> None:
-        self._decide(self.noticed(process, "join", self.now))
+        self._decide(self.detected(process, "join", self.now))
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
         self.members.assign(self.holders, NO_REBALANCE)
-        self._decide(self.noticed(process, "join", self.now))
+        self._decide(self.detected(process, "join", self.now))
 
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         self.holders[self.holders == process.index] = NONE
-        self._decide(noticed)
+        self._decide(detected)
 
     def heard(self, process: Process) -> None:
         """The member gives up what is another's."""
@@ -65,12 +65,12 @@ class ServerProtocol(Coordinator):
         while self.open:
             self._over(self.open.popleft())
 
-    def _decide(self, noticed: Noticed) -> None:
+    def _decide(self, detected: DetectedEvent) -> None:
         before = self.targets
-        self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [noticed])
+        self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [detected])
         self.targets = self.owners()
         self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
-        self.open.append(Change(self.now, noticed, np.flatnonzero(self.targets != before)))
+        self.open.append(Change(self.now, detected, np.flatnonzero(self.targets != before)))
         self._reconcile()
         self.members.assign(self.holders, self.fold.group.generation)
 
@@ -103,4 +103,4 @@ class ServerProtocol(Coordinator):
             self._over(self.open.popleft())
 
     def _over(self, change: Change) -> None:
-        self.story.append(Round(change.since, self.now, (change.noticed,)))
+        self.story.append(Rebalance(change.since, self.now, (change.detected,)))

@@ -17,7 +17,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from subreplay.audit.codes import Code
-from subreplay.audit.explain.trace import Life, finding_lines
+from subreplay.audit.explain.trace import Trace, finding_lines
 from subreplay.audit.judge import Judge
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError, InputError
@@ -166,13 +166,13 @@ class _Evidence:
         latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
         if not latest:
             return
-        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
-        life = replace(life, waits=self._waits(life))
+        trace = Trace(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        trace = replace(trace, waits=self._waits(trace))
         yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
         yield f"judged by {self.whose}"
         yield ""
-        yield from life.lines()
-        findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
+        yield from trace.lines()
+        findings = [*trace.findings(self.source.config.subscription.name), *self._of_keys(trace.log)]
         yield ""
         yield from findings or ["  no findings"]
 
@@ -204,9 +204,9 @@ class _Evidence:
         for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
             yield from finding_lines(row)
 
-    def _waits(self, life: Life) -> tuple[Row, ...]:
-        """Of what held each message back, the delivery elsewhere that ended last; ``life`` knows which may."""
-        waiting = [*life.waiting()]
+    def _waits(self, trace: Trace) -> tuple[Row, ...]:
+        """Of what held each message back, the delivery elsewhere that ended last; ``trace`` knows which may."""
+        waiting = [*trace.waiting()]
         if not waiting:
             return ()
         asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")

@@ -44,7 +44,7 @@ class Words:
         """A witness in words; null for none."""
         given = self.given(witness)
         told = (pc.struct_field(given, name) for name in ("consumer", "at", "held_until"))
-        return wording.delivery(wording.place(given), *told)
+        return wording.delivery(wording.position_of(given), *told)
 
     def lost(self) -> pa.Array:
         """What became of a lost message."""
@@ -83,8 +83,8 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "wait": Words.wait,
     # blocking works by slot: two keys of one slot share their fate
     "other_key": lambda w: pc.if_else(w.holder("same_key"), "", ", of another key that is held back with it"),
-    "twin": lambda w: wording.place(w.given("twin")),
-    "skipped": lambda w: wording.place(w.given("skipped")),
+    "twin": lambda w: wording.position_of(w.given("twin")),
+    "skipped": lambda w: wording.position_of(w.given("skipped")),
     "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(w.given("previous")),
     "lost": Words.lost,
 }

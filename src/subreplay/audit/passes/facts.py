@@ -34,7 +34,7 @@ from subreplay.audit.passes.positions import (
     read_positions,
 )
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
-from subreplay.audit.passes.sessions import STRANGER
+from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
@@ -159,7 +159,7 @@ class _Batch:
             return owners
         return replace(
             owners,
-            session=np.where(contradicted, STRANGER, owners.session),
+            session=np.where(contradicted, UNKNOWN_CONSUMER, owners.session),
             wrong=owners.wrong & ~contradicted & ~by_receipt,
             in_transition=owners.in_transition | by_receipt,
         )
@@ -173,9 +173,9 @@ class _Batch:
         attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
         attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
         attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
-        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != STRANGER)
+        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
-        attempts[redelivery.IN_VAIN] = flags(rows, "cumulative") & self.judge.individually
+        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.judge.individually
         attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
@@ -186,7 +186,7 @@ class _Batch:
         attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
-        self._excuse_for_strangers(message, at, owners, attempts[redelivery.EXCUSES])
+        self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
         if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
             attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
@@ -216,14 +216,14 @@ class _Batch:
         codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
         untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
-        codes[(owners.session == STRANGER) & ~untold] |= Code.NOT_CONNECTED.bit
+        codes[(owners.session == UNKNOWN_CONSUMER) & ~untold] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
         return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
 
-    def _excuse_for_strangers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
+    def _excuse_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
         wrong = np.flatnonzero(owners.wrong)
         if self.dispatcher.other is None or not len(wrong):
@@ -234,7 +234,7 @@ class _Batch:
             self.judge.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
             at[wrong], seq, names, instances,
         )  # fmt: skip
-        excuses[wrong[~would_be.wrong & (would_be.session != STRANGER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+        excuses[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
     def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
         """What data that begin in mid-life can explain."""
@@ -344,7 +344,7 @@ class _Batch:
             excuses |= Excuse.JOINED_EARLIER.bit
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
-            consumer=nobody, session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
+            consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
             by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),

@@ -102,8 +102,8 @@ def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) ->
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def judged_carried(rows: pa.Table) -> pa.Table:
-    """Carried rows, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
+def judged_checkpoint(rows: pa.Table) -> pa.Table:
+    """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
     n = rows.num_rows
     given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}
     return pa.table(

@@ -101,7 +101,7 @@ class Ending(IntEnum):
 # acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
 # acknowledged, IN_VAIN where its own acknowledgement is one that the broker ignores. The last five are results.
-AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IN_VAIN = range(10)
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IGNORED = range(10)
 UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
 ATTEMPT = 15
 
@@ -119,15 +119,15 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
 
-    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One in vain ends
-    its delivery, too, but the message may come again."""
+    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
+    ends its delivery, too, but the message may come again."""
     first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
     strays = begin
     for j in range(begin, end):
         at, acked, until = a[AT, j], a[ACKED, j], a[LEFT, j]
         if at == UNKNOWN:  # these come first
             first_ack = min(first_ack, acked)
-            if not a[IN_VAIN, j]:
+            if not a[IGNORED, j]:
                 done = min(done, acked)
             strays += 1
             continue
@@ -161,7 +161,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
                 a[CODES, j] |= _EARLY
                 until = at
             first_ack = min(first_ack, max(acked, at))
-            if not a[IN_VAIN, j]:
+            if not a[IGNORED, j]:
                 done = min(done, max(acked, at))
         if a[OWNED, j]:
             open_until = max(open_until, until)
@@ -177,7 +177,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
 @step
 def _ending(a: Ints, before: int, at: int) -> int:  # pragma: no cover - compiled
     """How a delivery had ended by ``at``."""
-    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IN_VAIN, before]:
+    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IGNORED, before]:
         return _ACKED
     if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
         return _NACKED

@@ -16,7 +16,7 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.unknown_consumers import with_strangers
+from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.config.run import RECORDED
 from subreplay.figures import Figures
 from subreplay.model.columns import DAY, UNKNOWN
@@ -47,7 +47,7 @@ def fold(source: Source) -> Judge:
     folded = measured_plan(source, RECORDED, policy, source.events)
     others: Mapping[Scope, Dispatcher] = {}
     if found.strangers:
-        events = {scope: with_strangers(scope, mine, found.strangers) for scope, mine in source.events.items()}
+        events = {scope: with_unknown_consumers(scope, mine, found.strangers) for scope, mine in source.events.items()}
         timelines = measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
     dispatchers = {

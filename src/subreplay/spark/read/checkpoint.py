@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Carried, open_table, read
+from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Checkpoint, open_table, read
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
@@ -75,7 +75,7 @@ def check_basis(before: HandedOn, config: RunConfig) -> None:
     """Raises ``ConfigError`` where the night before was judged by other rules."""
     told = before.carried.where(F.col("carried.name") == BASIS).select("carried").first()
     assert told is not None  # every night hands it on
-    part = Carried([pa.array([told.carried.asDict()], CARRIED)])
+    part = Checkpoint([pa.array([told.carried.asDict()], CARRIED)])
     was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
@@ -177,7 +177,7 @@ def _open(before: HandedOn | None, spark: SparkSession) -> DataFrame:
 def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            part = Carried([pa.array([row["carried"]], batch.schema.field("carried").type)])
+            part = Checkpoint([pa.array([row["carried"]], batch.schema.field("carried").type)])
             yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
 
 
