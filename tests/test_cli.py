@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS, FileCount, Ingested, Reason, Rejected
 from subreplay.model.rows import Verdict
 from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
@@ -160,7 +160,7 @@ def test_a_what_if_without_scenarios(spoken, run_file):
 def test_an_unknown_adapter(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
     assert code == 2
-    assert err == "subreplay: --from carrier-pigeon: no such adapter; there are: capture, pulsar-recording\n"
+    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(ADAPTERS)}\n"
 
 
 def test_an_unknown_format(spoken, tmp_path):
@@ -421,7 +421,7 @@ def some_rows(monkeypatch, tmp_path):
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
     monkeypatch.setitem(
-        cli.ADAPTERS, "pulsar-recording", lambda folder: Ingested({"messages": table}, rejected, counts, run)
+        cli.ADAPTERS, "pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run)
     )
     monkeypatch.setattr(session, "open_session", lambda options: Session())
     monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
@@ -445,7 +445,9 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
 def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
     read = cli.ADAPTERS["pulsar-recording"]
     monkeypatch.setitem(
-        cli.ADAPTERS, "pulsar-recording", lambda folder: replace(read(folder), others=(("[/red]\x1b[31m", "t\r"),))
+        cli.ADAPTERS,
+        "pulsar-recording",
+        lambda folder, options: replace(read(folder, options), others=(("[/red]\x1b[31m", "t\r"),)),
     )
     assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
@@ -454,7 +456,7 @@ def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, c
 def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
     assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "valid": 1_500}]
+    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
     assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 

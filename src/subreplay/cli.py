@@ -4,6 +4,7 @@ failed, 130 interrupted."""
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from importlib.resources import as_file, files
@@ -15,7 +16,8 @@ import typer
 import yaml
 
 from subreplay import __version__, failures
-from subreplay.adapters import ADAPTERS, Ingested
+from subreplay.adapters import ADAPTERS, Ingested, Options, sniff
+from subreplay.adapters.looks import TITLES
 from subreplay.config import run as config
 from subreplay.config.fields import folder_path
 from subreplay.conformance.fidelity import measure as recorded
@@ -23,8 +25,12 @@ from subreplay.conformance.fidelity import text as fidelity_text
 from subreplay.conformance.golden import files as golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
+from subreplay.policies import make
+from subreplay.program import inspection
 from subreplay.program.command import EXIT, log, run_command, session, terminal
+from subreplay.reports.clean import clean
 from subreplay.reports.data import ReportData
+from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
 
@@ -71,7 +77,18 @@ def audit(
 
 @app.command()
 def whatif(
-    config_file: ConfigFile,
+    config_file: Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")] = None,
+    messages: Annotated[
+        str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
+    ] = None,
+    consumers: Annotated[int, typer.Option(min=1, max=10_000, help="With --messages: how many consumers.")] = 4,
+    policy: Annotated[str | None, typer.Option(help="With --messages: the policy to look at first.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="With --messages: a policy to compare it with; may be repeated.")
+    ] = None,
+    table_format: Annotated[
+        str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
+    ] = None,
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
@@ -81,18 +98,52 @@ def whatif(
 ) -> int:
     """Replay recorded traffic under other subscriptions and compare them side by side."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if (config_file is None) == (messages is None):
+        raise typer.BadParameter("give either --config or --messages")
+    if messages is not None:
+        run = _of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir)
+        return _run("whatif", run)
+    assert config_file is not None
     run = _load(config_file, date, tables, out_dir)
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
     return _run("whatif", run)
 
 
+def _of_messages(
+    place: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None
+) -> config.RunConfig:
+    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
+    for name in (asked[0], *asked[1]):
+        if name is not None:
+            make(name, inspection.profile_of(name))
+    from subreplay.spark import inspect
+
+    spark = session(config.Spark())
+    with terminal.progress(f"looking at {place}"):
+        found = inspect.look(spark, place, form)
+    if found.answer.open:
+        open_ = ", ".join(found.answer.open)
+        raise InputError(f"{place}: nothing tells {open_}; `subreplay inspect {place}` writes a run file to complete")
+    for assumed in found.answer.assumed:
+        terminal.warn(f"assumed: {assumed}")
+    run = inspect.run_of(found)
+    known = run["scenarios"]
+    assert isinstance(known, list)
+    run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
+    return config.parse(run, place, date=date, **_outputs(out_dir))
+
+
 def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
-    overrides = {"date": date, "traffic.path": tables}
-    if out_dir is not None:
-        _check_folder("--out", out_dir)
-        overrides |= {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
-    return config.load(path, **overrides)
+    return config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
+
+
+def _outputs(out_dir: str | None) -> dict[str, str]:
+    """What --out overrides."""
+    if out_dir is None:
+        return {}
+    _check_folder("--out", out_dir)
+    return {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
 
 
 def _check_folder(option: str, value: str) -> None:
@@ -127,18 +178,99 @@ def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, pa
         "headline": report.headline,
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
-        "findings": [{"code": c.code, "status": c.status, "count": c.count} for c in report.codes],
+        "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
         "tables": run.output.tables,
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),
     }
 
 
+def _count(rule: CodeSummary) -> int | None:
+    """How many findings; None where the rule did not look."""
+    looked = rule.status != "not applicable" and (rule.status != "unknown" or rule.count)
+    return rule.count if looked else None
+
+
+@app.command()
+def inspect(
+    place: Annotated[str, typer.Argument(help="A file, a folder, or a table as catalog.schema.table.")],
+    to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
+    form: Annotated[str | None, typer.Option("--format", help="Its format, where nothing tells it.")] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    files = Path(place.removeprefix("file:"))
+    if form is None and files.exists() and (adapter := sniff(files)) is not None:
+        return _inspect_files(files, adapter)
+    from subreplay.spark import inspect as inspect_spark
+
+    inspect_spark.source_of(place, form)
+    spark = session(config.Spark())
+    with terminal.progress(f"looking at {place}"):
+        found = inspect_spark.look(spark, place, form)
+    for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):
+        terminal.say(line)
+    inspection.write_run_file(to, inspect_spark.run_of(found), found, place)
+    missing = ", ".join(found.answer.open)
+    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.say(f"next: subreplay whatif --config {to}")
+    code = 2 if missing else 0
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": code,
+            "source": found.candidate.name,
+            "assumed": list(found.answer.assumed),
+            "open": list(found.answer.open),
+            "rows": None if found.held is None else found.held.rows,
+            "valid": None if found.held is None else found.held.valid,
+            "run_file": str(to),
+        }
+    )
+    return code
+
+
+def _inspect_files(path: Path, adapter: str) -> int:
+    """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
+    with terminal.progress(f"looking at {path}"):
+        found = ADAPTERS[adapter](path)
+    terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
+    _say_counts(found)
+    for note in found.notes:
+        terminal.say(f"mind: {note}")
+    subscription = found.run.get("subscription", {})
+    told = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
+    terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
+    terminal.say(f"options: {ADAPTERS[adapter].options}")
+    terminal.say(f"next: subreplay ingest {path} --from {adapter} --to build/tables")
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": 0,
+            "source": adapter,
+            "rows": {name: table.num_rows for name, table in found.tables.items()},
+            "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
+        }
+    )
+    return 0
+
+
 @app.command()
 def ingest(
-    recording: Annotated[Path, typer.Argument(help="What to read: the folder of a recording.")],
+    source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
     source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this one; the topic of what names none.")] = None,
+    subscription: Annotated[
+        str | None, typer.Option("--subscription", help="Only this one (of Kafka the group); that of what names none.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="A further option of the adapter: NAME=VALUE.", metavar="NAME=VALUE"),
+    ] = None,
     form: Format = "delta",
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -151,23 +283,27 @@ def ingest(
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
     _check_folder("--to", to)
-    return _ingest(recording, to, source, form, {})
+    wrong = [each for each in more or () if "=" not in each]
+    if wrong:
+        raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
+    told = {"topic": topic, "subscription": subscription} | dict(each.split("=", 1) for each in more or ())
+    return _ingest(source_path, to, source, form, {}, Options.of(**told))
 
 
-def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object]) -> int:
+def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
     """Read, write tables, and beside them a run file, with ``more`` in it."""
     with terminal.progress("reading and checking the files"):
-        ingested = ADAPTERS[source](folder)
+        ingested = ADAPTERS[source](folder, options)
     from subreplay.spark import ingest as ingest_spark
 
     spark = session(config.Spark())
     with terminal.progress("writing the tables"):
         ingest_spark.write(spark, ingested, to, form, str(folder))
-    run = {**ingested.run, "traffic": {"path": to, "format": form}, **more}
     run_file = Path(to) / "audit.yaml"
-    text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
-    run_file.write_text(f"# Written by ingest: the subscription as it was recorded.\n{text}", encoding="utf-8")
+    run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
     _say_counts(ingested)
+    for note in ingested.notes if not terminal.quiet else ():
+        terminal.say(f"note: {note}")
     for subscription, topic in ingested.others:
         terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
     terminal.say(f"next: subreplay audit --config {run_file}")
@@ -185,12 +321,25 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
     return 0
 
 
+def _run_file(ingested: Ingested, to: str, form: str, more: Mapping[str, object]) -> str:
+    """The run to start from as YAML, what its source does not tell in a comment before it."""
+    own = {
+        name: part if "from" in part else {"path": f"{to}/{name}", "format": form, **part}
+        for name, part in ingested.run.get("traffic", {}).items()
+    }
+    run = {**ingested.run, "traffic": {"path": to, "format": form, **own}, **more}
+    said = ["Written by ingest: the subscription as it was recorded.", *(f"* {clean(note)}" for note in ingested.notes)]
+    lines = [line for each in said for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)]
+    told: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in lines) + told
+
+
 def _say_counts(ingested: Ingested) -> None:
     """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
     for count in ingested.counts if not terminal.quiet else ():
-        terminal.say(
-            f"{count.file}: {count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined"
-        )
+        others = f" + {count.others:,} others" if count.others else ""
+        told = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
+        terminal.say(f"{count.file}: {told}")
     for rejected in ingested.rejected[:10]:
         terminal.warn(f"quarantined: {rejected}")
     if len(ingested.rejected) > 10:
@@ -332,7 +481,7 @@ def demo(
     bundled = files("subreplay.demo")
     with as_file(bundled / "recording") as recording:
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
-        _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output)
+        _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
         return _run("audit", _load(run_file, None, f"{out_dir}/input", str(out_dir)))
 

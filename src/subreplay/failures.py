@@ -19,6 +19,7 @@ from subreplay.errors import ConfigError, EnvironmentFailed, InputError, Subrepl
 
 EXTRA = "pip install 'subreplay[spark]'"
 _OF_SPARK = ("pyspark", "py4j", "grpc", "delta")
+_TYPES = re.compile(r"Parquet column `?\[?`?([^`\]]+)`?\]?`?\. Expected Spark type (\w+), actual Parquet type (\w+)")
 _WORKERS_OWN = re.compile(r"subreplay\.errors\.(InputError|ConfigError): ([^\n]+)")
 _FILE = re.compile(r"file:(?://)?(/[^\n'\"]*?\.(?:parquet|json|crc)\b|/[^\s,;:'\"\])]+)")
 _WRONG_KIND = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
@@ -169,6 +170,11 @@ def _of_spark(error: Exception) -> SubreplayError:
         return EnvironmentFailed(_no_java())
     found = _FILE.search(told)
     place = f"{found[1]}: " if found else ""
+    if differing := _TYPES.search(told):
+        name, wanted, given = differing.groups()
+        return InputError(
+            f"{place}column {name} is {given} here, and {wanted} in other files of its table; write all with one type"
+        )
     for sign in SIGNS:
         if re.search(sign.pattern, told):
             return sign.kind(f"{place}{sign.meaning}; {sign.remedy}")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from subreplay.config.run import RunConfig
 from subreplay.model.rows import Verdict
@@ -19,7 +19,9 @@ from subreplay.spark import whatif_stages
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
 from subreplay.spark.read.source import Source, read, read_traffic, write_tables
-from subreplay.spark.session import SparkSession
+from subreplay.spark.read.traffic import Frames
+from subreplay.spark.session import DataFrame, SparkSession
+from subreplay.spark.sink import OnDisk, Sink
 from subreplay.whatif.assign import Plan
 
 Progress = Callable[[str], AbstractContextManager[object]]
@@ -27,17 +29,25 @@ Progress = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found; the tables are written, the report is still to be rendered."""
+    """What a run found: the report is still to be rendered; ``tables`` are its rows of every result table, which the
+    sink has."""
 
     verdict: Verdict
     report: ReportData
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)
 
 
-def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
+def audit(
+    spark: SparkSession,
+    config: RunConfig,
+    progress: Progress = nullcontext,
+    sink: Sink | None = None,
+    frames: Frames | None = None,
+) -> Result:
     """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
-    it."""
+    it. Input tables may be given as ``frames``; without a ``sink``, results go where the run says."""
     with progress("reading and checking the tables"):
-        source = read(spark, config)
+        source = read(spark, config, sink or OnDisk(spark, config.output.tables), frames)
     with progress("folding the membership into epochs"):
         judge = audit_stages.fold(source)
     with progress("judging every delivery"):
@@ -55,13 +65,20 @@ def audit(spark: SparkSession, config: RunConfig, progress: Progress = nullconte
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, found_out, views))
-    return Result(found_out.verdict, report)
+    return Result(found_out.verdict, report, source.sink.written)
 
 
-def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> Result:
-    """Replay recorded traffic under every scenario of the run and compare them side by side."""
+def whatif(
+    spark: SparkSession,
+    config: RunConfig,
+    progress: Progress = nullcontext,
+    sink: Sink | None = None,
+    frames: Frames | None = None,
+) -> Result:
+    """Replay recorded traffic under every scenario of the run and compare them side by side; ``sink`` and ``frames``
+    as above."""
     with progress("reading and checking the tables"):
-        source = read_traffic(spark, config)
+        source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
     dispatch = _dispatch(source, plans, progress)
@@ -71,7 +88,7 @@ def whatif(spark: SparkSession, config: RunConfig, progress: Progress = nullcont
     report = assemble.report(run, figures, judged, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
-    return Result(Verdict.VALID, report)
+    return Result(Verdict.VALID, report, source.sink.written)
 
 
 def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from subreplay.adapters.pulsar_recording.rows import to_table
-from subreplay.audit.checkpoint import BASIS, OPEN, Carried, packed, read, unpacked, written
+from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, packed, read, unpacked, written
 from subreplay.errors import InputError
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column
 from subreplay.model.words import IN_THE_CLEAR, KeyWords
@@ -38,7 +38,7 @@ def handed_on(tables: History, lookback: int, words: KeyWords | None = IN_THE_CL
         judge_of(auto_split(), tables), horizon=(START + 150 * STEP) * 1000, lookback=lookback, lacking=frozenset()
     )
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
-    found = Carried(words=words)
+    found = Checkpoint(words=words)
     found.take(rows.filter(column(rows, "carried").is_valid()))
     return found.arrays()
 
@@ -83,5 +83,5 @@ def test_the_state_of_many_keys_and_sessions_is_small() -> None:
     tables = told | {"messages": to_table("messages", log), "deliveries": to_table("deliveries", served)}
     judge = replace(judge_of(auto_split(), tables), horizon=(begin + 10_000_000_000) * 1000, lookback=NEVER)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
-    carried = column(rows, "carried").drop_null().to_pylist()
-    assert sum(len(row["data"]) for row in carried) < 40 * keys
+    checkpoint = column(rows, "carried").drop_null().to_pylist()
+    assert sum(len(row["data"]) for row in checkpoint) < 40 * keys

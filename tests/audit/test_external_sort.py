@@ -11,7 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit import external_sort
-from subreplay.audit.external_sort import BLOCKS, BY_POSITION, BY_TIME, Block, cut, in_place, merged, packed, unpacked
+from subreplay.audit.external_sort import (
+    BLOCKS,
+    BY_POSITION,
+    BY_TIME,
+    ShuffleBlock,
+    external_merge,
+    packed,
+    shuffle_blocks,
+    sorted_on_disk,
+    unpacked,
+)
 from subreplay.model.columns import NEVER, UNKNOWN
 from subreplay.model.tables import FACTS, LOG
 from subreplay.policies import make
@@ -22,17 +32,17 @@ FAILOVER = make("pulsar.failover", "documented")
 STORED, STORY = "a1#0 n1#5 a2#6 a3#6", "+C1 a1>C1 a2>C1 a1! a2! a3>C1"  # skips n1, and a3 is published again
 
 
-def arrived(blocks: Iterator[Block]) -> Iterator[Block]:
+def arrived(blocks: Iterator[ShuffleBlock]) -> Iterator[ShuffleBlock]:
     """Blocks as Spark brings them, a few at a time."""
     rows = pa.Table.from_batches(packed(blocks), BLOCKS).to_pylist()
-    rows.sort(key=lambda row: (row["topic"], row["partition"], row["place"]))
+    rows.sort(key=lambda row: (row["topic"], row["partition"], row["first_key"]))
     return unpacked(pa.Table.from_pylist(rows, BLOCKS).to_batches(3))
 
 
 def test_facts_come_back_as_they_went() -> None:
     tables = history(STORED, STORY)
     facts = list(judge_of(FAILOVER, tables).by_position(log_of(tables["messages"], tables["deliveries"]).to_batches()))
-    back = pa.Table.from_batches(merged(in_place(cut(facts, BY_TIME)), BY_TIME), FACTS)
+    back = pa.Table.from_batches(external_merge(sorted_on_disk(shuffle_blocks(facts, BY_TIME)), BY_TIME), FACTS)
     went = pa.Table.from_batches(facts, FACTS).sort_by([(name, "ascending") for name in ("at", "ledger", "entry")])
     assert back.to_pylist() == went.to_pylist()
     assert {name for name in ("twin", "skipped") if back[name].null_count < len(back)} == {"twin", "skipped"}
@@ -62,9 +72,9 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
         patched.setattr(external_sort, "ROWS", data.draw(st.integers(1, 5)))
         block = data.draw(st.integers(1, 2000))
         log = pa.Table.from_pylist(rows, LOG)
-        back = merged(arrived(cut(log.to_batches(4), BY_POSITION, block)), BY_POSITION)
+        back = external_merge(arrived(shuffle_blocks(log.to_batches(4), BY_POSITION, block)), BY_POSITION)
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
         mine = log.filter(pc.and_(pc.equal(log["topic"], "t"), pc.equal(log["partition"], 0)))
-        back = merged(in_place(cut(mine.to_batches(4), BY_POSITION, block)), BY_POSITION)
+        back = external_merge(sorted_on_disk(shuffle_blocks(mine.to_batches(4), BY_POSITION, block)), BY_POSITION)
         of_one = [row for row in wanted if (row["topic"], row["partition"]) == ("t", 0)]
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(of_one, LOG).to_pylist()

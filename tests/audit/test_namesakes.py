@@ -81,6 +81,6 @@ def test_results_call_them_apart_where_all_deliveries_tell_their_instance() -> N
         return list(zip(rows["consumer"].to_pylist(), rows["expected"].to_pylist(), strict=True))
 
     assert called(f"{TWINS} a1>C@y n1>C@y") == [("C (2)", "C (2)"), ("C (2)", "C")]
-    assert called(f"{TWINS} a1>C@y n1>C@z") == [("C (2)", "C (2)"), ("C (z)", "C")]  # a stranger of that name
+    assert called(f"{TWINS} a1>C@y n1>C@z") == [("C (2)", "C (2)"), ("C (z)", "C")]  # an unknown consumer of that name
     assert called(f"{TWINS} a1>C@y n1>C") == [("C", "C"), ("C", "C")]
     assert called("+C@x -C@x +C@y a1>C@y n1>C@y") == [("C", "C"), ("C", "C")]

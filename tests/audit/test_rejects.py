@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.codes import Code, Excuse, excuse_of, not_of_the_beginning
 from subreplay.audit.rejects import Reject, Rejects
 from subreplay.model.rows import Scope
 from tests.support.history import START, STEP, TOPIC, History, auto_split, history
@@ -28,6 +29,8 @@ LOST = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3!")
 STRAY = history("a1 a2", "+C1 a1>C9 a1! a2>C1 a2!")
 DISORDER = history("a1 a2", "+C1 a2>C1 a1>C1 a1! a2!")
 AGAIN = history("a1", "+C1 a1>C1 a1>C1 a1!")
+WAITS = history("a1 a2", "+C1 a1>C1 a1!")
+NOT_STORED = LOST | {"messages": LOST["messages"].slice(1)}
 LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
 
 
@@ -47,6 +50,10 @@ LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
         (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 0), Excuse.DELIVERY_REJECTED),
         (Code.KEY_ORDER, DISORDER, Reject("deliveries", -1, 5, 7), Excuse.NONE),
         (Code.KEY_ORDER, DISORDER, Reject("membership"), Excuse.NONE),
+        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 1), Excuse.DELIVERY_REJECTED),
+        (Code.UNSEEN, WAITS, Reject("deliveries", -1, 5, 0), Excuse.NONE),
+        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("messages"), Excuse.MESSAGES_REJECTED),
+        (Code.UNKNOWN_MESSAGE, NOT_STORED, Reject("deliveries"), Excuse.NONE),
         (Code.DUP_OUTSTANDING, AGAIN, Reject("membership", consumer="C1"), Excuse.MEMBERSHIP_REJECTED),
     ],
 )
@@ -54,6 +61,18 @@ def test_what_a_rejected_row_could_explain(code: Code, tables: History, rejected
     place = tables["messages"]["ledger"][0].as_py()
     mine = rejected._replace(ledger=place) if rejected.ledger is not None else rejected
     assert doubts(code, tables, mine) == {excuse}
+
+
+def test_what_a_rejected_row_could_be_did_not_surely_happen_before_the_data_begin() -> None:
+    """A null in the first rows of a table is no log that begins in mid-life."""
+    pairs = {
+        Excuse.DELIVERY_REJECTED: Excuse.DELIVERED_EARLIER,
+        Excuse.MESSAGES_REJECTED: Excuse.STORED_EARLIER,
+        Excuse.MEMBER_REJECTED: Excuse.JOINED_EARLIER,
+    }
+    every = sum(earlier.bit for earlier in pairs.values())
+    found = not_of_the_beginning(np.array([rejected.bit | every for rejected in pairs] + [every], np.int64))
+    assert found.tolist() == [r.bit | (every & ~earlier.bit) for r, earlier in pairs.items()] + [every]
 
 
 def test_where_nobody_joined_before_the_deliveries_nobody_is_a_stranger() -> None:

@@ -25,7 +25,7 @@ from subreplay.dispatch.broker.state import new_broker
 from subreplay.dispatch.choice import log_of, subscription_of
 from subreplay.dispatch.predict import Replay
 from subreplay.dispatch.prediction import SECOND, ConsumerModel, Prediction
-from subreplay.dispatch.reenact import DEEDS, ENTRIES, Deed, changes, reenact
+from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 from subreplay.dispatch.service import Fixed
 from subreplay.policies import make
 from subreplay.policies.base import Policy
@@ -119,13 +119,15 @@ def reenacted(profile: str, messages: int) -> Figures:
     timeline = members(AUTO_SPLIT, profile)
     log = np.concatenate([rows.copy() for rows in stream(timeline.policy, messages)]).view(np.recarray)
     told = np.concatenate(list(replay(timeline, messages).deliveries())).view(np.recarray)
-    entries, deeds = empty_records(messages, ENTRIES), _deeds(told)
+    entries, commands = empty_records(messages, ENTRIES), _commands(told)
     for name in ENTRIES.names or ():
         entries[name] = log[name]
     subscription = subscription_of(timeline.policy)
 
     def play() -> int:
-        found = list(reenact(new_broker(subscription), changes(timeline), [entries], [deeds], int(log.at[-1]) + SECOND))
+        found = list(
+            reenact(new_broker(subscription), changes(timeline), [entries], [commands], int(log.at[-1]) + SECOND)
+        )
         assert sum(len(rows) for rows in found) == messages
         return messages
 
@@ -133,17 +135,17 @@ def reenacted(profile: str, messages: int) -> Figures:
     return timed(play)
 
 
-def _deeds(told: Records) -> Records:
+def _commands(told: Records) -> Records:
     """Every acknowledgement, and half a queue of permits whenever a consumer has taken as many messages."""
-    first = [(START - 1, 0, Deed.FLOW, consumer, QUEUE, 0) for consumer in range(8)]
+    first = [(START - 1, 0, ClientCommand.FLOW, consumer, QUEUE, 0) for consumer in range(8)]
     flows = []
     for consumer in range(8):
         taken = np.sort(told.received_at[told.consumer == consumer])[QUEUE // 2 - 1 :: QUEUE // 2]
-        flows += [(at, 0, Deed.FLOW, consumer, QUEUE // 2, 0) for at in taken.tolist()]
-    acks = empty_records(len(told), DEEDS)
-    acks.at, acks.ordinal, acks.kind, acks.consumer = told.acked_at, told.ordinal, Deed.ACK, told.consumer
-    deeds = np.concatenate([np.array(first + flows, DEEDS), acks])
-    return deeds[np.argsort(deeds["at"], kind="stable")].view(np.recarray)
+        flows += [(at, 0, ClientCommand.FLOW, consumer, QUEUE // 2, 0) for at in taken.tolist()]
+    acks = empty_records(len(told), CLIENT_COMMANDS)
+    acks.at, acks.ordinal, acks.kind, acks.consumer = told.acked_at, told.ordinal, ClientCommand.ACK, told.consumer
+    commands = np.concatenate([np.array(first + flows, CLIENT_COMMANDS), acks])
+    return commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
 
 
 def loaded() -> Figures:

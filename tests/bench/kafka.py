@@ -19,7 +19,7 @@ import numpy as np
 from subreplay.dispatch.broker.records import Records, empty_records
 from subreplay.dispatch.service import Fixed, LogNormal, Service
 from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
@@ -59,7 +59,7 @@ def replay(assignor: str, service: Service, count: int) -> int:
     ]
     partitions = Partitions.of({TOPIC: PARTITIONS}, topic_ids=invented_ids([TOPIC]))
     policy = make(assignor, "kafka-4.0", initial_rebalance_delay_us=0)
-    group = GroupReplay(policy, partitions, story, records(count), Supposed(member=MemberModel(service)))
+    group = GroupReplay(policy, partitions, story, records(count), SimulationParameters(member=MemberModel(service)))
     told = 0
     for rows in group.deliveries():
         told += len(rows)

@@ -10,7 +10,14 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.checkpoint import CARRY
-from subreplay.audit.external_sort import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
+from subreplay.audit.external_sort import (
+    BY_POSITION,
+    BY_TIME,
+    WAITING_BLOCK,
+    external_merge,
+    shuffle_blocks,
+    sorted_on_disk,
+)
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.model.columns import DAY, NEVER, UNKNOWN
 from subreplay.model.rows import Instant, MembershipEvent, Scope
@@ -78,9 +85,9 @@ def _log(keys: int) -> pa.Table:
 
 def _night(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
-    blocks = sorted(cut(log.to_batches(BATCH), BY_POSITION), key=lambda block: block.place)
-    facts = cut(judge.by_position(merged(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    found = [b.column("carried").drop_null() for b in judge.by_time(merged(in_place(facts), BY_TIME))]
+    blocks = sorted(shuffle_blocks(log.to_batches(BATCH), BY_POSITION), key=lambda block: block.first_key)
+    facts = shuffle_blocks(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
+    found = [b.column("carried").drop_null() for b in judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME))]
     carried = pa.concat_arrays([some for some in found if len(some)])
     told = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
             "entry": 0, "at": 0}  # fmt: skip

@@ -22,7 +22,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from subreplay.audit.codes import Code
-from subreplay.audit.external_sort import BY_POSITION, BY_TIME, WAITING_BLOCK, cut, in_place, merged
+from subreplay.audit.external_sort import (
+    BY_POSITION,
+    BY_TIME,
+    WAITING_BLOCK,
+    external_merge,
+    shuffle_blocks,
+    sorted_on_disk,
+)
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.audit.passes.loads import Span
 from subreplay.model.columns import Ints
@@ -59,9 +66,11 @@ def _audited(folder: Path, partitions: Iterable[int]) -> tuple[float, Ints]:
 
 def _judged(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
     """The findings of a topic partition, of each delivery that has any."""
-    blocks = sorted(chain.from_iterable(cut(some, BY_POSITION) for some in rows), key=lambda block: block.place)
-    facts = cut(judge.by_position(merged(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    judged = pa.Table.from_batches(judge.by_time(merged(in_place(facts), BY_TIME)))
+    blocks = sorted(
+        chain.from_iterable(shuffle_blocks(some, BY_POSITION) for some in rows), key=lambda block: block.first_key
+    )
+    facts = shuffle_blocks(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
+    judged = pa.Table.from_batches(judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME)))
     return judged.filter(pc.is_null(judged["load"]))["codes"].to_numpy()
 
 

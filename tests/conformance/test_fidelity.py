@@ -15,7 +15,7 @@ from subreplay.conformance.fidelity.inputs import inputs
 from subreplay.conformance.fidelity.measure import ENOUGH, fidelity, recordings
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
-from subreplay.dispatch.reenact import Deed
+from subreplay.dispatch.reenact import ClientCommand
 from subreplay.errors import InputError
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
@@ -163,7 +163,7 @@ def test_modelled_permits_are_those_that_the_brokers_statistics_show():
 def permits_off(folder):
     for recorded, given, _ in sides(folder):
         index = {consumer.name: consumer.index for consumer in recorded.timeline.consumers}
-        flows = given.deeds[given.deeds.kind == Deed.FLOW]
+        flows = given.commands[given.commands.kind == ClientCommand.FLOW]
         for row in rows(folder, "membership"):
             shown = [s for s in row.get("stats", ()) if recorded.scope.full_name.endswith(f"/{s['topic']}")]
             for consumer in shown[0]["consumers"] if shown and "stats_t_ns" in row else ():

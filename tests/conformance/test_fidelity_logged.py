@@ -21,7 +21,7 @@ from subreplay.conformance.fidelity.recording import recorded_dispatchers, recor
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
 from subreplay.dispatch.broker.records import DISPATCHED
-from subreplay.dispatch.reenact import Deed
+from subreplay.dispatch.reenact import ClientCommand
 from tests.audit.rules.test_faults import found_in
 from tests.support.pure import judge_of
 
@@ -137,7 +137,7 @@ def test_without_the_log_permits_are_modelled_and_nothing_else_changes(folder, t
 @each
 def test_nobody_is_handed_anything_without_a_permit(folder):
     _, taken = given(folder)
-    flows = taken.deeds[taken.deeds.kind == Deed.FLOW]
+    flows = taken.commands[taken.commands.kind == ClientCommand.FLOW]
     for consumer in np.unique(taken.dispatched.consumer):
         asked = flows[flows.consumer == consumer]
         mine = taken.dispatched[taken.dispatched.consumer == consumer]

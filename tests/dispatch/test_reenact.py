@@ -5,7 +5,7 @@ import pytest
 
 from subreplay.dispatch.broker.rules import Dispatcher, dispatch_rule
 from subreplay.dispatch.broker.state import Subscription, new_broker
-from subreplay.dispatch.reenact import DEEDS, ENTRIES, Deed, changes, reenact
+from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
@@ -36,12 +36,12 @@ def entries(policy, draining):
     return rows
 
 
-def deeds():
+def commands():
     """Everything is acknowledged 100 ms after it was published; each consumer asks for 100 messages every 10 ms."""
-    acks = np.zeros(COUNT, DEEDS)
-    acks["at"], acks["ordinal"], acks["kind"] = (np.arange(COUNT) + 100) * MS, np.arange(COUNT), Deed.ACK
-    flows = np.zeros(3 * COUNT // 10, DEEDS)
-    flows["at"], flows["ordinal"], flows["kind"] = np.arange(len(flows)) // 3 * 10 * MS + 1, -1, Deed.FLOW
+    acks = np.zeros(COUNT, CLIENT_COMMANDS)
+    acks["at"], acks["ordinal"], acks["kind"] = (np.arange(COUNT) + 100) * MS, np.arange(COUNT), ClientCommand.ACK
+    flows = np.zeros(3 * COUNT // 10, CLIENT_COMMANDS)
+    flows["at"], flows["ordinal"], flows["kind"] = np.arange(len(flows)) // 3 * 10 * MS + 1, -1, ClientCommand.FLOW
     flows["consumer"], flows["amount"] = np.arange(len(flows)) % 3, 100
     rows = np.concatenate(
         [flows[flows["consumer"] < 2], flows[(flows["consumer"] == 2) & (flows["at"] > 2_000 * MS)], acks]
@@ -58,7 +58,7 @@ def played(profile, size, until=10_000 * MS):
     subscription = Subscription(rule.key_shared, rule, last_slot=policy.space[1])
     draining = rule.key_shared == Dispatcher.KEY_SHARED_DRAINING
     broker = new_broker(subscription, window=256, output=256)
-    streams = cut(entries(policy, draining), size), cut(deeds(), size)
+    streams = cut(entries(policy, draining), size), cut(commands(), size)
     parts = list(reenact(broker, changes(timeline(policy)), *streams, until))
     return np.concatenate(parts)
 
@@ -94,8 +94,12 @@ def test_what_one_command_rejects_is_read_again_together(command, again):
     policy, rule = make("pulsar.shared", "pulsar-3.2"), dispatch_rule("pulsar-3.2")
     log = entries(policy, False)[:2]
     log["at"] = 1
-    rows = np.zeros(4, DEEDS)
-    rows["at"], rows["kind"], rows["amount"] = [1, 2, 3, 3], [Deed.FLOW, Deed.FLOW, Deed.NACK, Deed.NACK], 10
+    rows = np.zeros(4, CLIENT_COMMANDS)
+    rows["at"], rows["kind"], rows["amount"] = (
+        [1, 2, 3, 3],
+        [ClientCommand.FLOW, ClientCommand.FLOW, ClientCommand.NACK, ClientCommand.NACK],
+        10,
+    )
     rows["consumer"], rows["ordinal"], rows["command"] = [0, 1, 0, 0], [-1, -1, 0, 1], [0, 0, command, command]
     broker = new_broker(Subscription(Dispatcher.SHARED, rule), window=256, output=256)
     played = np.concatenate([*reenact(broker, changes(timeline(policy)), [log], [rows], 10)])

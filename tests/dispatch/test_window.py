@@ -42,14 +42,14 @@ def answers(seed, wide):
     told = [stage.join("a", permits=20), stage.join("b", permits=5)]
     held = []
     for _ in range(300):
-        deed = rng.integers(5)
-        if deed == 0:
+        command = rng.integers(5)
+        if command == 0:
             told.append(stage.publish(" ".join(f"k{k}" for k in rng.integers(12, size=9))))
-        elif deed == 1:
+        elif command == 1:
             told.append(stage.flow("ab"[rng.integers(2)], int(rng.integers(1, 12))))
-        elif deed == 2 and held:
+        elif command == 2 and held:
             told.append(stage.ack(*[held.pop(0) for _ in range(min(len(held), 6))]))
-        elif deed == 3 and held:
+        elif command == 3 and held:
             told.append(stage.nack("a", held[rng.integers(len(held))]))
         else:
             told.append(stage.wait(20))

@@ -15,7 +15,7 @@ from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.dispatch.service import Fixed
 from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
@@ -133,7 +133,7 @@ class Consumed:
 
 
 def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), cut=None, profile="kafka-4.0",
-            options=None, size=100, others=None, further=(), at_first=None, topics=None, **supposed):  # fmt: skip
+            options=None, size=100, others=None, further=(), at_first=None, topics=None, **parameters):  # fmt: skip
     options = {"initial_rebalance_delay_us": 0} | (options or {})
     counts = topics or {TOPIC: partitions}
     numbered = Partitions.of(counts, topic_ids=invented_ids(counts))
@@ -141,9 +141,9 @@ def consume(name, members, records, model=MODEL, *, partitions=4, instances=(), 
         numbered = replace(numbered, counts=np.array([at_first]))
     rows = log(records, size)
     arrays = [rows] if cut is None else [rows[at : at + cut] for at in range(0, len(rows), cut)]
-    supposed = {"heartbeat_interval": 10 * MILLISECOND} | supposed
+    parameters = {"heartbeat_interval": 10 * MILLISECOND} | parameters
     replay = GroupReplay(
         make(name, profile, **options), numbered, list(story(members, instances)), arrays,
-        Supposed(member=model, others=others or {}, **supposed), further, remembers=True,
+        SimulationParameters(member=model, others=others or {}, **parameters), further, remembers=True,
     )  # fmt: skip
     return Consumed(replay, numbered)

@@ -91,7 +91,7 @@ def test_what_a_cooperative_member_was_given_while_its_join_waited_comes_again_i
 def test_a_cooperative_member_that_closes_while_its_join_waits_leaves_its_work_uncommitted():
     run = consume(COOPERATIVE, "+b +c 15:+d 32:-b", "p1*55 p0 30:p0", MemberModel(Fixed(MS)))
 
-    assert [(row.consumer, row.outcome) for row in run.of(0, 1)][0] == ("b", "RETURNED")
+    assert next((row.consumer, row.outcome) for row in run.of(0, 1)) == ("b", "RETURNED")
     assert run.of(0, 0)[0].outcome == "RETURNED" or run.of(0, 0)[0].acked_at <= 20
 
 

@@ -12,7 +12,7 @@ import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.audit.checkpoint import Carried
+from subreplay.audit.checkpoint import Checkpoint
 from subreplay.cli import main
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
@@ -136,7 +136,7 @@ def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     assert audited.where("key like 'Order%'").count() == 0
     keys = {bytes(row.key) for row in lake.read(spark, str(steady / "in"), "messages", "delta").select("key").collect()}
     state = pa.array([row.carried.asDict() for row in audited.where("carried IS NOT NULL").collect()], CARRIED)
-    numbers = {number for array in Carried([state]).arrays().values() for number in array.flatten().tolist()}
+    numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
     for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())
 

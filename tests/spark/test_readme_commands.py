@@ -25,7 +25,8 @@ README = ROOT / "README.md"
 INGEST = "subreplay ingest tests/data/recordings/4.0.8/s1f_key_shared_default_batching --to build/tables"
 DEMO = "subreplay demo --out build/demo"
 PARTITIONED = "subreplay ingest tests/data/recordings/4.0.8/s5_failover_partitioned --to build/partitioned"
-NEEDS = {"build/demo/": DEMO, "build/tables/": INGEST, "build/partitioned": PARTITIONED}
+INSPECT = "subreplay inspect tests/data/sources/orders.parquet --to build/orders.yaml"
+NEEDS = {"build/orders.yaml": INSPECT, "build/demo/": DEMO, "build/tables/": INGEST, "build/partitioned": PARTITIONED}
 CODES = {"audit": 1}  # the one recording with violations
 # Which lines the README shows of a long output: their beginnings, and how many lines from there; others show all
 SHOWN: dict[str, tuple[tuple[str, int], ...]] = {

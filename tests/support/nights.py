@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.checkpoint import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, OPEN_LEDGER, OPEN_WAITING, Carried
+from subreplay.audit.checkpoint import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, OPEN_LEDGER, OPEN_WAITING, Checkpoint
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.model.columns import UNKNOWN, column
@@ -66,7 +66,7 @@ def _night(log: pa.Table, places: list[Place], happened: Any, begin: int, end: i
 
 
 def _open(carried: pa.Table) -> dict[Place, bool]:
-    memory = Carried()
+    memory = Checkpoint()
     memory.take(carried)
     found: dict[Place, bool] = {}
     for row in memory.arrays().get(OPEN, []):

@@ -12,7 +12,7 @@ from subreplay.audit.beginning import FirstServed, Position, beginnings
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
-from subreplay.audit.unknown_consumers import with_strangers
+from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import FACTS, JUDGED, LOG
@@ -82,7 +82,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     unknown = strangers(served, membership)
     dispatchers = {}
     for s, e in events.items():
-        other = Dispatcher.of(Timeline.fold(policy, s, with_strangers(s, e, unknown))) if unknown else None
+        other = Dispatcher.of(Timeline.fold(policy, s, with_unknown_consumers(s, e, unknown))) if unknown else None
         dispatchers[s] = Dispatcher.of(Timeline.fold(policy, s, e), other=other)
     recorded, acknowledged = (
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")

@@ -14,7 +14,7 @@ from subreplay.dispatch.service import Fixed
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.policies import make
 from subreplay.timelines.membership import dispatcher_events
-from subreplay.whatif.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Supposition
+from subreplay.whatif.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
 from subreplay.whatif.scenario import plan, recorded
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
@@ -46,7 +46,7 @@ def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", *
     folded = plan("x", make(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
     start = pc.min(rows["at"]).as_py()
     dispatch = Dispatch.model_validate(supposed)
-    predictor = Predictor({"x": Supposition(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
+    predictor = Predictor({"x": Simulation(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
     batches = list(predictor.predict(rows.to_batches(max_chunksize=batch)))
     return rows, pa.Table.from_batches(batches, PREDICTED)
 

@@ -15,7 +15,7 @@ from subreplay.model.rows import Scope, Standing
 from subreplay.model.tables import LOG
 from subreplay.policies import ASSIGNORS, make
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
-from subreplay.whatif.predicted_group import GroupPredictor, GroupSupposition, retold
+from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
 from subreplay.whatif.scenario import PlannedMember, planned_events
 from tests.support.pure import ORDER
 from tests.whatif.test_predicted import messages_of, of_kind
@@ -51,7 +51,7 @@ def predict(policy, members=RESTARTS, batch=1000, options=None, **supposed):
     start = pc.min(rows["at"]).as_py()
     options = {"session_timeout_us": 2_000_000, "initial_rebalance_delay_us": 0} | (options or {})
     dispatch = GroupDispatch.model_validate(SLOW | supposed)
-    group = GroupSupposition(
+    group = GroupSimulation(
         "x", make(policy, "kafka-4.0", **options), planned_events(members, Scope(""), start), scopes,
         dispatch.supposed(Fixed(), start, SECOND),
     )  # fmt: skip

@@ -1,16 +1,28 @@
-"""Adapters by name: one file each. A new input shape is one file and one line here."""
+"""Adapters by name. A new input shape is a function from a path to ``Ingested``, and one line here."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from subreplay.adapters.base import Adapter, FileCount, Ingested, Reason, Rejected
-from subreplay.adapters.capture import adapter as capture_adapter
-from subreplay.adapters.pulsar_recording import adapter as pulsar_recording_adapter
+from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected
+from subreplay.adapters.broker_log import logs
+from subreplay.adapters.capture import adapter as captures
+from subreplay.adapters.kafka_group import groups
+from subreplay.adapters.looks import sniff
+from subreplay.adapters.otlp import spans
+from subreplay.adapters.pulsar_recording import adapter as recordings
+from subreplay.adapters.pulsar_stats import adapter as statistics
 
 ADAPTERS: Final[dict[str, Adapter]] = {
-    "capture": capture_adapter.read,
-    "pulsar-recording": pulsar_recording_adapter.read,
+    each.name: each
+    for each in (
+        Adapter("capture", lambda path, _: captures.read(path)),
+        Adapter("pulsar-recording", lambda path, _: recordings.read(path)),
+        Adapter("pulsar-broker-log", logs.read, ("topic", "subscription", "statistics")),
+        Adapter("pulsar-stats", statistics.read, ("topic", "subscription", "times")),
+        Adapter("otlp-spans", spans.read, ("topic", "subscription", "sampled")),
+        Adapter("kafka-group", groups.read, ("topic", "subscription", "coordinator_log", "time_zone")),
+    )
 }
 
-__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Reason", "Rejected"]
+__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "sniff"]

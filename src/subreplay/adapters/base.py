@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+
+from subreplay.errors import ConfigError, InputError
+from subreplay.model.held import instead
 
 
 class Reason(NamedTuple):
@@ -36,26 +39,112 @@ class Rejected(NamedTuple):
 
 
 class FileCount(NamedTuple):
-    """Rows of one input file: ``rows_in = valid + quarantined``."""
+    """Rows of one input file: ``rows_in = valid + quarantined + others``. ``others`` are rows about something else: of
+    other topics or subscriptions, told twice, or of no matter here."""
 
     file: str
     rows_in: int
     quarantined: int
+    others: int = 0
 
     @property
     def valid(self) -> int:
-        return self.rows_in - self.quarantined
+        return self.rows_in - self.quarantined - self.others
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may tell an adapter beside the path. None: not told. An adapter takes some of them."""
+
+    topic: str | None = None  # only this one; the topic of what names none
+    subscription: str | None = None  # only this one (of Kafka the group); the subscription of what names none
+    coordinator_log: Path | None = None  # of Kafka's group coordinator: a file or a folder
+    statistics: Path | None = None  # polled topic statistics of Pulsar: a file or a folder
+    time_zone: str | None = None  # of times that tell none
+    times: str | None = None  # where the time of a poll is: field, name, modified
+    sampled: bool | None = None  # whether some messages were left out on purpose
+
+    @classmethod
+    def of(cls, **told: str | None) -> Options:
+        """Options from text, as a command line has them. Raises ``ConfigError`` where one is unknown or no such
+        value."""
+        given = {name: text for name, text in told.items() if text is not None}
+        unknown = sorted(set(given) - set(NAMES))
+        if unknown:
+            raise ConfigError(f"option {unknown[0]!r}: there is none of that name; there are: {', '.join(NAMES)}")
+        return cls(**{name: _PARSED.get(name, str)(text) for name, text in given.items()})
+
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The names of those that are told."""
+        return tuple(name for name in NAMES if getattr(self, name) is not None)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ConfigError(f"option 'sampled': write true or false, not {text!r}")
+    return text.lower() == "true"
+
+
+NOTHING_TOLD: Final = Options()
+NAMES: Final = tuple(each.name for each in fields(Options))
+_PARSED: Final[dict[str, Callable[[str], Any]]] = {"coordinator_log": Path, "statistics": Path, "sampled": _flag}
 
 
 @dataclass(frozen=True)
 class Ingested:
-    """What an adapter read: canonical Arrow tables by name, rejected rows, counts, and a run to start from."""
+    """What an adapter read: canonical Arrow tables by name (those that its source tells something of), rejected rows,
+    counts, and a run to start from.
+
+    ``others`` are further subscriptions with their topics, which ``run`` does not name. ``notes`` are sentences about
+    what the source does not tell, and how to add it. Section ``traffic`` of ``run`` has, by table, what else a run has
+    to say of it.
+    """
 
     tables: dict[str, pa.Table]
     rejected: tuple[Rejected, ...]
     counts: tuple[FileCount, ...]
     run: dict[str, Any]
-    others: tuple[tuple[str, str], ...] = ()  # further subscriptions with their topics, which `run` does not name
+    others: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-Adapter = Callable[[Path], Ingested]
+@dataclass(frozen=True)
+class Adapter:
+    """Reads a path into canonical tables. ``takes`` are the options that it knows."""
+
+    name: str
+    read: Callable[[Path, Options], Ingested]
+    takes: tuple[str, ...] = field(default=())
+
+    def __call__(self, path: Path, options: Options = Options()) -> Ingested:
+        """Raises ``ConfigError`` where an option is told that this adapter does not take."""
+        strange = [name for name in options.given if name not in self.takes]
+        if strange:
+            raise ConfigError(f"option {strange[0]!r}: {self.options}")
+        return self.read(path, options)
+
+    @property
+    def options(self) -> str:
+        """A sentence that names the options it takes."""
+        return f"{self.name} takes {', '.join(self.takes) or 'none'}"
+
+
+def told_of(tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
+    """The subscriptions with their topics that deliveries and membership tell of, those with the most rows first."""
+    rows: dict[tuple[str, str], int] = {}
+    for name in ("deliveries", "membership"):
+        if name in tables:
+            for row in tables[name].group_by(["subscription", "topic"]).aggregate([([], "count_all")]).to_pylist():
+                pair = row["subscription"], row["topic"]
+                rows[pair] = rows.get(pair, 0) + row["count_all"]
+    return sorted(rows, key=lambda pair: (-rows[pair], pair))
+
+
+def check_asked(path: Path, options: Options, subscriptions: Iterable[str], topics: Iterable[str]) -> None:
+    """That a source has the topic and subscription that are asked for, among those it tells of. Raises ``InputError``
+    naming those that it has."""
+    for kind, names in (("topic", {*topics}), ("subscription", {*subscriptions})):
+        asked = getattr(options, kind)
+        if asked is not None and names and asked not in names:
+            raise InputError(f"{path}: nothing of {kind} {asked!r}{instead(kind, asked, names)}")

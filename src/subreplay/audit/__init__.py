@@ -8,4 +8,12 @@ findings into words, and ``definitions`` states the rules once more, slowly, for
 
 Before all this, ``beginning``, ``clocks``, ``rejects`` and ``unknown_consumers`` say what the data cannot tell, so that
 a gap in the data is not taken for a broken promise. Nothing here imports Spark; ``spark.audit`` brings the rows.
+
+``subreplay.audit(…)``, to which the package lends its name, is ``subreplay.api.audit``.
 """
+
+import sys
+
+from subreplay import CallablePackage
+
+sys.modules[__name__].__class__ = CallablePackage

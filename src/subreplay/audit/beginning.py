@@ -1,7 +1,7 @@
 """Data that begin in mid-life: what was delivered, stored or connected before their first row is not known.
 
 What this can explain is no broken promise: a message that came before and comes again after a close looks like a first
-delivery, out of order; one that came only before looks lost; one that joined before looks like a stranger.
+delivery, out of order; one that came only before looks lost; one that joined before looks like an unknown consumer.
 """
 
 from __future__ import annotations

@@ -36,14 +36,15 @@ _UNACKED, _LOST = Code.UNACKED.bit, Code.LOST.bit
 
 
 @dataclass
-class Carried:
-    """Collects the carried rows that a dispatcher's stream begins with; what is sealed is read with ``words`` only."""
+class Checkpoint:
+    """Collects the checkpoint's rows that a dispatcher's stream begins with; what is sealed is read with ``words``
+    only."""
 
     parts: list[pa.StructArray] = field(default_factory=list)
     words: KeyWords | None = None
 
     def take(self, rows: pa.Table) -> pa.Table:
-        """Keep the carried rows; returns the others."""
+        """Keep the checkpoint's rows; returns the others."""
         there = np.asarray(column(rows, "carried").is_valid())
         if not there.any():
             return rows
@@ -76,7 +77,7 @@ def _is_sealed(name: str) -> bool:
     return name not in (OPEN, BASIS)
 
 
-def carried_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
+def checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
     """Arrays of two dimensions as ``FACTS`` rows, sealed if they may tell keys; in order of time they come before all
     deliveries."""
     cut: list[dict[str, Any]] = []

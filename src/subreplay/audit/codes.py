@@ -6,14 +6,17 @@ each excuse names the codes it can excuse, so two columns hold everything.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Literal
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
 from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Standing, Verdict
 
@@ -208,7 +211,9 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
     Excuse.DELIVERY_REJECTED: (
         "a row of the deliveries that may be of this message is in quarantine",
-        frozenset({Code.LOST, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}),
+        frozenset(
+            {Code.LOST, Code.UNSEEN, Code.KEY_ORDER, Code.PARTITION_ORDER, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING}
+        ),
     ),
     # ... one of another message: what another consumer held had ended, what was jumped over had come
     Excuse.DELIVERIES_REJECTED: (
@@ -218,7 +223,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     # ... a message: its producer had started anew, or had begun elsewhere
     Excuse.MESSAGES_REJECTED: (
         "a row of the messages of this topic partition is in quarantine",
-        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH}),
+        frozenset({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.UNKNOWN_MESSAGE}),
     ),
     Excuse.LETTERS_REJECTED: (
         "a row of the dead letter topic is in quarantine",
@@ -238,6 +243,21 @@ _DOUBTFUL: Final = frozenset(
 )
 LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)
 """The excuses whose findings do not fail."""
+
+
+_SURER: Final = (
+    (Excuse.DELIVERY_REJECTED, Excuse.DELIVERED_EARLIER),
+    (Excuse.MESSAGES_REJECTED, Excuse.STORED_EARLIER),
+    (Excuse.MEMBER_REJECTED, Excuse.JOINED_EARLIER),
+)
+
+
+def not_of_the_beginning(excuses: Ints) -> Ints:
+    """Excuses without those of data that begin in mid-life, where a row in quarantine could be what is missing."""
+    left = excuses.copy()
+    for rejected, earlier in _SURER:
+        left &= ~np.where(excuses & rejected.bit != 0, earlier.bit, 0)
+    return left
 
 
 def excuse_of(code: Code, excuses: int) -> Excuse:
@@ -270,10 +290,19 @@ ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
 MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
 
+Witness = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
+"""A column with the delivery or the message that stands against the one of a finding."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule: what it means, where that is written, and who promises or allows what it looks for.
+
+    ``sentence`` is a finding about a delivery or a message in words, with the names of columns (``explain.sentences``)
+    in braces; a rule about something else makes its sentences itself. ``witness`` is the column that names the other
+    side of a finding, and ``cause`` what explains every finding of this rule by itself; where it is empty, an event
+    that explains the finding is looked for (``explain.causes``). ``by_row`` finds the deliveries (rows of ``FACTS``)
+    that break a rule which needs no more than one row and the terms; other rules are steps of the passes.
 
     ``promised`` and ``allowed`` name kinds of policies; for the others, and for policies outside ``only`` (names, empty
     for all), it is not applicable. ``profiles`` says where a release stands otherwise than its kind.
@@ -285,6 +314,10 @@ class Rule:
     title: str
     meaning: str
     source: str
+    sentence: str = ""
+    witness: Witness | None = None
+    cause: str = ""
+    by_row: Callable[[pa.Table, Terms], NDArray[np.bool_]] | None = None
     promised: frozenset[Kind] = frozenset()
     allowed: frozenset[Kind] = frozenset()
     only: frozenset[str] = frozenset()

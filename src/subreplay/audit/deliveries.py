@@ -49,18 +49,18 @@ class Found(NamedTuple):
 
 
 @step
-def remember(rows: Ints, row: int, place: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+def remember(rows: Ints, row: int, column: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """Store delivery ``i`` as a witness."""
     for w in range(WITNESS):
-        rows[row, place + w] = d[w, i]
+        rows[row, column + w] = d[w, i]
 
 
 @step
 def prove(
-    proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, place: int, same_key: bool
+    proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, column: int, same_key: bool
 ) -> None:  # pragma: no cover - compiled
     """Put a stored witness beside delivery ``i``."""
     for w in range(WITNESS):
-        proof[kind, i, w] = rows[row, place + w]
+        proof[kind, i, w] = rows[row, column + w]
     proof[kind, i, WITNESS] = same_key
     proven[kind, i] = True

@@ -66,6 +66,6 @@ def violations_of(
     findings: Iterable[Finding], subscription: str, rules: Mapping[Code, Rule], standings: Mapping[Code, Standing]
 ) -> pa.Table:
     """Findings as table ``violations``; what is not looked for is left out."""
-    looked_for = [f for f in findings if standings[f.code].looks]
-    rows = [f.row(subscription, rules[f.code], standings[f.code]) for f in looked_for]
+    applicable = [f for f in findings if standings[f.code].looks]
+    rows = [f.row(subscription, rules[f.code], standings[f.code]) for f in applicable]
     return pa.Table.from_pylist(rows, schema=VIOLATIONS)

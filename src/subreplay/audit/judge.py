@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.beginning import Beginning
-from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Carried, Open, carried_rows, written
+from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
 from subreplay.audit.codes import MANY, Code, mask, unexcused
 from subreplay.audit.deliveries import Found
 from subreplay.audit.needs import Need
@@ -26,7 +26,7 @@ from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
 from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.passes.sessions import Sessions
-from subreplay.audit.passes.timed import judge_deliveries, judged, judged_carried, recall_deliveries
+from subreplay.audit.passes.timed import judge_deliveries, judged, judged_checkpoint, recall_deliveries
 from subreplay.audit.rejects import Rejects
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.audit.rules.holding import JOIN_WAITS_FOR_ALL
@@ -41,36 +41,36 @@ from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
-_LOG, _INSTANTS = "log.", "instants."  # whose arrays are carried
+_LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
 
 
 @dataclass(frozen=True)
 class Dispatcher:
     """What is known of one topic partition's dispatcher: who was connected, and who owned what.
 
-    ``supposed``: receiver queues by consumer's label, where they are not those of the membership, because the
+    ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
     ``unknown_consumers``).
     """
 
     timeline: Timeline
     sessions: Sessions
-    supposed: Mapping[str, int] | None = None
+    receiver_queues: Mapping[str, int] | None = None
     other: Dispatcher | None = None
 
     @classmethod
     def of(
-        cls, timeline: Timeline, supposed: Mapping[str, int] | None = None, other: Dispatcher | None = None
+        cls, timeline: Timeline, receiver_queues: Mapping[str, int] | None = None, other: Dispatcher | None = None
     ) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline, by_label=supposed is not None), supposed, other)
+        return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
 
-    def joined(self, carried: Arrays) -> Ints:
+    def joined(self, checkpoint: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
 
         Raises ``InputError`` where the membership of earlier days has changed since.
         """
         joined = self.sessions.joined
-        seen = carried["joined"][:, 0] if carried else joined[:0]
+        seen = checkpoint["joined"][:, 0] if checkpoint else joined[:0]
         if len(seen) > len(joined) or (seen != joined[: len(seen)]).any():
             raise InputError(
                 f"membership: the joins of {self.timeline.scope.topic} before this day are not those that the audit of "
@@ -82,8 +82,10 @@ class Dispatcher:
     def queue_sizes(self) -> Ints:
         """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
         receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
-        if self.supposed is not None:
-            return np.array([self.supposed.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64)
+        if self.receiver_queues is not None:
+            return np.array(
+                [self.receiver_queues.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64
+            )
         sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
         queues = 1 if self.timeline.scope.partition < 0 else 2
         for epoch in self.timeline.epochs:
@@ -132,7 +134,7 @@ class Judge:
         return standings(self.policy, self.terms, self.lacking)
 
     @cached_property
-    def looked_for(self) -> int:
+    def applicable(self) -> int:
         """The bits of the rules that apply."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing.looks))
 
@@ -165,7 +167,7 @@ class Judge:
     @property
     def waits_by_slot(self) -> bool:
         """Whether a slot waits for its own messages only, not for all that was read before a join."""
-        return self.policy.profile not in JOIN_WAITS_FOR_ALL
+        return not JOIN_WAITS_FOR_ALL.get(self.policy.profile, False)
 
     @property
     def stuck_after(self) -> int:
@@ -188,21 +190,21 @@ class Judge:
             yield from self._position_facts(scope, parts)
 
     def _position_facts(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        dispatcher, carried = self.dispatcher(scope), Carried(words=self.words)
+        dispatcher, checkpoint = self.dispatcher(scope), Checkpoint(words=self.words)
         state: PositionState | None = None
         for part in parts:
-            rows = carried.take(part)
+            rows = checkpoint.take(part)
             if rows.num_rows:
-                state = state or self._position_state(scope, dispatcher, carried)
+                state = state or self._position_state(scope, dispatcher, checkpoint)
                 yield from position_facts(self, dispatcher, state, rows).to_batches()
-        arrays = carried.arrays()
+        arrays = checkpoint.arrays()
         if self.carries:
-            state = state or self._position_state(scope, dispatcher, carried)
-            arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.carried())
-            yield from carried_rows(arrays, scope, self.words).to_batches()
+            state = state or self._position_state(scope, dispatcher, checkpoint)
+            arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.checkpoint())
+            yield from checkpoint_rows(arrays, scope, self.words).to_batches()
 
-    def _position_state(self, scope: Scope, dispatcher: Dispatcher, carried: Carried) -> PositionState:
-        arrays = _of(_LOG, carried.arrays())
+    def _position_state(self, scope: Scope, dispatcher: Dispatcher, checkpoint: Checkpoint) -> PositionState:
+        arrays = _of(_LOG, checkpoint.arrays())
         return PositionState(dispatcher.joined(arrays), arrays, Beginning(self.begins.get(scope, UNKNOWN)))
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -211,15 +213,15 @@ class Judge:
             yield from self._judged(scope, parts)
 
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        dispatcher, carried, examples = self.dispatcher(scope), Carried(words=self.words), Examples(self)
+        dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
         state: DispatcherState | None = None
         given = None if self.spans is None else Given(scope, self.spans)
         begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
-            facts = carried.take(part)
+            facts = checkpoint.take(part)
             if not facts.num_rows:
                 continue
-            state = state or self._state(dispatcher, carried)
+            state = state or self._state(dispatcher, checkpoint)
             before = int(np.count_nonzero(flags(facts, "before")))  # these come first
             split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
             if before:
@@ -236,7 +238,7 @@ class Judge:
             ):
                 if rows.num_rows:
                     found = rule(self, dispatcher, state, rows)
-                    np.bitwise_and(found.codes, self.looked_for, out=found.codes)
+                    np.bitwise_and(found.codes, self.applicable, out=found.codes)
                     if still is not None:
                         still.add(rows, found.codes)
                     shown = examples.choose(found)
@@ -247,18 +249,18 @@ class Judge:
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from judged(rows, found, shown, dispatcher.sessions.labels).to_batches()
         if still is not None:
-            state = state or self._state(dispatcher, carried)
+            state = state or self._state(dispatcher, checkpoint)
             if not begun:
                 begin_instants(state)
             since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
-            arrays = _named(_INSTANTS, state.carried(still.keys, since)) | {
-                n: a for n, a in carried.arrays().items() if n.startswith(_LOG)
+            arrays = _named(_INSTANTS, state.checkpoint(still.keys, since)) | {
+                n: a for n, a in checkpoint.arrays().items() if n.startswith(_LOG)
             }
             arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
-            yield from judged_carried(carried_rows(arrays, scope, self.words)).to_batches()
+            yield from judged_checkpoint(checkpoint_rows(arrays, scope, self.words)).to_batches()
 
-    def _state(self, dispatcher: Dispatcher, carried: Carried) -> DispatcherState:
-        arrays = _of(_INSTANTS, carried.arrays())
+    def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
+        arrays = _of(_INSTANTS, checkpoint.arrays())
         end = dispatcher.timeline.epochs[-1].start.at
         return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays)
 
@@ -281,7 +283,7 @@ class Examples:
     counted."""
 
     def __init__(self, judge: Judge) -> None:
-        self._left = {code: EXAMPLES for code in Code if judge.looked_for & code.bit}
+        self._left = {code: EXAMPLES for code in Code if judge.applicable & code.bit}
         self._promised = judge.promised
 
     def choose(self, found: Found) -> Ints:

@@ -9,6 +9,8 @@ class Need(Enum):
     """Something that a rule looks at. Its value says in words what it means that it is missing."""
 
     MEMBERSHIP = "no join of this subscription is known by the time of its deliveries"
+    SOME_MESSAGE = "there is no message to look at"
+    SOME_DELIVERY = "there is no delivery to look at"
     EXACT_MEMBERSHIP = "when consumers joined and left is inferred from what they were given"
     ACKNOWLEDGEMENTS = "no acknowledgement is recorded"
     RECEIPTS = "not every application recorded what it received"
@@ -27,7 +29,7 @@ class Need(Enum):
     def essential(self) -> bool:
         """Whether its absence is a hole in the data (the rule is *unknown*), and not a trait of the source or a choice
         of the run (the rule is *not applicable*)."""
-        return self in (Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP)
+        return self in (Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP, Need.SOME_MESSAGE, Need.SOME_DELIVERY)
 
     @property
     def of_data(self) -> bool:

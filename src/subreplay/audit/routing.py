@@ -173,7 +173,8 @@ class Hashing:
         """Messages (columns key, producer, partition) in any order -> ``HASHED`` rows, summed within a batch."""
         for rows in gathered(batches):
             places = np.array(rows["partition"], np.int64)
-            yield from hashed(column(rows, "key"), column(rows, "producer"), places, self.partitions).to_batches()
+            producers = column(rows, "producer").fill_null("(not named)")
+            yield from hashed(column(rows, "key"), producers, places, self.partitions).to_batches()
 
 
 def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:

@@ -35,7 +35,7 @@ def parse_day(value: Any) -> Date:
     """A day written as YYYY-MM-DD, which YAML reads as a date already."""
     if isinstance(value, Date) and not isinstance(value, datetime):
         day = value
-    elif isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
+    elif isinstance(value, str) and re.fullmatch(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", value):
         day = Date.fromisoformat(value)
     else:
         raise ValueError("not a day; write YYYY-MM-DD")

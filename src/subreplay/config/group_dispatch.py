@@ -9,7 +9,7 @@ from pydantic import Field
 from subreplay.config.dispatch import US, Service, Stuck
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.dispatch.service import Service as ServiceModel
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 
 
 class GroupConsumers(Model):
@@ -55,9 +55,9 @@ class GroupDispatch(Model):
     rebalance_time: Duration = 0
     seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
 
-    def supposed(self, recorded: ServiceModel, start: int, interval: int) -> Supposed:
+    def supposed(self, recorded: ServiceModel, start: int, interval: int) -> SimulationParameters:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
-        return Supposed(
+        return SimulationParameters(
             member=self.consumers.model(recorded, start),
             others={name: model.model(recorded, start) for name, model in self.others.items()},
             max_poll_records=self.max_poll_records,

@@ -20,6 +20,7 @@ from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import read
 from subreplay.errors import ConfigError
 from subreplay.model.words import KeyWords
@@ -36,18 +37,13 @@ OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables":
 """The option of the command line that overrides a key: an error of its value is the option's."""
 
 
-class Traffic(Model):
-    """Where the canonical input tables are."""
-
-    path: Folder = "build/tables"
-    format: Literal["delta", "parquet"] = "delta"
-    lookback_days: Annotated[int, Field(ge=0, le=3_650)] = 1
+Name = Annotated[str, Field(min_length=1)]
 
 
 class Subscription(Model):
     """The subscription under audit, and the policy it promised."""
 
-    name: str = "sub"
+    name: Name = "sub"
     topic: str | None = None
     policy: str = "pulsar.key_shared.consistent_hash"
     profile: str = "pulsar-4.0"
@@ -152,7 +148,7 @@ Slot = Annotated[int, Field(ge=0, le=INT_31)]
 class Member(Model):
     """A consumer of a scenario; times count from the first message of the traffic."""
 
-    consumer: str
+    consumer: Name
     join: Duration = 0
     leave: Duration | None = None
     priority: Annotated[int, Field(ge=0, le=INT_31)] = 0
@@ -185,7 +181,7 @@ Members = Annotated[
 class AnyScenario(Model):
     """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
 
-    name: str
+    name: Name
     policy: str
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,21 +13,16 @@ from subreplay.dispatch.broker.state import Subscription
 from subreplay.dispatch.clients.intake import PUBLISHED
 from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.exclusive import Exclusive
+from subreplay.policies.base import Policy, Serving
 from subreplay.policies.pulsar.failover import Failover
 from subreplay.policies.pulsar.key_failover import KeyFailover
-from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.policies.pulsar.key_sticky import Sticky
-from subreplay.policies.pulsar.shared import Shared
 
-_DISPATCHERS: dict[type[object], Dispatcher] = {
-    Exclusive: Dispatcher.SINGLE_ACTIVE,
-    Failover: Dispatcher.SINGLE_ACTIVE,
-    KeyHashRange: Dispatcher.SINGLE_ACTIVE,  # behind a filter
-    Shared: Dispatcher.SHARED,
-    # row P-KF-5: what finds no permit waits with its hash, others go on; nothing is said of hashes that change hands
-    KeyFailover: Dispatcher.KEY_SHARED_DRAINING,
+_DISPATCHERS: Mapping[Serving, Dispatcher] = {
+    "single active": Dispatcher.SINGLE_ACTIVE,
+    "filtered": Dispatcher.SINGLE_ACTIVE,
+    "shared": Dispatcher.SHARED,
+    "draining": Dispatcher.KEY_SHARED_DRAINING,
 }
 
 _MOST_SLOTS = 2**24
@@ -34,9 +31,9 @@ _MOST_SLOTS = 2**24
 
 def dispatcher_of(policy: Policy) -> Dispatcher:
     """The dispatcher that serves a policy under its profile; raises ConfigError if Pulsar's do not."""
-    if not policy.name.startswith("pulsar."):
+    if policy.serving == "polled":
         raise ConfigError(f"{policy.name} is not served by a dispatcher")
-    return _DISPATCHERS.get(type(policy), dispatch_rule(policy.profile).key_shared)
+    return _DISPATCHERS.get(policy.serving, dispatch_rule(policy.profile).key_shared)
 
 
 def subscription_of(policy: Policy, settings: Settings = Settings()) -> Subscription:

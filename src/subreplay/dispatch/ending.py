@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.records import Records
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import (
     count_settled,
@@ -22,7 +22,7 @@ from subreplay.dispatch.clients.state import NONE, Clients, Outcome
 from subreplay.kernels.inlining import inlined, operation, step
 
 TOLD = -1
-"""Instead of how many packages of an entry are out: its pending messages have their rows."""
+"""Instead of how many in-flight entries of an entry are out: its pending messages have their rows."""
 
 
 @operation
@@ -57,31 +57,32 @@ def tell_pending(
 def give_up_held(b: Broker, c: Clients) -> None:
     """Rows for what clients hold in the end; first of all, as ``tell_pending`` leaves out what is told here."""
     for head in range(len(c.messages)):
-        package = c.messages[head]
-        if not package.used or package.head != head:
+        in_flight = c.messages[head]
+        if not in_flight.used or in_flight.head != head:
             continue
-        package.busy = 0
-        if package.open:
+        in_flight.busy = 0
+        if in_flight.open:
             _end_held(b, c, head)
         let_go(b, c, head)
 
 
 @step
 def _end_held(b: Broker, c: Clients, head: int) -> None:
-    """An open package ends: what is not acknowledged is pending, but once if several packages hold it."""
-    package, at = c.messages[head], head
-    package.open = False
-    done, told = _is_done_with(b, c, package.entry), _is_told(b, c, package.entry)
+    """An open in-flight entry ends: what is not acknowledged is pending, but once if several in-flight entries hold
+    it."""
+    in_flight, at = c.messages[head], head
+    in_flight.open = False
+    done, told = _is_done_with(b, c, in_flight.entry), _is_told(b, c, in_flight.entry)
     while at != NONE:
         m = c.messages[at]
-        if package.chunked:
+        if in_flight.chunked:
             done, told = _is_done_with(b, c, m.entry), _is_told(b, c, m.entry)
         if done or told or _is_marked(b, c, at):
             if m.outcome == Outcome.PENDING:
                 m.outcome = _end_elsewhere(b, c, m.entry)
         elif not m.settled and m.outcome != Outcome.RETRIED:
             m.outcome = Outcome.PENDING
-        if not done and (package.chunked or m.sibling == NONE):
+        if not done and (in_flight.chunked or m.sibling == NONE):
             c.origins[m.entry & (len(c.origins) - 1)].out = TOLD
         at = m.sibling
 
@@ -101,7 +102,7 @@ def _is_told(b: Broker, c: Clients, entry: int) -> bool:
 def _is_marked(b: Broker, c: Clients, at: int) -> bool:
     """Whether this message of a batch is acknowledged, of an entry that is not."""
     m = c.messages[at]
-    if not b.rule[0].batch_index_acks or not in_window(b, m.entry) or b.log[place(b, m.entry)].messages == 1:
+    if not b.rule[0].batch_index_acks or not in_window(b, m.entry) or b.log[log_index(b, m.entry)].messages == 1:
         return False
     mark = c.origins[m.entry & (len(c.origins) - 1)].first + m.index
     return bool(c.marks[mark & (len(c.marks) - 1)])

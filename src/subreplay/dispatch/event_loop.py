@@ -26,7 +26,14 @@ from subreplay.dispatch.clients.permits import give_back
 from subreplay.dispatch.clients.receiving import receive
 from subreplay.dispatch.clients.redelivering import Event, forget_the_rest, redeliver
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.dispatch.no_progress import FUTILE, IN_VAIN, count_vain, is_futile, is_in_vain, put_off_retry
+from subreplay.dispatch.no_progress import (
+    FUTILE,
+    NO_PROGRESS_AFTER,
+    count_no_progress,
+    is_futile,
+    makes_no_progress,
+    put_off_retry,
+)
 from subreplay.dispatch.non_persistent import pass_on
 from subreplay.dispatch.sweeping import next_sweep, sweep
 from subreplay.kernels.inlining import hot, operation, step
@@ -60,13 +67,13 @@ def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], unt
         end = c.works[0].at if t.works > 0 else NEVER
         wanted = (state.waits or not t.persistent) and cursor[0] < len(entries)
         entry = entries[cursor[0]].at if wanted else NEVER
-        if t.vain > IN_VAIN:
+        if t.no_progress > NO_PROGRESS_AFTER:
             put_off_retry(b, entries, cursor, min(t.sweep_at, client, end, until))
         timer = next_timer(b) if t.persistent else NEVER
         first = min(timer, t.sweep_at, client, end, entry)
         if first >= until and (timer > until or timer == NEVER):
             return Need.NOTHING
-        if until == NEVER and min(t.sweep_at, client, end, entry) == NEVER and is_in_vain(b, c):
+        if until == NEVER and min(t.sweep_at, client, end, entry) == NEVER and makes_no_progress(b, c):
             return Need.NOTHING
         if until == NEVER and t.idle > FUTILE * (t.used + 1):
             if is_futile(b, c, entries, cursor):
@@ -76,10 +83,10 @@ def play(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], unt
             return Need.ROOM
         state.now = max(state.now, first)
         if timer == first:
-            count_vain(b, c)
+            count_no_progress(b, c)
             fire_timer(b)
             continue
-        t.vain = 0
+        t.no_progress = 0
         if t.sweep_at == first:
             t.sweeping = True
         elif client <= min(end, entry):
@@ -101,7 +108,7 @@ def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], 
     latest = min(state.now, until - 1)
     while True:
         if state.dispatched > 0:
-            t.vain = 0
+            t.no_progress = 0
             if not receive(b, c):
                 return Need.ROOM
         if cursor[0] == len(entries) and cursor[2] == 0:

@@ -13,8 +13,8 @@ from subreplay.dispatch.clients.heap import consumer_of
 from subreplay.dispatch.clients.state import NONE, Clients
 from subreplay.kernels.inlining import inlined
 
-IN_VAIN = 16
-"""A dispatcher that tried so often in vain while nothing else can happen will try in vain for ever."""
+NO_PROGRESS_AFTER = 16
+"""A dispatcher that tried so often without progress while nothing else can happen will do so for ever."""
 FUTILE = 100
 """When everything that is held was delivered again so often and nothing was settled by it, nor could have been, and
 nothing else is under way, nothing ever will be: the prediction ends there (all applications fail every time, or are
@@ -39,19 +39,19 @@ def is_futile(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]
 
 
 @inlined
-def is_in_vain(b: Broker, c: Clients) -> bool:
+def makes_no_progress(b: Broker, c: Clients) -> bool:
     state, t = b.state[0], c.totals[0]
-    return state.tick_at == NEVER and state.switch_at == NEVER and t.vain > IN_VAIN
+    return state.tick_at == NEVER and state.switch_at == NEVER and t.no_progress > NO_PROGRESS_AFTER
 
 
 @inlined
-def count_vain(b: Broker, c: Clients) -> None:
+def count_no_progress(b: Broker, c: Clients) -> None:
     """Count the dispatcher's timers between which it handed out nothing and read nothing."""
     state, t = b.state[0], c.totals[0]
-    if t.vain_position != state.read_position or t.vain_waiting != state.waiting or t.vain_more != state.more:
-        t.vain = 0
-    t.vain_position, t.vain_waiting, t.vain_more = state.read_position, state.waiting, state.more
-    t.vain += 1
+    if t.tried_position != state.read_position or t.tried_waiting != state.waiting or t.tried_more != state.more:
+        t.no_progress = 0
+    t.tried_position, t.tried_waiting, t.tried_more = state.read_position, state.waiting, state.more
+    t.no_progress += 1
 
 
 @inlined
@@ -64,7 +64,8 @@ def _next_publication(b: Broker, entries: Records, cursor: NDArray[np.int64]) ->
 
 @inlined
 def put_off_retry(b: Broker, entries: Records, cursor: NDArray[np.int64], other: int) -> None:
-    """Leave out the retries that would be in vain too, as nothing else happens before ``other`` but publications.
+    """Leave out the retries that would make no progress either, as nothing else happens before ``other`` but
+    publications.
 
     Every second retry finds the dispatcher in the same state (it may look ahead with every other), so their number
     stays odd or even. Delayed entries are looked at with every read, so for them every retry is made.

@@ -44,7 +44,6 @@ from subreplay.dispatch.prediction import Prediction, nack_rule
 from subreplay.dispatch.reenact import Change, changes
 from subreplay.model.range_table import NOBODY
 from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.timelines.timeline import Timeline
 
 
@@ -71,7 +70,7 @@ class Replay:
     ) -> None:
         self.timeline, self.prediction = timeline, prediction
         self.broker: Broker = new_broker(_subscription(timeline.policy, prediction, settings))
-        filters = isinstance(timeline.policy, KeyHashRange)
+        filters = timeline.policy.serving == "filtered"
         nacks = nack_rule(timeline.policy.profile)
         self.clients: Clients = new_clients(prediction, nacks, filters, len(self.broker.log))
         self._entries = iter(entries)
@@ -152,8 +151,8 @@ class Replay:
         """Hashes that wait for a former consumer: for whom, since when, and how many entries."""
         if self.broker.state[0].drains == 0:
             return {}
-        facts = self.broker.facts
-        blocking = facts[(facts.hash != NOBODY) & (facts.drainer != NOBODY) & facts.blocked]
+        tracker = self.broker.tracker
+        blocking = tracker[(tracker.hash != NOBODY) & (tracker.drainer != NOBODY) & tracker.blocked]
         columns = (blocking.hash, blocking.drainer, blocking.blocked_at, blocking.waiting)
         rows = zip(*(column.tolist() for column in columns), strict=True)
         return {hash_: (blocker, since, entries) for hash_, blocker, since, entries in rows}

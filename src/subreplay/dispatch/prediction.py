@@ -12,7 +12,7 @@ from enum import IntEnum
 from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.service import Fixed, Service
 from subreplay.errors import ConfigError
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 SECOND = 1_000 * MILLISECOND
 
@@ -146,12 +146,13 @@ class NackRule:
     least: int = 0
 
 
-NACKS: Mapping[str, NackRule] = {
-    DOCUMENTED: NackRule(least=MILLISECOND),
-    PULSAR_3_2: NackRule(ticks=3, least=100 * MILLISECOND),
-    PULSAR_4_0: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
-    PULSAR_4_2: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
-}
+NACKS: Mapping[str, NackRule] = ByProfile(
+    {
+        DOCUMENTED: NackRule(least=MILLISECOND),
+        PULSAR_3_2: NackRule(ticks=3, least=100 * MILLISECOND),
+        PULSAR_4_0: NackRule(precision=256 * MILLISECOND, least=100 * MILLISECOND),
+    }
+)
 """``NegativeAcksTracker`` (3.2.3; 4.0.8 and 4.2.4 with ``negativeAckPrecisionBitCnt`` 8), by profile."""
 
 

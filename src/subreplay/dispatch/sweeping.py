@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.operations import expire
 from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.rules import Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import end_of_entry
@@ -52,16 +52,16 @@ def sweep(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) ->
 def _note_held(b: Broker, c: Clients) -> None:
     """In 3.x what expires at a consumer stays among its unacknowledged messages until it comes back to them."""
     for head in range(len(c.messages)):
-        package = c.messages[head]
-        if not package.used or package.head != head or not package.open:
+        in_flight = c.messages[head]
+        if not in_flight.used or in_flight.head != head or not in_flight.open:
             continue
         at = head
         while at != NONE:
             entry = c.messages[at].entry
-            expires = (at == head or package.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
-            if expires and b.log[place(b, entry)].holder == package.consumer:
-                package.overdue += b.log[place(b, entry)].unacked
-                b.log[place(b, entry)].holder = NOBODY
+            expires = (at == head or in_flight.chunked) and b.state[0].mark_delete < entry < c.totals[0].swept
+            if expires and b.log[log_index(b, entry)].holder == in_flight.consumer:
+                in_flight.overdue += b.log[log_index(b, entry)].unacked
+                b.log[log_index(b, entry)].holder = NOBODY
             at = c.messages[at].sibling
 
 

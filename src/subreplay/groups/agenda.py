@@ -1,4 +1,4 @@
-"""What the coordinator does later: deeds by time, those of one instant in the order in which they were entered."""
+"""What the coordinator does later: actions by time, those of one instant in the order in which they were entered."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from heapq import heappop, heappush
 
 from subreplay.dispatch.broker.records import NEVER
 
-Deed = Callable[[], None]
+Action = Callable[[], None]
 
 
 class Agenda:
-    """Deeds to come; times are ns."""
+    """Actions to come; times are ns."""
 
     def __init__(self) -> None:
-        self._deeds: list[tuple[int, int, Deed]] = []
+        self._actions: list[tuple[int, int, Action]] = []
         self._entered = 0
 
-    def enter(self, at: int, deed: Deed) -> None:
-        """``deed`` is to be done ``at``."""
-        heappush(self._deeds, (at, self._entered, deed))
+    def enter(self, at: int, action: Action) -> None:
+        """``action`` is to be done ``at``."""
+        heappush(self._actions, (at, self._entered, action))
         self._entered += 1
 
     def __len__(self) -> int:
-        return len(self._deeds)
+        return len(self._actions)
 
     @property
     def next_at(self) -> int:
-        """When the next deed is due; ``NEVER`` if there is none."""
-        return self._deeds[0][0] if self._deeds else NEVER
+        """When the next action is due; ``NEVER`` if there is none."""
+        return self._actions[0][0] if self._actions else NEVER
 
-    def pop(self) -> tuple[int, Deed]:
-        """The next deed and its time."""
-        at, _, deed = heappop(self._deeds)
-        return at, deed
+    def pop(self) -> tuple[int, Action]:
+        """The next action and its time."""
+        at, _, action = heappop(self._actions)
+        return at, action

@@ -17,7 +17,7 @@ from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import MAX_INITIAL_DELAY_NS, Noticed, Round
+from subreplay.timelines.group_timeline import MAX_INITIAL_DELAY_NS, DetectedEvent, Rebalance
 
 
 class Stage(IntEnum):
@@ -56,10 +56,10 @@ class ClassicProtocol(Coordinator):
         self.since = NONE  # when the round began; -1: none runs
         self.awaited: set[int] = set()
         self.slowest = NONE
-        self.pending: list[Noticed] = []
+        self.pending: list[DetectedEvent] = []
         self.forced = self.ending = False
         self.rounds = 0
-        self.completing: Round | None = None  # all have joined; the leader has not given out the assignment
+        self.completing: Rebalance | None = None  # all have joined; the leader has not given out the assignment
         self.given_at = NEVER
         self.joined_at = NONE
         self.delayed_until = self.delayed_since = NEVER
@@ -77,19 +77,19 @@ class ClassicProtocol(Coordinator):
         elif self.number == 0:
             self.more_came = True
         self.stages[process.index] = Stage.JOINED
-        self._answer(self.noticed(process, "join", self.now))
+        self._answer(self.detected(process, "join", self.now))
 
     def replaced(self, old: Process, process: Process) -> None:
-        came = self.noticed(process, "join", self.now)
+        came = self.detected(process, "join", self.now)
         del self.stages[old.index]
         self.told_at.pop(old.index, None)
         if self.leader == old.index:
             self.leader = process.index
         if self.since == NONE and self.completing is None and old.topics == process.topics:
             self.stages[process.index] = Stage.STABLE
-            round_ = Round(self.now, self.now, (came,))
-            self.fold.apply(Instant(self.now, len(self.story)), round_.noticed)
-            self.story.append(round_)
+            rebalance = Rebalance(self.now, self.now, (came,))
+            self.fold.apply(Instant(self.now, len(self.story)), rebalance.detected)
+            self.story.append(rebalance)
             self.members.assign(self.owners(), NO_REBALANCE, [process.index])
             return
         self.stages[process.index] = Stage.JOINED
@@ -97,13 +97,13 @@ class ClassicProtocol(Coordinator):
         self.awaited.discard(old.index)
         self._answer(came)
 
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         self.awaited.discard(process.index)
         self.stages.pop(process.index, None)
         self.told_at.pop(process.index, None)
         if self.leader == process.index:
             self.leader = next(iter(self.present), NONE)
-        self._answer(noticed)
+        self._answer(detected)
 
     def out_of_time(self, process: Process) -> None:
         self.members.evict(process.index)
@@ -139,7 +139,7 @@ class ClassicProtocol(Coordinator):
         """The leader looks after partitions with the next refresh of what it knows of the topics."""
         if self.leader != NONE:
             leader = self.present[self.leader]
-            age = self.members.supposed.metadata_max_age
+            age = self.members.parameters.metadata_max_age
             at = leader.joined_at + -((leader.joined_at - self.now) // age) * age
             self.agenda.enter(at, partial(self._sees, leader))
 
@@ -157,8 +157,8 @@ class ClassicProtocol(Coordinator):
 
     # a round
 
-    def _answer(self, noticed: Noticed) -> None:
-        self.pending.append(noticed)
+    def _answer(self, detected: DetectedEvent) -> None:
+        self.pending.append(detected)
         if self.since == NONE:
             self._begin()
         self._check()
@@ -167,10 +167,10 @@ class ClassicProtocol(Coordinator):
         """A round begins, and members hear of it."""
         self.since, self.slowest = self.now, NONE
         if self.completing is not None:  # nobody will get what this generation was to give
-            self.pending = [*self.completing.noticed, *self.pending]
+            self.pending = [*self.completing.detected, *self.pending]
             self.completing = None
         self.rounds += 1
-        timeout = self.members.supposed.max_poll_interval  # as ``rebalanceTimeoutMs``, the clients send it
+        timeout = self.members.parameters.max_poll_interval  # as ``rebalanceTimeoutMs``, the clients send it
         self.agenda.enter(self.now + timeout, partial(self._time_out, self.rounds))
         self.awaited = {index for index in self.present if self.stages[index] is not Stage.JOINED}
         self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
@@ -184,9 +184,9 @@ class ClassicProtocol(Coordinator):
                 self.told_at[index] = min(self.told_at.get(index, NEVER), self.heartbeat(self.present[index]))
             self.members.call(index, self.told_at[index])
 
-    def _time_out(self, round_: int) -> None:
+    def _time_out(self, rebalance: int) -> None:
         """A round waits no longer: dynamic members that have not rejoined are out, static ones need not."""
-        if self.since == NONE or self.rounds != round_:
+        if self.since == NONE or self.rounds != rebalance:
             return
         for index in sorted(self.awaited):
             process = self.present[index]
@@ -240,13 +240,13 @@ class ClassicProtocol(Coordinator):
         self.ending = False
         if not self._complete:
             return
-        round_ = Round(self.since, self.now, tuple(self.pending), self.forced)
+        rebalance = Rebalance(self.since, self.now, tuple(self.pending), self.forced)
         self.pending, self.since, self.forced = [], NONE, False
         self.number += 1
         self.members.blame(self.slowest)
-        self.completing, self.joined_at, self.given_at = round_, self.now, NEVER
+        self.completing, self.joined_at, self.given_at = rebalance, self.now, NEVER
         if not self.present:
-            self._give(round_)
+            self._give(rebalance)
             return
         if self.leader == NONE:
             self.leader = next(iter(self.present))
@@ -264,31 +264,31 @@ class ClassicProtocol(Coordinator):
             self.present[index].beat = self.now
             self.stages[index] = Stage.SYNCED
         if self.leader in which and self.completing is not None:
-            self.given_at = self.now + self.members.supposed.rebalance_time
+            self.given_at = self.now + self.members.parameters.rebalance_time
             self._at(self.given_at, partial(self._give, self.completing))
         elif self.completing is None:  # it is there already
             self._take(which)
 
-    def _at(self, at: int, deed: Any) -> None:
+    def _at(self, at: int, action: Any) -> None:
         if at == self.now:
-            deed()
+            action()
         else:
-            self.agenda.enter(at, deed)
+            self.agenda.enter(at, action)
 
-    def _give(self, round_: Round) -> None:
+    def _give(self, rebalance: Rebalance) -> None:
         """The leader's assignment is there."""
-        if self.completing is not round_:
+        if self.completing is not rebalance:
             return
         self.completing = None
         at = Instant(self.now, len(self.story))
-        round_ = round_._replace(at=self.now)
+        rebalance = rebalance._replace(at=self.now)
         known = self.growth.taken()
-        if round_.noticed or self.resubscribed or known is not None:
-            self.fold.apply(at, round_.noticed, round_.forced, self.resubscribed, known)
+        if rebalance.detected or self.resubscribed or known is not None:
+            self.fold.apply(at, rebalance.detected, rebalance.forced, self.resubscribed, known)
         else:
-            self.fold.follow_up(at, Instant(round_.since))
+            self.fold.follow_up(at, Instant(rebalance.since))
         self.resubscribed = {}
-        self.story.append(round_)
+        self.story.append(rebalance)
         self.decided(self.number, self.joined_at, self.present)
         self._take([index for index, stage in self.stages.items() if stage is Stage.SYNCED])
 

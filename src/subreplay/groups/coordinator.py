@@ -18,11 +18,11 @@ import numpy as np
 
 from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.clients.state import Outcome
-from subreplay.groups.agenda import Agenda, Deed
+from subreplay.groups.agenda import Action, Agenda
 from subreplay.groups.members import Members, Owners, Process
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import GroupFold, Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, GroupFold, Rebalance
 
 
 class Generation(NamedTuple):
@@ -42,9 +42,9 @@ class Coordinator(ABC):
         self.policy, self.members, self.agenda = policy, members, agenda
         self.fold = GroupFold(policy, partitions)
         self.present: dict[int, Process] = {}
-        self.story: list[Round] = []
+        self.story: list[Rebalance] = []
         self.generations: list[Generation] = []
-        self.heartbeat_interval = members.supposed.heartbeat(policy.rebalance)
+        self.heartbeat_interval = members.parameters.heartbeat(policy.rebalance)
         self.session_timeout = policy.session_timeout_us * 1_000
         self.evicts = False  # a session has timed out in this instant
         self.resubscribed: dict[int, tuple[str, ...]] = {}  # what members subscribe to, and the assignor does not know
@@ -71,13 +71,13 @@ class Coordinator(ABC):
         """A process is asked to close: it does so between two polls."""
         process.closing_at = self.now
         if self.members.runs(process.index):
-            self.members.deed(process.index, self.now)
+            self.members.action(process.index, self.now)
 
-    def does(self, process: Process, deed: Deed) -> None:
+    def does(self, process: Process, action: Action) -> None:
         """The application of a process does something between two polls."""
         if self.members.runs(process.index):
-            process.deeds.append((self.now, deed))
-            self.members.deed(process.index, self.now)
+            process.actions.append((self.now, action))
+            self.members.action(process.index, self.now)
 
     def crashes(self, process: Process) -> None:
         """A process is no more, and nobody knows."""
@@ -94,10 +94,10 @@ class Coordinator(ABC):
             if process.closing_at <= self.now:
                 self._close(process)
                 return
-            due = [deed for at, deed in process.deeds if at <= self.now]
-            process.deeds = process.deeds[len(due) :]
-            for deed in due:
-                deed()
+            due = [action for at, action in process.actions if at <= self.now]
+            process.actions = process.actions[len(due) :]
+            for action in due:
+                action()
         if process.index not in self.present:
             self.members.end(process.index)
             self.came(process.event, process.origin)
@@ -140,7 +140,7 @@ class Coordinator(ABC):
         """A member polls, and turns to the coordinator."""
 
     @abstractmethod
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         """A process is not ``present`` any more."""
 
     @abstractmethod
@@ -169,10 +169,10 @@ class Coordinator(ABC):
         """When it sent its last one."""
         return process.beat + (self.now - process.beat) // self.heartbeat_interval * self.heartbeat_interval
 
-    def noticed(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> Noticed:
+    def detected(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> DetectedEvent:
         """An event of a process, asked for at ``since`` and noticed now."""
         event = replace(process.event, event=kind, since=Instant(since), at=Instant(self.now), scope=Scope(""))
-        return Noticed(Instant(self.now), process.index, event)
+        return DetectedEvent(Instant(self.now), process.index, event)
 
     def owners(self) -> Owners:
         """Who owns each partition by the latest decision."""
@@ -187,7 +187,7 @@ class Coordinator(ABC):
         """A process is not in the group any more."""
         del self.present[process.index]
         self.resubscribed.pop(process.index, None)
-        self.departed(process, self.noticed(process, kind, since))
+        self.departed(process, self.detected(process, kind, since))
 
     def _close(self, process: Process) -> None:
         if process.index not in self.present:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups import held_records, polling
-from subreplay.groups.agenda import Deed
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.agenda import Action
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 from subreplay.groups.state import NONE, State, blocks_for, new_state, with_blocks, with_member, with_records, with_rows
 from subreplay.model.rows import MembershipEvent
 
@@ -55,7 +55,7 @@ class Process:
     closing_at: int = NEVER
     silent_at: int = NEVER  # no heartbeats from then on
     evict_at: int = NEVER
-    deeds: list[tuple[int, Deed]] = field(default_factory=list)  # of its application, and when it is to do them
+    actions: list[tuple[int, Action]] = field(default_factory=list)  # of its application, and when it is to do them
 
     @property
     def static(self) -> bool:
@@ -65,10 +65,10 @@ class Process:
 class Members:
     """All processes that ever joined, and the state that the event loop runs on."""
 
-    def __init__(self, partitions: int, supposed: Supposed, remembers: bool = False) -> None:
-        self.supposed = supposed
+    def __init__(self, partitions: int, parameters: SimulationParameters, remembers: bool = False) -> None:
+        self.parameters = parameters
         self.remembers = remembers
-        self.state: State = new_state(partitions, supposed)
+        self.state: State = new_state(partitions, parameters)
         self.processes: list[Process] = []
         self.paused_at = np.full(partitions, NEVER, np.int64)
         self.blocker = np.full(partitions, NONE, np.int64)
@@ -92,7 +92,7 @@ class Members:
         process = Process(len(self.processes), event, origin, self.now, self.now, event.topics)
         self.processes.append(process)
         self.state = with_member(
-            self.state, process.index, self.supposed.of(event.consumer), self.supposed.commit_interval
+            self.state, process.index, self.parameters.of(event.consumer), self.parameters.commit_interval
         )
         return process
 
@@ -101,13 +101,13 @@ class Members:
         before, it = self.state.members[old.index], self.state.members[new.index]
         it.stall = it.stalls_end - (before.stalls_end - before.stall)
         it.polls_from, it.commit_at = before.polls_from, before.commit_at
-        new.deeds, new.closing_at = old.deeds, old.closing_at
-        for at in (*(at for at, _ in new.deeds), new.closing_at):
-            self.deed(new.index, at)
+        new.actions, new.closing_at = old.actions, old.closing_at
+        for at in (*(at for at, _ in new.actions), new.closing_at):
+            self.action(new.index, at)
 
     def model(self, index: int) -> MemberModel:
         """What is supposed of a member."""
-        return self.supposed.of(self.processes[index].event.consumer)
+        return self.parameters.of(self.processes[index].event.consumer)
 
     def end(self, index: int) -> None:
         """The process is over; what it fetched is paused."""
@@ -129,7 +129,7 @@ class Members:
         it.call_at = min(int(it.call_at), at)
         polling.reschedule(self.state, index)
 
-    def deed(self, index: int, at: int) -> None:
+    def action(self, index: int, at: int) -> None:
         """Between two polls from ``at`` on the member's application has something to do."""
         it = self.state.members[index]
         it.deed_at = min(int(it.deed_at), at)
@@ -233,7 +233,7 @@ class Members:
         self.paused_at[which] = NEVER
         self.owners[which] = owners[which]
         self._remember(which, owners[which])
-        if self.supposed.reset == "latest":
+        if self.parameters.reset == "latest":
             self._skip(which)
         for index in np.flatnonzero(here[:-1] & self.state.members.paused).tolist():
             polling.resume(self.state, index)
@@ -264,7 +264,7 @@ class Members:
 
     def make_room(self) -> None:
         """Hand out what is there, and let grow what is too small."""
-        t, most = self.state.totals[0], self.supposed.max_poll_records
+        t, most = self.state.totals[0], self.parameters.max_poll_records
         self.hand_out()
         if t.free_records == 0:
             self.state = with_records(self.state, 1)

@@ -21,11 +21,11 @@ from subreplay.groups.coordinator import Coordinator, Generation
 from subreplay.groups.event_loop import Need, play, tell_pending
 from subreplay.groups.members import PAUSE, Members, Process
 from subreplay.groups.server_protocol import ServerProtocol
-from subreplay.groups.simulation_parameters import Enlargement, Resubscription, Rewind, Supposed
+from subreplay.groups.simulation_parameters import Enlargement, Resubscription, Rewind, SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import MembershipEvent
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import Round
+from subreplay.timelines.group_timeline import Rebalance
 
 LUCK = 100
 """Where work takes as long as is drawn, a member may be evicted so often before it is in time."""
@@ -47,11 +47,11 @@ class GroupReplay:
         partitions: Partitions,
         events: Sequence[MembershipEvent],
         log: Iterable[Records],
-        supposed: Supposed = Supposed(),
+        parameters: SimulationParameters = SimulationParameters(),
         further: Sequence[Rewind | Resubscription | Enlargement] = (),
         remembers: bool = False,
     ) -> None:
-        self.members = Members(len(partitions), supposed, remembers)
+        self.members = Members(len(partitions), parameters, remembers)
         self.agenda = Agenda()
         protocol = ServerProtocol if policy.rebalance == "server" else ClassicProtocol
         self.coordinator: Coordinator = protocol(policy, partitions, self.members, self.agenda)
@@ -61,7 +61,9 @@ class GroupReplay:
         self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no others
         self._here: dict[str, list[Process]] = {}  # by name, the oldest first
         self._vain = self._settled = 0
-        drawn = any(isinstance(m.service, LogNormal | Empirical) for m in (supposed.member, *supposed.others.values()))
+        drawn = any(
+            isinstance(m.service, LogNormal | Empirical) for m in (parameters.member, *parameters.others.values())
+        )
         self._patience = LUCK if drawn else 2
         for origin, event in enumerate(events):
             self.agenda.enter(event.at.at, partial(self._happens, event, origin))
@@ -86,8 +88,8 @@ class GroupReplay:
             elif not self.agenda:
                 break
             else:
-                members.state.totals[0].now, deed = self.agenda.pop()
-                deed()
+                members.state.totals[0].now, action = self.agenda.pop()
+                action()
             yield from self._told()
         yield from self._end()
 
@@ -109,7 +111,7 @@ class GroupReplay:
         remembers them."""
         yield from self.members.moves
 
-    def story(self) -> Sequence[Round]:
+    def story(self) -> Sequence[Rebalance]:
         """The decisions about the group, each with the time that it took."""
         return self.coordinator.story
 

@@ -31,7 +31,7 @@ def larger(schedule: Schedule, members: int) -> Schedule:
 
 @inlined
 def put(schedule: Schedule, member: int, at: int) -> None:
-    """The member's next deed is ``at``."""
+    """The member's next action is ``at``."""
     node = len(schedule) // 2 + member
     schedule[node] = at
     while node > 1:
@@ -44,7 +44,7 @@ def put(schedule: Schedule, member: int, at: int) -> None:
 
 @inlined
 def first(schedule: Schedule) -> int:
-    """The member with the earliest deed."""
+    """The member with the earliest action."""
     node, leaves = 1, len(schedule) // 2
     while node < leaves:
         node *= 2

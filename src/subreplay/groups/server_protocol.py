@@ -16,14 +16,14 @@ from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, Rebalance
 
 
 class Change(NamedTuple):
     """A decision, and the partitions that have to change hands for it."""
 
     since: int
-    noticed: tuple[Noticed, ...]
+    detected: tuple[DetectedEvent, ...]
     moved: NDArray[np.int64]
 
 
@@ -44,7 +44,7 @@ class ServerProtocol(Coordinator):
         self.targets = self.holders.copy()
         self.growth = Growth(partitions)
         self.epoch = 0
-        self.undecided: list[Noticed] = []
+        self.undecided: list[DetectedEvent] = []
         self.outdated = False  # the target is of an earlier epoch
         self.reconciling: set[int] = set()  # members that were told, and have not acknowledged
         self.due: dict[int, int] = {}  # the next heartbeat of members for whom it matters
@@ -54,7 +54,7 @@ class ServerProtocol(Coordinator):
     # who comes and goes
 
     def joined(self, process: Process) -> None:
-        self.undecided.append(self.noticed(process, "join", self.now))
+        self.undecided.append(self.detected(process, "join", self.now))
         self.epoch += 1
         self._decide()
         self._respond(process)
@@ -65,11 +65,11 @@ class ServerProtocol(Coordinator):
         self.holders[self.holders == old.index] = process.index
         self.targets[self.targets == old.index] = process.index
         self._forget(old)
-        came = self.noticed(process, "join", self.now)
+        came = self.detected(process, "join", self.now)
         if old.topics == process.topics and not self.outdated:
             self.fold.apply(Instant(self.now, len(self.story) + len(self.open)), [came])
             self.targets = self.owners()
-            self.story.append(Round(self.now, self.now, (came,)))
+            self.story.append(Rebalance(self.now, self.now, (came,)))
         else:
             self.undecided.append(came)
             self.epoch += 1
@@ -77,10 +77,10 @@ class ServerProtocol(Coordinator):
         self.members.assign(self.holders, NO_REBALANCE, [process.index])
         self._plan(process)
 
-    def departed(self, process: Process, noticed: Noticed) -> None:
+    def departed(self, process: Process, detected: DetectedEvent) -> None:
         self.holders[self.holders == process.index] = NONE
         self._forget(process)
-        self.undecided.append(noticed)
+        self.undecided.append(detected)
         self.epoch += 1
         self._outdate()
 
@@ -159,7 +159,7 @@ class ServerProtocol(Coordinator):
             self.holders[free] = index
         if wrong.any() or free.any():
             self.reconciling.add(index)
-            self.members.deed(index, max(self.now, process.joined_at + self.members.model(index).warm_up))
+            self.members.action(index, max(self.now, process.joined_at + self.members.model(index).warm_up))
         self._settle()
 
     def heard(self, process: Process) -> None:
@@ -169,7 +169,7 @@ class ServerProtocol(Coordinator):
         if index not in self.reconciling:
             return
         if not self.members.between_polls:
-            self.members.deed(index, self.now)
+            self.members.action(index, self.now)
             return
         self.reconciling.discard(index)
         lost = np.flatnonzero((self.members.owners == index) & (self.targets != index))
@@ -195,14 +195,14 @@ class ServerProtocol(Coordinator):
 
     def _decide(self) -> None:
         """The target of the latest epoch."""
-        before, noticed = self.targets, tuple(self.undecided)
+        before, detected = self.targets, tuple(self.undecided)
         at = Instant(self.now, len(self.story) + len(self.open))
-        self.fold.apply(at, noticed, subscribed=self.resubscribed, partitions=self.growth.taken())
+        self.fold.apply(at, detected, subscribed=self.resubscribed, partitions=self.growth.taken())
         self.undecided, self.resubscribed, self.outdated = [], {}, False
         self.targets = self.owners()
         self.members.suspend(np.flatnonzero(self.members.owners == NONE), NONE)
-        since = min((n.at.at for n in noticed), default=self.now)
-        self.open.append(Change(since, noticed, np.flatnonzero(self.targets != before)))
+        since = min((n.at.at for n in detected), default=self.now)
+        self.open.append(Change(since, detected, np.flatnonzero(self.targets != before)))
         self.decided(self.epoch, self.now, self.present)
         concerned = np.union1d(self.targets[self.holders != self.targets], self.holders[self.holders != self.targets])
         for index in concerned[concerned != NONE].tolist():
@@ -225,4 +225,4 @@ class ServerProtocol(Coordinator):
             self._over(self.open.popleft())
 
     def _over(self, change: Change) -> None:
-        self.story.append(Round(change.since, self.now, change.noticed))
+        self.story.append(Rebalance(change.since, self.now, change.detected))

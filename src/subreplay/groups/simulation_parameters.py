@@ -85,7 +85,7 @@ class MemberModel:
 
 
 @dataclass(frozen=True)
-class Supposed:
+class SimulationParameters:
     """A group: ``member`` is every member, but for those in ``others`` (by name).
 
     * ``max_poll_records``: at most so many records come with a poll.

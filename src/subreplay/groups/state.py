@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.records import NEVER, Records, empty_records
 from subreplay.dispatch.service import SERVICE, write_service
 from subreplay.groups.schedule import Schedule, larger, new_schedule
-from subreplay.groups.simulation_parameters import MemberModel, Supposed
+from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 
 NONE = -1
 """No record, no member, no time."""
@@ -174,14 +174,14 @@ class State(NamedTuple):
     lags: Records
 
 
-def new_state(partitions: int, supposed: Supposed) -> State:
+def new_state(partitions: int, parameters: SimulationParameters) -> State:
     """A group without members, records and deliveries."""
     totals = empty_records(1, TOTALS)
     it = totals[0]
     it.free_record = it.free_block = NONE
     it.interval_end = -NEVER
     for name in ("max_poll_records", "max_partition_fetch_bytes", "max_poll_interval", "interval", "seed"):  # fmt: skip
-        it[name] = getattr(supposed, name)
+        it[name] = getattr(parameters, name)
     rows = empty_records(partitions, PARTITION)
     for name in ("owner", "first", "last", "returned", "behind", "interval"):
         rows[name] = NONE
@@ -199,7 +199,7 @@ def new_state(partitions: int, supposed: Supposed) -> State:
         rows=empty_records(ROWS, CONSUMED),
         lags=empty_records(ROWS + partitions, LAG),
     )
-    return with_blocks(with_records(state, ROWS), blocks_for(supposed.max_poll_records))
+    return with_blocks(with_records(state, ROWS), blocks_for(parameters.max_poll_records))
 
 
 def with_member(state: State, member: int, model: MemberModel, commit_interval: int) -> State:

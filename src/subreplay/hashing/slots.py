@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
 
 HASH_RANGE = 65536
 
@@ -47,15 +47,16 @@ def range_slots(profile: str, range_size: int = HASH_RANGE) -> SlotRule:
     return SlotRule(range_size, zero_becomes=_SLOT_ZERO_BECOMES[profile])
 
 
-_SLOT_ZERO_BECOMES: Mapping[str, int] = {DOCUMENTED: 0, PULSAR_3_2: 0, PULSAR_4_0: 1, PULSAR_4_2: 1}
+_SLOT_ZERO_BECOMES: Mapping[str, int] = ByProfile({DOCUMENTED: 0, PULSAR_3_2: 0, PULSAR_4_0: 1})
 
 WHOLE_RING = SlotRule(MASK_31 + 1)  # every 31-bit hash is a slot of its own
 SHORT_RING = SlotRule(HASH_RANGE - 1, offset=1)  # 1..65535
 
-RING_SLOTS: Mapping[str, SlotRule] = {
-    DOCUMENTED: WHOLE_RING,
-    PULSAR_3_2: WHOLE_RING,
-    PULSAR_4_0: SHORT_RING,
-    PULSAR_4_2: SHORT_RING,
-}
+RING_SLOTS: Mapping[str, SlotRule] = ByProfile(
+    {
+        DOCUMENTED: WHOLE_RING,
+        PULSAR_3_2: WHOLE_RING,
+        PULSAR_4_0: SHORT_RING,
+    }
+)
 """The rule of consistent hashing."""

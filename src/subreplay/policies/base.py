@@ -15,6 +15,11 @@ from subreplay.model.range_table import RangeTable
 from subreplay.model.rows import Consumer, Instant, Scope
 
 Routing = Literal["slot", "partition", "any"]
+Serving = Literal["single active", "filtered", "shared", "key shared", "draining", "polled"]
+"""Who hands out the messages: Pulsar's dispatcher of a ``single active`` consumer (``filtered``: behind a filter of
+slots, so that it skips the others), the ``shared`` one, the one of ``key shared`` that the profile has, or always the
+one of its releases from 4.0 on (``draining``: a hash waits for its former consumer); nobody where members of a group
+have ``polled``."""
 
 
 class State(Protocol):
@@ -34,11 +39,12 @@ class Policy(Protocol):
 
     ``routing`` says what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
     its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). ``ordered`` says
-    whether first deliveries of a key are promised in log order.
+    whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages.
     """
 
     name: ClassVar[str]
     routing: ClassVar[Routing]
+    serving: ClassVar[Serving]
 
     @property
     def profile(self) -> str: ...

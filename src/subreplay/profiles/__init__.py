@@ -1,14 +1,15 @@
 """Named behaviours: what differs between the documents and the releases, as data.
 
 A profile is the name of one consistent behaviour, never a version to compare with. What only one policy knows (the ring
-of consistent hashing, say) stands beside that policy, keyed by the same names.
+of consistent hashing, say) stands beside that policy, in a ``ByProfile`` table: a release that is based on another one
+is named there only where it deviates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from subreplay.errors import ConfigError
 
@@ -19,7 +20,34 @@ PULSAR_4_2 = "pulsar-4.2"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
 
+BASED_ON: Final[Mapping[str, str]] = {PULSAR_4_0: PULSAR_3_2, PULSAR_4_2: PULSAR_4_0}
+"""The release whose behaviour another one has, but for its deviations."""
+
 Rule = TypeVar("Rule")
+
+
+class ByProfile(Mapping[str, Rule]):
+    """What profiles say of one thing; one that is not named says what the profile says that it is based on.
+
+    >>> table = ByProfile({PULSAR_3_2: "old", PULSAR_4_0: "new"})
+    >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
+    ('new', False, ['pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
+    """
+
+    def __init__(self, named: Mapping[str, Rule]) -> None:
+        self._named = named
+
+    def __getitem__(self, profile: str) -> Rule:
+        while profile not in self._named:
+            profile = BASED_ON[profile]
+        return self._named[profile]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._named
+        yield from (profile for profile in BASED_ON if profile not in self._named and profile in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +62,15 @@ class KeylessRule:
     per_message: bool = False
 
 
-KEYLESS: Mapping[str, KeylessRule] = {
-    DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
-    PULSAR_3_2: KeylessRule(b"NONE_KEY"),
-    PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
-    PULSAR_4_2: KeylessRule(b"NONE_KEY", per_message=True),
-    KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still tell keys apart
-    KAFKA_4_0: KeylessRule(b""),
-}
+KEYLESS: Mapping[str, KeylessRule] = ByProfile(
+    {
+        DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
+        PULSAR_3_2: KeylessRule(b"NONE_KEY"),
+        PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
+        KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still tell keys apart
+        KAFKA_4_0: KeylessRule(b""),
+    }
+)
 
 
 def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:

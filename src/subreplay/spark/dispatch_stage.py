@@ -26,8 +26,8 @@ from subreplay.spark.read.source import Source
 from subreplay.spark.session import partitions
 from subreplay.spark.whatif_stages import scenario_events
 from subreplay.whatif.assign import Plan
-from subreplay.whatif.predicted import Predictor, Supposition
-from subreplay.whatif.predicted_group import GroupPredictor, GroupSupposition, retold
+from subreplay.whatif.predicted import Predictor, Simulation
+from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
 from subreplay.whatif.scenario import group_events
 
 MOST_BLOCKED = 12
@@ -98,7 +98,7 @@ def _dispatchers(source: Source, plans: Sequence[Plan], recorded_times: Service)
     start, width = source.extent["first"], source.width
     return Predictor(
         {
-            s.name: Supposition(p, s.dispatch.prediction(recorded_times, start, width), s.dispatch.settings)
+            s.name: Simulation(p, s.dispatch.prediction(recorded_times, start, width), s.dispatch.settings)
             for s, p in zip(source.config.scenarios, plans, strict=True)
             if isinstance(s, Scenario) and s.dispatch is not None
         },
@@ -111,7 +111,7 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
     start, width = source.extent["first"], source.width
     return GroupPredictor(
         {
-            s.name: GroupSupposition(
+            s.name: GroupSimulation(
                 s.name,
                 p.policy,
                 group_events(scenario_events(s, source.events, start)),

@@ -12,20 +12,24 @@ from pyspark.sql import SparkSession
 from subreplay.config.run import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.spark import whatif_stages
+from subreplay.spark.read.traffic import Frames
 from subreplay.timelines.happenings import event_words
 from subreplay.whatif.assign import Plan
 
 MANY = 20
 
 
-def lines(run: RunConfig, key: str, open_session: Callable[[Spark], SparkSession]) -> Iterator[str]:
-    """The explanation, line by line. Tables are read only where a timeline was recorded."""
+def lines(
+    run: RunConfig, key: str, open_session: Callable[[Spark], SparkSession], frames: Frames | None = None
+) -> Iterator[str]:
+    """The explanation, line by line. Tables are read only where a timeline was recorded, and not those that are given
+    as ``frames``."""
     data = os.fsencode(key)
     hash32 = murmur3_32(data)
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in whatif_stages.plans(run, open_session):
+    for plan in whatif_stages.plans(run, open_session, frames):
         yield from _plan_lines(plan, hash32)
 
 

@@ -36,17 +36,17 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
         frame = spark.read.format(form).load(path)
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        why = error.getErrorClass() or "unreadable"
+        why = error.getCondition() or "unreadable"
         raise InputError(
             f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format"
         ) from error
     return frame
 
 
-def find(spark: SparkSession, root: str, name: str) -> DataFrame | None:
-    """Delta table ``name`` below ``root``; None where no run has written it."""
+def find(spark: SparkSession, root: str, name: str, form: str = "delta") -> DataFrame | None:
+    """Table ``name`` below ``root``; None where nobody has written it."""
     try:
-        return read(spark, root, name, "delta")
+        return read(spark, root, name, form)
     except InputError:
         return None
 
@@ -66,7 +66,7 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
     same rows.
     """
     path = f"{root.rstrip('/')}/{name}"
-    frame = _with_values(frame, where)
+    frame = with_values(frame, where)
     writer = frame.write.format(form).mode("overwrite").partitionBy(*(c for c in where if c != "date"), "date")
     if form == "delta":
         condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
@@ -76,8 +76,8 @@ def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> 
         writer.option("partitionOverwriteMode", "dynamic").save(path)
 
 
-def _with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
-    """The rows with the values of ``where``."""
+def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
     for column, value in where.items():
         if value in _NO_PARTITION:
             raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")

@@ -6,13 +6,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from subreplay import __version__
 from subreplay.config.run import Spark
 
-__all__ = ["SparkSession", "fit_batches", "open_session", "partitions"]
+__all__ = ["DataFrame", "SparkSession", "as_it_was", "fit_batches", "open_session", "partitions"]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -34,6 +37,8 @@ DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
 MOST_BYTES = 1 << 25  # of the keys of so many rows
+_TO_PYTHON = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_TO_READ = "spark.sql.parquet.columnarReaderBatchSize"
 
 
 def open_session(options: Spark) -> SparkSession:
@@ -85,10 +90,23 @@ def _memory(master: str) -> str:
 
 def fit_batches(session: SparkSession, widest: int) -> None:
     """Let so many rows be read, and go to Python, at a time that their keys fit, of which a message has at most
-    ``widest`` bytes."""
+    ``widest`` bytes. A platform that lets nobody set this knows better."""
     rows = max(1, min(BATCH, MOST_BYTES // max(widest, 1)))
-    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(rows))
-    session.conf.set("spark.sql.parquet.columnarReaderBatchSize", str(min(READ, rows)))
+    for name, value in {_TO_PYTHON: rows, _TO_READ: min(READ, rows)}.items():
+        with suppress(PySparkException):
+            session.conf.set(name, str(value))
+
+
+@contextmanager
+def as_it_was(session: SparkSession) -> Iterator[None]:
+    """Afterwards a session that somebody else made has its own sizes of batches again."""
+    before = {name: session.conf.get(name, None) for name in (_TO_PYTHON, _TO_READ)}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            with suppress(PySparkException):
+                session.conf.unset(name) if value is None else session.conf.set(name, value)
 
 
 def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:

@@ -17,23 +17,27 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from subreplay.audit.codes import Code
-from subreplay.audit.explain.trace import Life, finding_lines
+from subreplay.audit.explain.trace import Trace, finding_lines
 from subreplay.audit.judge import Judge
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.entry_keys import own_keys
+from subreplay.model.held import nothing_of
 from subreplay.model.rows import Scope
 from subreplay.model.tables import JUDGED, LOG
-from subreplay.spark import collect, lake
+from subreplay.spark import collect
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import census
 from subreplay.spark.read.log import as_log, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source
+from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
+from subreplay.spark.sink import OnDisk, Sink
 
 Row = Mapping[str, Any]
 
@@ -55,12 +59,13 @@ class Place:
     batch_index: int | None
 
     @classmethod
-    def parse(cls, text: str) -> Place:
-        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``."""
+    def parse(cls, text: str, option: str = "--message") -> Place:
+        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``. Raises
+        ``ConfigError`` that names the ``option`` where it is neither."""
         found = _MESSAGE.fullmatch(text)
         if not found:
             raise ConfigError(
-                f"--message {text}: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, "
+                f"{option} {text}: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, "
                 "such as persistent://public/default/orders:5:120"
             )
         topic, partition, ledger, entry, index = found.groups()
@@ -79,12 +84,20 @@ class Place:
         return (F.col("partition") == self.scope.partition) & at & inside
 
 
-def of_message(spark: SparkSession, run: RunConfig, place: Place, last: int) -> Iterator[str]:
-    """The life of a message, line by line. Raises ``InputError`` where the tables do not have it."""
-    evidence = _Evidence.of(spark, run)
+def of_message(
+    spark: SparkSession,
+    run: RunConfig,
+    place: Place,
+    last: int,
+    sink: Sink | None = None,
+    frames: Frames | None = None,
+) -> Iterator[str]:
+    """The life of a message, line by line; input tables may be given as ``frames``, what an audit wrote is in ``sink``,
+    or where the run says. Raises ``InputError`` where the tables do not have it."""
+    evidence = _Evidence.of(spark, run, sink, frames)
     topic = evidence.source.inputs.topic
     if topic not in (place.scope.topic, f"persistent://public/default/{place.scope.topic}"):
-        raise ConfigError(f"--message {place}: the run is about topic {topic}; name a message of it")
+        raise ConfigError(f"message {place}: the run is about topic {topic}; name a message of it")
     mine = evidence.rows(F.col("partition") == place.scope.partition).where(place.condition)
     told = [*evidence.told(mine, f"message {place}", last)]
     if not told:
@@ -96,17 +109,28 @@ def of_message(spark: SparkSession, run: RunConfig, place: Place, last: int) -> 
     yield from told
 
 
-def of_key(spark: SparkSession, run: RunConfig, key: str, last: int) -> Iterator[str]:
-    """The life of a key, line by line; one line where no message has it."""
+def of_key(
+    spark: SparkSession,
+    run: RunConfig,
+    key: str,
+    last: int,
+    sink: Sink | None = None,
+    frames: Frames | None = None,
+) -> Iterator[str]:
+    """The life of a key, line by line, ``sink`` and ``frames`` as above; one line where no message has it."""
     data = os.fsencode(key)
-    evidence = _Evidence.of(spark, run)
+    evidence = _Evidence.of(spark, run, sink, frames)
     own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(data))
     partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
     numbers = [row.partition for row in partitions.collect()]
     word = run.keys.words.word(data)
     mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
     told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
-    yield from told or [f"no message of this key in {run.traffic.path}"]
+    if not evidence.source.extent["deliveries"]:
+        asked = run.subscription.name, evidence.source.inputs.topic, run.date
+        yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
+    day = f" on {run.date}" if run.date else ""
+    yield from told or [f"no message of this key{day} in {run.traffic.path}"]
 
 
 @dataclass(frozen=True)
@@ -119,12 +143,13 @@ class _Evidence:
     whose: str  # who judged
 
     @classmethod
-    def of(cls, spark: SparkSession, run: RunConfig) -> _Evidence:
-        inputs = read_inputs(spark, run)
-        before = checkpoint.handed_on(spark, run, inputs.topic)
+    def of(cls, spark: SparkSession, run: RunConfig, sink: Sink | None, frames: Frames | None) -> _Evidence:
+        sink = sink or OnDisk(spark, run.output.tables)
+        inputs = read_inputs(spark, run, frames)
+        before = checkpoint.handed_on(sink, run, inputs.topic)
         found = census(inputs, None if before is None else before.carried)
         fit_batches(spark, found.widest)
-        source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected))
+        source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected), sink)
         return cls(source, audit_stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
@@ -141,13 +166,13 @@ class _Evidence:
         latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
         if not latest:
             return
-        life = Life(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
-        life = replace(life, waits=self._waits(life))
+        trace = Trace(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        trace = replace(trace, waits=self._waits(trace))
         yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
         yield f"judged by {self.whose}"
         yield ""
-        yield from life.lines()
-        findings = [*life.findings(self.source.config.subscription.name), *self._of_keys(life.log)]
+        yield from trace.lines()
+        findings = [*trace.findings(self.source.config.subscription.name), *self._of_keys(trace.log)]
         yield ""
         yield from findings or ["  no findings"]
 
@@ -179,9 +204,9 @@ class _Evidence:
         for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
             yield from finding_lines(row)
 
-    def _waits(self, life: Life) -> tuple[Row, ...]:
-        """Of what held each message back, the delivery elsewhere that ended last; ``life`` knows which may."""
-        waiting = [*life.waiting()]
+    def _waits(self, trace: Trace) -> tuple[Row, ...]:
+        """Of what held each message back, the delivery elsewhere that ended last; ``trace`` knows which may."""
+        waiting = [*trace.waiting()]
         if not waiting:
             return ()
         asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
@@ -206,8 +231,10 @@ class _Evidence:
 
 def _written(source: Source) -> tuple[DataFrame | None, str]:
     """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
-    tables = source.config.output.tables
-    runs, audited = (lake.find(source.spark, tables, name) for name in ("runs", "audited"))
+    tables = source.sink.place
+    if tables is None:
+        return None, "this command"
+    runs, audited = (source.sink.find(name) for name in ("runs", "audited"))
     mine = F.lit(True)
     for column, value in source.where.items():
         mine &= F.col(column) == value

@@ -8,7 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from subreplay.audit.needs import Need
 from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig, Spark
+from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
@@ -17,6 +19,7 @@ from subreplay.spark import collect, whatif
 from subreplay.spark.read.input_statistics import census
 from subreplay.spark.read.log import read_inputs
 from subreplay.spark.read.source import Events, Source
+from subreplay.spark.read.traffic import Frames
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
 from subreplay.whatif.recent_load import RecentLoad
@@ -56,7 +59,13 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
 
 
 def measured_plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
-    """A plan over this traffic; a load-aware policy measures it first."""
+    """A plan over this traffic; a load-aware policy measures it first. Raises ``InputError`` where keys decide, and the
+    messages do not tell them."""
+    if policy.routing == "slot" and Need.KEYS in source.census.lacking:
+        raise InputError(
+            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
+            "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
+        )
     if isinstance(policy, KeyFailover):
         load = RecentLoad.of(policy, events)
         policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
@@ -90,15 +99,16 @@ def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events
     return {scope: planned_events(members, scope, start) for scope in events}
 
 
-def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession]) -> list[Plan]:
+def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession], frames: Frames | None = None) -> list[Plan]:
     """Every plan of a run without its traffic: the recorded one where the run names tables, and the scenarios.
 
     Members that a scenario invents join at time 0.
     """
     found: list[Plan] = []
     recorded_events: Events = {}
-    if "traffic" in config.model_fields_set or any(s.members == "recorded" for s in config.scenarios):
-        recorded_events = census(read_inputs(open_session(config.spark), config)).events
+    named = bool(frames) or "traffic" in config.model_fields_set
+    if named or any(s.members == "recorded" for s in config.scenarios):
+        recorded_events = census(read_inputs(open_session(config.spark), config, frames, messages_only=True)).events
         found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}

@@ -61,36 +61,36 @@ class GroupTimeline:
         """The timeline of a group whose members join, leave and crash as ``events`` (in order) say.
 
         Events of one instant are answered by one rebalance. Under the classic protocol an empty group waits for more
-        members first. A crash, and the leaving of a static member, is noticed when the session times out; a static
+        members first. A crash, and the leaving of a static member, is detected when the session times out; a static
         member that is back by then takes its old place without a rebalance. A cooperative assignor is asked again as
         long as partitions have to be given up first. Rebalances take no time here.
         """
         fold = GroupFold(policy, partitions)
-        waiting = deque(_noticed(policy, events))
+        waiting = deque(_detected(policy, events))
         while waiting:
             end = fold.waits_until(waiting)
-            round_ = [waiting.popleft()]
+            rebalance = [waiting.popleft()]
             while waiting and waiting[0].at.at <= end:
-                round_.append(waiting.popleft())
-            at = max(round_[0].at, Instant(end, 0))
-            fold.apply(at, round_)
+                rebalance.append(waiting.popleft())
+            at = max(rebalance[0].at, Instant(end, 0))
+            fold.apply(at, rebalance)
             while fold.group.unsettled:
                 at = Instant(at.at, at.seq + len(fold.steps[-1].events))
                 fold.follow_up(at, at)
         return fold.timeline()
 
     @classmethod
-    def retold(cls, policy: Any, partitions: Partitions, rounds: Iterable[Round]) -> GroupTimeline:
+    def retold(cls, policy: Any, partitions: Partitions, rounds: Iterable[Rebalance]) -> GroupTimeline:
         """The timeline of a group whose rebalances are known, with the time that each of them took."""
         fold = GroupFold(policy, partitions)
         seq = 0
         for one in rounds:
             at = Instant(one.at, seq)
-            if one.noticed:
-                fold.apply(at, one.noticed, one.forced)
+            if one.detected:
+                fold.apply(at, one.detected, one.forced)
             else:
                 fold.follow_up(at, Instant(one.since, seq))
-            seq += 2 * len(one.noticed) + 1
+            seq += 2 * len(one.detected) + 1
         return fold.timeline()
 
     def owners(self, numbers: Sequence[int]) -> NDArray[np.int32]:
@@ -181,7 +181,7 @@ class _Story:
         return Timeline(policy, scope, tuple(epochs), self.consumers, (), index)
 
 
-class Noticed(NamedTuple):
+class DetectedEvent(NamedTuple):
     """A membership event when the coordinator learns of it; ``join`` is the ordinal of the join it is or ends."""
 
     at: Instant
@@ -189,35 +189,35 @@ class Noticed(NamedTuple):
     event: MembershipEvent
 
 
-class Round(NamedTuple):
+class Rebalance(NamedTuple):
     """What was answered by one decision: asked for at ``since``, in force ``at`` (ns).
 
-    ``noticed`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
+    ``detected`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
     member that came back found a rebalance running, and takes part in it.
     """
 
     since: int
     at: int
-    noticed: tuple[Noticed, ...] = ()
+    detected: tuple[DetectedEvent, ...] = ()
     forced: bool = False
 
 
-def _noticed(policy: Any, events: Iterable[MembershipEvent]) -> list[Noticed]:
+def _detected(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEvent]:
     """Joins and departures in the order in which they are noticed; departures of who never came are left out."""
-    noticed: list[Noticed] = []
+    detected: list[DetectedEvent] = []
     here: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
     joins = count()
     for event in events:
         if event.event == "join":
             join = next(joins)
             here.setdefault(event.label, deque()).append((join, event.instance_id is not None))
-            noticed.append(Noticed(event.at, join, event))
+            detected.append(DetectedEvent(event.at, join, event))
         elif here.get(event.label):
             join, static = here[event.label].popleft()
             silent = static or event.event == "crash"
             late = policy.session_timeout_us * 1_000 if silent else 0
-            noticed.append(Noticed(Instant(event.at.at + late, event.at.seq), join, event))
-    return sorted(noticed, key=lambda n: n.at)
+            detected.append(DetectedEvent(Instant(event.at.at + late, event.at.seq), join, event))
+    return sorted(detected, key=lambda n: n.at)
 
 
 class GroupFold:
@@ -235,7 +235,7 @@ class GroupFold:
         self.owners = np.full(len(partitions), NOBODY, np.int32)
         self.order = TimelineOrder()
 
-    def waits_until(self, waiting: Sequence[Noticed]) -> int:
+    def waits_until(self, waiting: Sequence[DetectedEvent]) -> int:
         """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
         first = waiting[0].at.at
         delay: int = self.policy.initial_rebalance_delay_us * 1_000
@@ -250,12 +250,12 @@ class GroupFold:
     def apply(
         self,
         at: Instant,
-        noticed: Iterable[Noticed],
+        detected: Iterable[DetectedEvent],
         forced: bool = False,
         subscribed: Mapping[int, Iterable[str]] = MappingProxyType({}),
         partitions: Partitions | None = None,
     ) -> None:
-        """One decision about all that was noticed until ``at``: who joins first, then who leaves.
+        """One decision about all that was detected until ``at``: who joins first, then who leaves.
 
         ``subscribed`` are the topics that members (by their joins) subscribe to from now on, ``partitions`` those that
         exist by now, numbered as before.
@@ -263,7 +263,7 @@ class GroupFold:
         happened: list[MembershipEvent] = []
         rebalances = bool(subscribed) or partitions is not None
         fresh: set[str] = set()
-        for one in sorted(noticed, key=lambda n: n.event.event != "join"):
+        for one in sorted(detected, key=lambda n: n.event.event != "join"):
             events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
             happened += events
             rebalances |= disturbing
@@ -298,7 +298,7 @@ class GroupFold:
         """All steps so far."""
         return GroupTimeline(self.policy, self.partitions, tuple(self.steps))
 
-    def _join(self, one: Noticed, forced: bool) -> tuple[list[MembershipEvent], bool]:
+    def _join(self, one: DetectedEvent, forced: bool) -> tuple[list[MembershipEvent], bool]:
         """What happened, and whether it takes a rebalance."""
         event, taken = one.event, one.event.label in self.here
         member_id = f"{event.label}-{one.join}" if taken else event.label
@@ -317,7 +317,7 @@ class GroupFold:
         self.group = self.group.restart(old.member_id, member, quietly)
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
-    def _leave(self, one: Noticed) -> tuple[list[MembershipEvent], bool]:
+    def _leave(self, one: DetectedEvent) -> tuple[list[MembershipEvent], bool]:
         member_id = next((m for m, (join, _) in self.here.items() if join == one.join), None)
         if member_id is None:  # a static member that is back already
             return [], False

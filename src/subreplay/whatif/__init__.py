@@ -7,4 +7,12 @@ perfect balance (``balance``), what changes hands (``handovers``) and why somebo
 
 Where a scenario has a section ``dispatch``, ``predicted`` and ``predicted_group`` replay its deliveries in time, with
 ``dispatch`` and ``groups``; ``entries`` turns messages into the entries that a broker stores. No verdict is made here.
+
+``subreplay.whatif(…)``, to which the package lends its name, is ``subreplay.api.whatif``.
 """
+
+import sys
+
+from subreplay import CallablePackage
+
+sys.modules[__name__].__class__ = CallablePackage

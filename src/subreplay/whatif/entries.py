@@ -19,7 +19,7 @@ from subreplay.dispatch.choice import dispatcher_of
 from subreplay.dispatch.clients.intake import PUBLISHED
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
-from subreplay.model.columns import Ints, column, ints
+from subreplay.model.columns import UNKNOWN, Ints, column, ints
 from subreplay.model.entry_keys import outer_sticky_keys
 from subreplay.policies.base import Policy
 
@@ -97,8 +97,9 @@ class Entries:
         entries.hash = slots if draining else hashes & np.uint32(MASK_31)
         entries.deliver_at = ints(firsts, "deliver_at", 0)
         entries.size = np.add.reduceat(ints(rows, "size", 0), starts)
-        entries.producer = self._numbered(column(firsts, "producer"))
         entries.sequence = ints(firsts, "sequence_id")
+        named = self._numbered(column(firsts, "producer").fill_null(""))
+        entries.producer = np.where(entries.sequence == UNKNOWN, -1, named)  # nothing tells a message sent twice
         entries.highest = np.maximum.reduceat(ints(rows, "last_sequence_id"), starts)
         entries.chunk_id, entries.chunks = ints(firsts, "chunk_id", 0), ints(firsts, "chunk_count", 0)
         uuid = column(firsts, "chunk_uuid")

@@ -11,7 +11,6 @@ import numpy as np
 
 from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope
-from subreplay.policies.kafka.assignor import GroupPolicy
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
@@ -24,7 +23,7 @@ NO_OWNER: Final = {
 
 
 @dataclass
-class _Life:
+class _Stays:
     """One consumer, over all its stays at all dispatchers."""
 
     late: bool = True  # it never joined before the last message
@@ -38,14 +37,14 @@ def idle(plan: Plan, busy: Collection[str], first: int, last: int) -> dict[str, 
 
     ``first`` and ``last`` are when the first and the last message were published (ns).
     """
-    lives: dict[str, _Life] = defaultdict(_Life)
+    consumers: dict[str, _Stays] = defaultdict(_Stays)
     for timeline in plan.timelines.values():
-        _add(lives, timeline, busy, first, last)
-    alone = not isinstance(plan.policy, GroupPolicy) and all(scope.partition < 0 for scope in plan.timelines)
-    return {name: _why(lives[name], plan.policy.routing, alone) for name in sorted(lives)}
+        _add(consumers, timeline, busy, first, last)
+    alone = plan.policy.serving != "polled" and all(scope.partition < 0 for scope in plan.timelines)
+    return {name: _why(consumers[name], plan.policy.routing, alone) for name in sorted(consumers)}
 
 
-def _add(lives: dict[str, _Life], timeline: Timeline, busy: Collection[str], first: int, last: int) -> None:
+def _add(consumers: dict[str, _Stays], timeline: Timeline, busy: Collection[str], first: int, last: int) -> None:
     quiet = [consumer for consumer in timeline.consumers if consumer.label not in busy]
     if not quiet:
         return
@@ -54,12 +53,12 @@ def _add(lives: dict[str, _Life], timeline: Timeline, busy: Collection[str], fir
     owners = _owners(timeline, starts, first, last)
     refused = {e.cause.label: str(e.rejected) for e in timeline.epochs if e.rejected is not None and e.cause}
     for consumer in quiet:
-        life, i = lives[consumer.label], consumer.index
+        stays, i = consumers[consumer.label], consumer.index
         joined = came[i] != NEVER
-        life.late &= bool(not joined or came[i] > last)
-        life.gone &= bool(not joined or went[i] <= first)
-        life.owned |= i in owners
-        life.refused = life.refused or ("" if joined else refused.get(consumer.label, ""))
+        stays.late &= bool(not joined or came[i] > last)
+        stays.gone &= bool(not joined or went[i] <= first)
+        stays.owned |= i in owners
+        stays.refused = stays.refused or ("" if joined else refused.get(consumer.label, ""))
 
 
 def _owners(timeline: Timeline, starts: Ints, first: int, last: int) -> set[int]:
@@ -71,16 +70,16 @@ def _owners(timeline: Timeline, starts: Ints, first: int, last: int) -> set[int]
     return {i for code in codes for i in ((code,) if code >= -1 else index.groups[-2 - code])}
 
 
-def _why(life: _Life, routing: str, alone: bool) -> str:
-    if life.late and life.gone:
-        return f"was refused: {life.refused}" if life.refused else "was never connected"
-    if life.late:
+def _why(stays: _Stays, routing: str, alone: bool) -> str:
+    if stays.late and stays.gone:
+        return f"was refused: {stays.refused}" if stays.refused else "was never connected"
+    if stays.late:
         return "joined after the last message"
-    if life.gone:
+    if stays.gone:
         return "left before the first message"
     if routing == "any":
         return "its turn never came"
-    if life.owned:
+    if stays.owned:
         return "its ranges hold no key" if routing == "slot" else "its partitions had no message"
     if routing == "slot":
         return "it owned no range"

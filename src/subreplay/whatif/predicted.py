@@ -65,7 +65,7 @@ PREDICTED: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class Supposition:
+class Simulation:
     """One scenario: who is connected when under which policy, and what consumers and broker are supposed to do."""
 
     plan: Plan
@@ -77,7 +77,7 @@ class Supposition:
 class Predictor:
     """Replays the dispatch of every scenario; picklable."""
 
-    scenarios: Mapping[str, Supposition]
+    scenarios: Mapping[str, Simulation]
     words: KeyWords = IN_THE_CLEAR
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,11 +93,11 @@ class Predictor:
 class _Dispatcher:
     """The replay of one dispatcher, in words and places."""
 
-    def __init__(self, supposed: Supposition, scope: Scope, tables: Iterator[pa.Table], words: KeyWords) -> None:
-        self.plan, self.scope = supposed.plan, scope
-        self.timeline = supposed.plan.timelines[scope]
-        self.entries = Entries(supposed.plan.policy, tables)
-        self.replay = Replay(self.timeline, iter(self.entries), supposed.prediction, supposed.settings)
+    def __init__(self, simulation: Simulation, scope: Scope, tables: Iterator[pa.Table], words: KeyWords) -> None:
+        self.plan, self.scope = simulation.plan, scope
+        self.timeline = simulation.plan.timelines[scope]
+        self.entries = Entries(simulation.plan.policy, tables)
+        self.replay = Replay(self.timeline, iter(self.entries), simulation.prediction, simulation.settings)
         self.words = words
         self.names = pa.array([consumer.label for consumer in self.timeline.consumers], pa.string())
 

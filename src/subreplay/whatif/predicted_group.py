@@ -18,12 +18,12 @@ import pyarrow as pa
 from subreplay.dispatch.broker.records import Records, empty_records
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import Supposed
+from subreplay.groups.simulation_parameters import SimulationParameters
 from subreplay.groups.state import LOGGED
 from subreplay.model.columns import Ints, column, gathered, ints
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import GroupTimeline, Noticed, Round
+from subreplay.timelines.group_timeline import DetectedEvent, GroupTimeline, Rebalance
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.scenario import partitions_of
@@ -32,7 +32,7 @@ TIMES = ("delivered_at", "received_at", "processed_at", "acked_at", "nacked_at")
 
 
 @dataclass(frozen=True)
-class GroupSupposition:
+class GroupSimulation:
     """One scenario: its assignor, the membership of its group and the topic partitions that it reads, and what is
     supposed of its members."""
 
@@ -40,7 +40,7 @@ class GroupSupposition:
     policy: Any
     events: tuple[MembershipEvent, ...]
     scopes: tuple[Scope, ...]
-    supposed: Supposed
+    parameters: SimulationParameters
 
     @property
     def partitions(self) -> Partitions:
@@ -51,7 +51,7 @@ class GroupSupposition:
 class GroupPredictor:
     """Replays the groups of every scenario; picklable."""
 
-    scenarios: Mapping[str, GroupSupposition]
+    scenarios: Mapping[str, GroupSimulation]
 
     def predict(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Records -> ``PREDICTED`` rows.
@@ -68,15 +68,15 @@ class GroupPredictor:
 class _Group:
     """The replay of one group, in words and places."""
 
-    def __init__(self, supposed: GroupSupposition, tables: Iterable[pa.Table]) -> None:
-        self.name, self.partitions = supposed.name, supposed.partitions
+    def __init__(self, simulation: GroupSimulation, tables: Iterable[pa.Table]) -> None:
+        self.name, self.partitions = simulation.name, simulation.partitions
         log = (_logged(table, self.partitions) for table in tables)
-        self.replay = GroupReplay(supposed.policy, self.partitions, supposed.events, log, supposed.supposed)
-        self.interval = supposed.supposed.interval
+        self.replay = GroupReplay(simulation.policy, self.partitions, simulation.events, log, simulation.parameters)
+        self.interval = simulation.parameters.interval
         self.topics = pa.array(self.partitions.topics, pa.string())
         self.topic_of = self.partitions.topic_of(np.arange(len(self.partitions)))
         self.number_of = np.zeros(len(self.partitions), np.int32)
-        for scope in supposed.scopes:
+        for scope in simulation.scopes:
             self.number_of[self.partitions.number(scope)] = scope.partition
 
     def rows(self) -> Iterator[pa.RecordBatch]:
@@ -140,20 +140,20 @@ class _Group:
 
     def _changes(self) -> Iterator[dict[str, Any]]:
         """The decisions about the group, in their order; a rebalance that follows one has no member."""
-        for number, round_ in enumerate(self.replay.story()):
+        for number, rebalance in enumerate(self.replay.story()):
             common = {"scenario": self.name, "topic": self.partitions.topics[0], "partition": -1, "kind": CHANGE,
-                      "until": round_.at, "generation": number}  # fmt: skip
-            for one in round_.noticed:
+                      "until": rebalance.at, "generation": number}  # fmt: skip
+            for one in rebalance.detected:
                 came = one.event.event == "join"
                 yield common | {
                     "at": one.event.since.at,
                     "consumer": one.event.label,
-                    "outcome": "rejoin" if came and round_.forced else one.event.event,
+                    "outcome": "rejoin" if came and rebalance.forced else one.event.event,
                     "member": one.join,
                     "origin": self.replay.process(one.join).origin,
                 }
-            if not round_.noticed:
-                yield common | {"at": round_.since, "outcome": "rebalance"}
+            if not rebalance.detected:
+                yield common | {"at": rebalance.since, "outcome": "rebalance"}
 
     def _named(self, indexes: Any) -> pa.Array:
         names = pa.array([process.event.label for process in self.replay.members.processes], pa.string())
@@ -161,29 +161,29 @@ class _Group:
         return names.take(pa.array(indexes, mask=indexes < 0))
 
 
-def retold(supposed: GroupSupposition, changes: Iterable[Mapping[str, Any]]) -> Plan:
+def retold(simulation: GroupSimulation, changes: Iterable[Mapping[str, Any]]) -> Plan:
     """The scenario as its group went through it: ``changes`` are the ``CHANGE`` rows of the scenario."""
-    rounds = []
+    rebalances = []
     ordered = sorted(changes, key=lambda row: (row["generation"], -1 if row["member"] is None else row["member"]))
     for _, rows in groupby(ordered, key=lambda row: row["generation"]):
-        of_round = list(rows)
-        noticed = tuple(_noticed(supposed, row) for row in of_round if row["member"] is not None)
-        forced = any(row["outcome"] == "rejoin" for row in of_round)
-        rounds.append(Round(of_round[0]["at"], of_round[0]["until"], noticed, forced))
-    timeline = GroupTimeline.retold(supposed.policy, supposed.partitions, rounds)
-    return Plan(supposed.name, supposed.policy, timeline.timelines(supposed.scopes))
+        of_rebalance = list(rows)
+        detected = tuple(_detected(simulation, row) for row in of_rebalance if row["member"] is not None)
+        forced = any(row["outcome"] == "rejoin" for row in of_rebalance)
+        rebalances.append(Rebalance(of_rebalance[0]["at"], of_rebalance[0]["until"], detected, forced))
+    timeline = GroupTimeline.retold(simulation.policy, simulation.partitions, rebalances)
+    return Plan(simulation.name, simulation.policy, timeline.timelines(simulation.scopes))
 
 
-def _noticed(supposed: GroupSupposition, row: Mapping[str, Any]) -> Noticed:
+def _detected(simulation: GroupSimulation, row: Mapping[str, Any]) -> DetectedEvent:
     at, kind = Instant(row["until"]), "join" if row["outcome"] == "rejoin" else row["outcome"]
     event = replace(
-        supposed.events[row["origin"]],
+        simulation.events[row["origin"]],
         event=kind,
         at=at,
         since=Instant(row["at"]),
-        receiver_queue_size=supposed.supposed.max_poll_records,
+        receiver_queue_size=simulation.parameters.max_poll_records,
     )
-    return Noticed(at, row["member"], event)
+    return DetectedEvent(at, row["member"], event)
 
 
 def _by_scenario(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:

@@ -101,4 +101,6 @@ def found_by_passes(judge: Judge, tables: History, batch_rows: int) -> set[tuple
 def found_by_definitions(judge: Judge, tables: History) -> set[tuple[str, int, int, int]]:
     (dispatcher,) = judge.dispatchers.values()
     log = log_of(tables["messages"], tables["deliveries"])
-    return {(code.name, place[1], place[2], at) for code, place, at in findings(Log.of(judge, dispatcher, log))}
+    return {
+        (code.name, position[1], position[2], at) for code, position, at in findings(Log.of(judge, dispatcher, log))
+    }

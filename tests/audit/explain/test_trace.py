@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.explain.trace import Life
+from subreplay.audit.explain.trace import Trace
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from tests.support.history import auto_split, history
@@ -14,19 +14,19 @@ from tests.support.pure import audit_by, judge_of, log_of
 KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "pulsar-4.0")
 
 
-def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -1) -> Life:
+def life_of(policy: Policy, log: str, story: str, entry: int, partition: int = -1) -> Trace:
     """The life of the message of an entry, told of nothing that held it back."""
     tables = history(log, story, partition)
     judge = judge_of(policy, tables)
     rows = audit_by(judge, tables)
     whole = log_of(tables["messages"], tables["deliveries"])
     mine = [table.filter(pa.compute.equal(table["entry"], entry)) for table in (whole, rows)]
-    return Life(judge, *mine)
+    return Trace(judge, *mine)
 
 
-def happened(life: Life) -> list[str]:
+def happened(trace: Trace) -> list[str]:
     """The words of each line, without time and place."""
-    return [line.split("1:0  ")[-1].strip() if "1:0  " in line else line.split(maxsplit=1)[1] for line in life.lines()]
+    return [line.split("1:0  ")[-1].strip() if "1:0  " in line else line.split(maxsplit=1)[1] for line in trace.lines()]
 
 
 def test_a_message_is_published_given_back_and_delivered_again_to_the_next_owner() -> None:
@@ -76,17 +76,17 @@ def test_a_message_waits_from_when_its_consumer_could_have_had_it() -> None:
 
 
 def test_what_held_it_back_is_told_with_how_many_more() -> None:
-    life = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1)
-    (asked,) = life.waiting()
+    trace = life_of(KEY_SHARED, "a1 a2", "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!", 1)
+    (asked,) = trace.waiting()
     holder = {"ledger": 1, "entry": 0, "batch_index": -1}
     wait = asked | {"holder": holder, "consumer": "C1", "until": asked["until"] - 1_000, "of": 3}
-    (line,) = [line for line in Life(life.judge, life.log, life.judged, (wait,)).lines() if "held" in line]
+    (line,) = [line for line in Trace(trace.judge, trace.log, trace.judged, (wait,)).lines() if "held" in line]
     assert line == "  22:13:20.001000  1:1  held back by 3 others, last by 1:0 at C1 until 22:13:22.039999"
 
 
 def test_findings_have_their_cause_and_their_witness_and_allowed_ones_are_told_too() -> None:
-    life = life_of(KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", 0)
-    first, *more = life.findings("sub")
+    trace = life_of(KEY_SHARED, "a1", "+C1 +C2 a1>C1 a1!", 0)
+    first, *more = trace.findings("sub")
     assert first.startswith("  WRONG_OWNER (invalid): 1:0 of key ")
     assert more[0].startswith("    cause: epoch 2: C2 joined at ")
     assert more[1].startswith("    witness: 1:0 at C1 (")

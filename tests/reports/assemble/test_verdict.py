@@ -132,7 +132,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
 
 def test_rows_that_contradict_one_another_leave_doubt() -> None:
     (doubt,) = verdict(replace(JUDGED, contradicted={"deliveries": 3, "membership": 0}))[1]
-    assert doubt == "3 rows of deliveries contradict another row of the same event"
+    assert doubt == "in table deliveries, 3 rows contradict another row of the same event"
 
 
 def test_a_rule_that_could_not_look_says_why() -> None:
@@ -175,6 +175,14 @@ def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_r
     before = make("pulsar.key_shared.auto_split", "pulsar-3.2")
     assert standings(POLICY, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.NOT_APPLICABLE
     assert standings(before, lacking=frozenset({Need.STICKY_KEYS}))[Code.WRONG_OWNER] is Standing.PROMISED
+
+
+def test_of_empty_tables_no_rule_says_that_it_found_nothing() -> None:
+    unmoved = {Need.SOME_MESSAGE: {Code.UNKNOWN_MESSAGE, Code.NOT_CONNECTED}, Need.SOME_DELIVERY: {Code.MIXED_BATCH}}
+    for need, seeing in unmoved.items():
+        told = {summary.code: summary for summary in code_summaries(POLICY, replace(JUDGED, lacking=frozenset({need})))}
+        assert (told["KEY_ORDER"].status, need.value in told["KEY_ORDER"].note) == ("unknown", True)
+        assert {told[code.name].status for code in seeing} == {"clean"}
 
 
 def test_progress_alone_finds_nothing_lost_and_proves_nothing() -> None:

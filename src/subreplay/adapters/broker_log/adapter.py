@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log.deliveries import UNCHECKED, Counts, Fold
 from subreplay.adapters.broker_log.events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
-from subreplay.adapters.broker_log.files import lines_of
 from subreplay.adapters.broker_log.members import members, membership_rows
+from subreplay.adapters.files import lines_of
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP
 
 __all__ = [
@@ -53,7 +53,8 @@ class Rows:
 
     ``membership`` and ``deliveries`` are canonical. Of ``unnamed_membership`` and ``unnamed_deliveries`` the log does
     not tell the consumer's name: members who did not leave within it, requests that were refused, and Shared dispatches
-    to one of several members on one IO thread. ``entries`` (``ENTRIES``) is what is known of messages. ``backwards`` is
+    to one of several members on one IO thread; their ``file`` and ``line`` are those of the join, of the refusal, or
+    of the last step of the dispatch. ``entries`` (``ENTRIES``) is what is known of messages. ``backwards`` is
     the largest step (ms) that a file's clock went back, by file. ``counts`` are of what is no row, by subscription.
     """
 
@@ -133,8 +134,8 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
     delivered = pa.concat_tables(tables)
     joined = pa.Table.from_pylist(list(membership_rows(who, topic, partition, kinds)), schema=_UNNAMED)
     return Rows(
-        *_apart(joined, MEMBERSHIP),
-        *_apart(delivered, DELIVERIES),
+        *_apart(joined, MEMBERSHIP, ordered),
+        *_apart(delivered, DELIVERIES, ordered),
         _entries(ordered, topic, partition),
         backwards,
         counts,
@@ -142,14 +143,24 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
 
 
 def _nothing(backwards: dict[str, int]) -> Rows:
-    return Rows(*_apart(_UNNAMED.empty_table(), MEMBERSHIP), *_apart(UNCHECKED.empty_table(), DELIVERIES),
-                ENTRIES.empty_table(), backwards, {})  # fmt: skip
+    nothing = _ORDERED.empty_table()
+    return Rows(
+        *_apart(_UNNAMED.empty_table(), MEMBERSHIP, nothing),
+        *_apart(UNCHECKED.empty_table(), DELIVERIES, nothing),
+        ENTRIES.empty_table(),
+        backwards,
+        {},
+    )
 
 
-def _apart(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Rows with a consumer, and those without one."""
+def _apart(table: pa.Table, schema: pa.Schema, ordered: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Rows with a consumer, and those without one, with the places of their lines among the ``ordered`` ones."""
     named = pc.is_valid(table["consumer"])
-    return table.filter(named).cast(schema), table.filter(pc.invert(named))
+    unnamed = table.filter(pc.invert(named))
+    place = pa.array(np.searchsorted(ordered["seq"].to_numpy(), unnamed["seq"].to_numpy()))
+    for name in ("file", "line"):
+        unnamed = unnamed.append_column(name, ordered[name].take(place))
+    return table.filter(named).cast(schema), unnamed
 
 
 def _types(ordered: pa.Table, subscriptions: list[str]) -> dict[str, str]:

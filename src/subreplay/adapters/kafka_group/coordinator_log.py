@@ -20,8 +20,9 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.kafka_group.commits import Cells
 from subreplay.adapters.kafka_group.log_lines import ABOUT_GROUPS, LINES, OPENINGS
 from subreplay.adapters.kafka_group.log_times import NO_TIME, TIMESTAMP, Clock
+from subreplay.adapters.times import instant as since_1970
 from subreplay.errors import InputError
-from subreplay.model.contracts import shortened
+from subreplay.model.contracts import HAPPENED, shortened
 from subreplay.model.tables import TIME
 
 EVENTS: Final = pa.schema(
@@ -60,7 +61,7 @@ _LATEST_TIME: Final = rf"^(?:.*[^\d])?{TIMESTAMP}"  # a container runtime may ha
 _TIMELESS: Final = rf"{_BEFORE}\s*(?:{OPENINGS})"
 _LOGGER: Final = r"\s+\((?:[\w$]+\.)+[\w$]+(?::\d+)?\)(?:\s+\[[^\]]*\])?\s*$"
 _TEXTS: Final = ("message", "msg", "log", "text")
-_TIMES: Final = ("@timestamp", "timestamp", "time", "ts", "date")
+_TIMES: Final = ("@timestamp", "timestamp", "time", "ts", "date", "at")
 _CHECK_LAYOUT: Final = "log an ISO date and time before the message, such as %d{ISO8601}"
 
 
@@ -260,17 +261,19 @@ def _plain(row: Any) -> str:
 
 
 def _time(row: dict[str, Any]) -> str:
-    """Its time in ISO; numbers are in UTC."""
+    """Its time in ISO; numbers count since 1970, and tell their unit by their size."""
     told = next((row[name] for name in _TIMES if isinstance(row.get(name), str)), None)
     if told is not None:
         return str(told)
     instant = row.get("instant")
     if isinstance(instant, dict):
         return _utc(int(instant["epochSecond"]), int(instant.get("nanoOfSecond", 0)))
-    millis = next((row[name] for name in ("timeMillis", *_TIMES) if isinstance(row.get(name), int)), None)
-    if millis is None:
+    number = next((row[name] for name in ("timeMillis", *_TIMES) if isinstance(row.get(name), int)), None)
+    if number is None:
         raise ValueError("it has no time")
-    return _utc(millis // 1_000, millis % 1_000 * 1_000_000)
+    if (at := since_1970(number)) is None:
+        raise ValueError(HAPPENED.rule)
+    return _utc(*divmod(at, 1_000_000_000))
 
 
 def _utc(seconds: int, nanos: int) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from subreplay.audit.codes import Code
-from subreplay.audit.definitions.histories import Attempt, History, Message, Place
+from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.definitions.messages import publications, undelivered
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.model.columns import NEVER, UNKNOWN
@@ -171,7 +171,7 @@ def never_taken(h: History, d: Attempt) -> bool:
 
 def mixed_batch(h: History, d: Attempt) -> bool:
     """Once a batch: the first delivery of its first message that has another key."""
-    batch = [e for m in h.messages if m.mixed and m.place[:2] == d.message.place[:2] for e in m.attempts]
+    batch = [e for m in h.messages if m.mixed and m.position[:2] == d.message.position[:2] for e in m.attempts]
     return bool(batch) and d is batch[0]
 
 
@@ -223,17 +223,17 @@ DELIVERY_RULES: Mapping[Code, Callable[[History, Attempt], bool]] = {
 """What is said of a delivery."""
 
 
-def findings(h: History) -> set[tuple[Code, Place, int]]:
+def findings(h: History) -> set[tuple[Code, Position, int]]:
     """Everything that is to be found: code, message, and the time of the delivery (``NEVER``: there was none)."""
     found = {
-        (code, d.message.place, d.at) for d in h.deliveries for code, holds in DELIVERY_RULES.items() if holds(h, d)
+        (code, d.message.position, d.at) for d in h.deliveries for code, holds in DELIVERY_RULES.items() if holds(h, d)
     }
     for m in h.messages:
         if m.known and m.judged and not m.deliveries:
-            found |= {(code, m.place, NEVER) for code in undelivered(h, m)}
+            found |= {(code, m.position, NEVER) for code in undelivered(h, m)}
     published = publications(h.messages)
     for m in h.messages:
-        if m.place in published and m.judged:
+        if m.position in published and m.judged:
             at = m.deliveries[0].at if m.deliveries else NEVER
-            found.add((published[m.place], m.place, at))
-    return {(code, place, at) for code, place, at in found if h.judge.looked_for & code.bit}
+            found.add((published[m.position], m.position, at))
+    return {(code, position, at) for code, position, at in found if h.judge.applicable & code.bit}

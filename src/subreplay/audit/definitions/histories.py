@@ -21,14 +21,14 @@ from subreplay.model.tables import LOG
 if TYPE_CHECKING:
     from subreplay.audit.judge import Dispatcher, Judge
 
-Place = tuple[int, int, int]
+Position = tuple[int, int, int]
 
 
 @dataclass(eq=False)
 class Message:
     """A position of the log and what is known of it; ``key`` is the identity within which order is promised."""
 
-    place: Place
+    position: Position
     ordinal: int
     known: bool = False
     judged: bool = False
@@ -68,7 +68,7 @@ class Attempt:
     received: int
     count: int
     cumulative: bool
-    in_vain: bool = False  # acknowledged, but the broker ignores it
+    ignored: bool = False  # acknowledged, but the broker ignores it
     nth: int = 0
     epoch: int = 0
     changing: bool = False
@@ -104,7 +104,7 @@ class Attempt:
     @property
     def again(self) -> bool:
         """Whether its message was acknowledged already."""
-        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.in_vain)
+        return self.nth > 0 and any(a.ack <= self.at for a in self.earlier if not a.ignored)
 
     @property
     def until(self) -> int:
@@ -136,11 +136,11 @@ class History:
     @classmethod
     def of(cls, judge: Judge, dispatcher: Dispatcher, log: pa.Table) -> History:
         """The history in ``LOG`` rows of one dispatcher, sorted by position, kind and time."""
-        messages: dict[Place, Message] = {}
+        messages: dict[Position, Message] = {}
         told: list[tuple[str | None, str | None]] = []
         for row in log.to_pylist():
-            place = row["ledger"], row["entry"], row["batch_index"]
-            message = messages.setdefault(place, Message(place, len(messages)))
+            position = row["ledger"], row["entry"], row["batch_index"]
+            message = messages.setdefault(position, Message(position, len(messages)))
             if row["kind"] == 0 and not message.known:
                 _publish(judge, message, row)
             elif row["kind"] == 1:
@@ -148,10 +148,10 @@ class History:
                 message.attempts.append(_attempt(judge, message, row, nth if row["at"] != UNKNOWN else 0))
                 told.append((row["consumer"], row["instance"]))
         history = cls(judge, dispatcher, list(messages.values()))
-        history._place(told)
+        history._assign(told)
         return history
 
-    def _place(self, told: list[tuple[str | None, str | None]]) -> None:
+    def _assign(self, told: list[tuple[str | None, str | None]]) -> None:
         """Give each delivery its epoch and session, and tell whether it went astray; ``told`` are the consumers' names
         and instances."""
         attempts = [a for m in self.messages for a in m.attempts]
@@ -171,7 +171,7 @@ class History:
     def deliveries(self) -> list[Attempt]:
         """In order of time."""
         every = [a for m in self.messages for a in m.deliveries]
-        return sorted(every, key=lambda a: (a.at, a.seq, a.message.place, a.nth))
+        return sorted(every, key=lambda a: (a.at, a.seq, a.message.position, a.nth))
 
     def before(self, d: Attempt) -> list[Attempt]:
         """The deliveries before one, in order of time."""
@@ -215,8 +215,8 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
 def _attempt(judge: Judge, message: Message, row: Mapping[str, Any], nth: int) -> Attempt:
     acked, nacked, received = (_time(row, name) for name in ("acked_at", "nacked_at", "received_at"))
     count, cumulative = row["redelivery_count"] or 0, bool(row["cumulative"])
-    in_vain = cumulative and judge.individually
-    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, in_vain, nth)
+    ignored = cumulative and judge.individually
+    return Attempt(message, row["at"], row["seq"], acked, nacked, received, count, cumulative, ignored, nth)
 
 
 def _time(row: Mapping[str, Any], name: str) -> int:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from subreplay.audit.codes import Code
-from subreplay.audit.definitions.histories import Attempt, History, Message, Place
+from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.rules.undelivered import MIDNIGHT, REORDERED, SETTLE
 from subreplay.model.columns import NEVER, UNKNOWN
 
 
-def publications(messages: Iterable[Message]) -> dict[Place, Code]:
+def publications(messages: Iterable[Message]) -> dict[Position, Code]:
     """PRODUCER_ORDER and DUP_PUBLISH. A producer that falls to its lowest id or below started anew; since then the ids
     of each of its streams rise, and none of its own comes twice, nor one with the same publish time ever."""
-    found: dict[Place, Code] = {}
+    found: dict[Position, Code] = {}
     runs: dict[object, list[Message]] = {}
     past: list[Message] = []
     for m in messages:
@@ -30,12 +30,12 @@ def publications(messages: Iterable[Message]) -> dict[Place, Code]:
         same = [e for e in past if (e.stream[0], e.sequence_id) == (m.stream[0], m.sequence_id)][-1:]
         going_on = bool(same) and lowest is not None and same[0] in run and m.sequence_id > lowest
         if same and (going_on or same[0].published == m.published):
-            found[m.place] = Code.DUP_PUBLISH
+            found[m.position] = Code.DUP_PUBLISH
             continue
         if lowest is not None and m.sequence_id <= lowest:
             run.clear()
         if any(e.stream == m.stream and e.sequence_id > m.sequence_id for e in run):
-            found[m.place] = Code.PRODUCER_ORDER
+            found[m.position] = Code.PRODUCER_ORDER
         run.append(m)
         past.append(m)
     return found
@@ -104,7 +104,7 @@ def _near_midnight(h: History, later: Attempt) -> bool:
 
 
 def _settled(h: History, m: Message, later: Attempt) -> bool:
-    (ledger, entry, _), (later_ledger, later_entry, _) = m.place, later.message.place
+    (ledger, entry, _), (later_ledger, later_entry, _) = m.position, later.message.position
     far = later_ledger > ledger or later_entry - entry > REORDERED
     return far or h.end - later.at >= SETTLE
 
@@ -125,11 +125,11 @@ def _still_held(h: History, m: Message, owner: int, last: int) -> bool:
     )  # fmt: skip
 
 
-def dead_letters_behind(letters: Iterable[Mapping[str, Any]]) -> set[Place]:
-    """DLQ_ORDER, by the place of the dead letter: one of its key stands before it that was later in its own log."""
-    ordered = sorted(letters, key=lambda row: _place(row))
+def dead_letters_behind(letters: Iterable[Mapping[str, Any]]) -> set[Position]:
+    """DLQ_ORDER, by the position of the dead letter: one of its key stands before it that was later in its own log."""
+    ordered = sorted(letters, key=lambda row: _position(row))
     return {
-        _place(b)
+        _position(b)
         for i, b in enumerate(ordered)
         for a in ordered[:i]
         if b["key"] is not None and _stream(a) == _stream(b) and _origin(a) > _origin(b)
@@ -138,18 +138,18 @@ def dead_letters_behind(letters: Iterable[Mapping[str, Any]]) -> set[Place]:
 
 def never_arrived(
     deliveries: Iterable[Mapping[str, Any]], letters: Iterable[Mapping[str, Any]], max_redeliveries: int
-) -> dict[Place, bool]:
+) -> dict[Position, bool]:
     """DLQ_INCOMPLETE of one partition, and whether it fails: the last attempt was the last one allowed and was given
     back (or acknowledged, which is excused), or beyond, and no dead letter names the message."""
     arrived = {_origin(row) for row in letters}
-    found: dict[Place, bool] = {}
+    found: dict[Position, bool] = {}
     attempts = [d for d in deliveries if d["redelivery_count"] >= max_redeliveries]
-    for place in {_place(d) for d in attempts} - arrived:
-        mine = [d for d in attempts if _place(d) == place]
+    for position in {_position(d) for d in attempts} - arrived:
+        mine = [d for d in attempts if _position(d) == position]
         last = max(mine, key=lambda d: (d["redelivery_count"], d["delivered_at"], d["seq"]))
         given_up = last["redelivery_count"] > max_redeliveries or last["nacked_at"] or last["refused_at"]
         if given_up or any(d["acked_at"] for d in mine):
-            found[place] = bool(given_up)
+            found[position] = bool(given_up)
     return found
 
 
@@ -157,9 +157,9 @@ def _stream(letter: Mapping[str, Any]) -> tuple[Any, ...]:
     return letter["topic"], letter["partition"], letter["key"]
 
 
-def _place(row: Mapping[str, Any]) -> Place:
+def _position(row: Mapping[str, Any]) -> Position:
     return row["ledger"], row["entry"], row["batch_index"]
 
 
-def _origin(letter: Mapping[str, Any]) -> Place:
+def _origin(letter: Mapping[str, Any]) -> Position:
     return letter["origin_ledger"], letter["origin_entry"], letter["origin_batch_index"]

@@ -17,33 +17,15 @@ from subreplay.audit.codes import Code
 from subreplay.audit.explain.wording import joined, otherwise
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import Ints, column, flags, ints
 from subreplay.model.rows import Scope
 from subreplay.timelines.happenings import event_words
 
 UNEXPLAINED: Final = "unexplained"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
-# The column of the other side of a finding
-WITNESS_OF: Final = {
-    **dict.fromkeys((Code.KEY_ORDER, Code.PARTITION_ORDER, Code.REDELIVERY_ORDER), "order_witness"),
-    **dict.fromkeys((Code.KEY_TWO_OWNERS, Code.BEFORE_PREDECESSOR_ACK, Code.TWO_ACTIVE), "owner_witness"),
-    **dict.fromkeys((Code.PRODUCER_ORDER, Code.DUP_PUBLISH), "twin"),
-    Code.SKIP: "skipped",
-    Code.STUCK: "holder_witness",
-}
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
-# What explains a finding by its code alone: mostly what the producer or the application did
-_THEIR_DOING: Final = {
-    Code.MIXED_BATCH: "the producer batched by time and size, not by key",
-    Code.PRODUCER_ORDER: "its producer sent it late or numbers its messages by itself",
-    Code.DUP_PUBLISH: "its producer sent it twice, and the topic did not deduplicate",
-    Code.ROUTING_MISMATCH: "its producer chooses partitions otherwise than declared, or their number changed",
-    Code.CUM_ACK_MISUSE: "its application acknowledges cumulatively",
-    Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ, or the row is another message's",
-    Code.REDELIVERED_UNASKED: "no cause seen: nobody gave it back or left, as far as recorded",
-    Code.STARVED: "nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
-}
 
 
 class Causes:
@@ -80,8 +62,8 @@ class Causes:
 
     def of(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         """The causes of findings of one code; ``epochs`` are the numbers of the rows' epochs."""
-        if code in _THEIR_DOING:
-            return pa.repeat(_THEIR_DOING[code], rows.num_rows)
+        if RULES[code].cause:
+            return pa.repeat(RULES[code].cause, rows.num_rows)
         if code is Code.STUCK:
             holder = pc.struct_field(column(rows, "holder_witness"), "consumer")
             return joined(otherwise(holder, "nobody"), " held an earlier message without acknowledging it")
@@ -97,8 +79,9 @@ class Causes:
             cases.append((delivered, self._words(self._opened, epochs)))
         cases.append((previous == Ending.CLOSED, self._words(self._left, epochs)))
         cases.append((flags(rows, "in_transition"), self._words(self._opened, epochs + 1)))
-        if WITNESS_OF.get(code) in ("order_witness", "owner_witness"):
-            earlier = pc.struct_field(column(rows, WITNESS_OF[code]), "at").fill_null(np.iinfo(np.int64).max)
+        witness = RULES[code].witness
+        if witness in ("order_witness", "owner_witness"):
+            earlier = pc.struct_field(column(rows, witness), "at").fill_null(np.iinfo(np.int64).max)
             begun = self._starts[self._within(epochs)] > np.asarray(earlier)
             cases.append((begun, self._words(self._opened, epochs)))
         return _first(cases, self._permission(code))

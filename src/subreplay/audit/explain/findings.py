@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import LEGAL, Code, Excuse
 from subreplay.audit.explain import wording
-from subreplay.audit.explain.causes import WITNESS_OF, Causes
-from subreplay.audit.explain.sentences import SENTENCES, Words
+from subreplay.audit.explain.causes import Causes
+from subreplay.audit.explain.sentences import Words
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import DAY, Ints, column, flags, gathered, ints
@@ -57,9 +57,10 @@ class Explainer:
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
         excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
-        other = words.of(WITNESS_OF[code]) if code in WITNESS_OF else pa.nulls(rows.num_rows, pa.string())
-        verdicts = [str(RULES[code].verdict(self.judge.standings[code], of)) for of in Excuse]
-        sentence = wording.filled(SENTENCES[code], words.of)
+        rule = RULES[code]
+        other = words.of(rule.witness) if rule.witness else pa.nulls(rows.num_rows, pa.string())
+        verdicts = [str(rule.verdict(self.judge.standings[code], of)) for of in Excuse]
+        sentence = wording.filled(rule.sentence, words.of)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),

@@ -37,7 +37,7 @@ CHANGED, PUBLISHED, WAITED, DELIVERED, TAKEN, ENDED = range(6)
 
 
 @dataclass(frozen=True)
-class Life:
+class Trace:
     """Some messages and what became of them.
 
     ``log`` are their ``LOG`` rows; ``judged`` their ``JUDGED`` rows, keys in words; ``waits`` what held them back:

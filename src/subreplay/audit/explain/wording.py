@@ -55,7 +55,7 @@ def position(ledger: pa.Array, entry: pa.Array, batch_index: pa.Array) -> pa.Arr
     return joined(number(ledger), ":", number(entry), inside)
 
 
-def place(message: pa.StructArray) -> pa.Array:
+def position_of(message: pa.StructArray) -> pa.Array:
     """The position of a struct of ledger, entry and batch index; null where that is."""
     return position(*(pc.struct_field(message, name) for name in ("ledger", "entry", "batch_index")))
 

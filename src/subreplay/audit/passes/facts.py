@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.beginning import joined_before, may_have_joined
-from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
@@ -34,7 +34,7 @@ from subreplay.audit.passes.positions import (
     read_positions,
 )
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
-from subreplay.audit.passes.sessions import STRANGER
+from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
@@ -159,7 +159,7 @@ class _Batch:
             return owners
         return replace(
             owners,
-            session=np.where(contradicted, STRANGER, owners.session),
+            session=np.where(contradicted, UNKNOWN_CONSUMER, owners.session),
             wrong=owners.wrong & ~contradicted & ~by_receipt,
             in_transition=owners.in_transition | by_receipt,
         )
@@ -173,9 +173,9 @@ class _Batch:
         attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
         attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
         attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
-        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != STRANGER)
+        attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
-        attempts[redelivery.IN_VAIN] = flags(rows, "cumulative") & self.judge.individually
+        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.judge.individually
         attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
@@ -186,11 +186,12 @@ class _Batch:
         attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
-        self._excuse_for_strangers(message, at, owners, attempts[redelivery.EXCUSES])
+        self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
         if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
             attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
             attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
+        attempts[redelivery.EXCUSES] = not_of_the_beginning(attempts[redelivery.EXCUSES])
 
         positions = np.empty((POSITION, len(self.head)), np.int64)
         positions[HEAD], positions[BEGIN], positions[END] = self.head, self.bounds[:-1], self.bounds[1:]
@@ -202,6 +203,8 @@ class _Batch:
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
+        # how it ended, rows that contradict one another do not tell
+        attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         return positions, attempts
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
@@ -213,15 +216,14 @@ class _Batch:
         codes = np.where(message < 0, Code.UNKNOWN_MESSAGE.bit, 0)
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
         untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
-        codes[(owners.session == STRANGER) & ~untold] |= Code.NOT_CONNECTED.bit
+        codes[(owners.session == UNKNOWN_CONSUMER) & ~untold] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
-        codes[(at != UNKNOWN) & (at + self.judge.terms.clock_skew < published)] |= Code.BEFORE_PUBLICATION.bit
         return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
 
-    def _excuse_for_strangers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
+    def _excuse_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
         wrong = np.flatnonzero(owners.wrong)
         if self.dispatcher.other is None or not len(wrong):
@@ -232,7 +234,7 @@ class _Batch:
             self.judge.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
             at[wrong], seq, names, instances,
         )  # fmt: skip
-        excuses[wrong[~would_be.wrong & (would_be.session != STRANGER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+        excuses[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
     def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
         """What data that begin in mid-life can explain."""
@@ -294,8 +296,8 @@ class _Batch:
         """The messages as producers put them there (see ``publication``)."""
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
-        names = column(rows, "producer").dictionary_encode()
-        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices.fill_null(0))]
+        names = column(rows, "producer").fill_null("").dictionary_encode()
+        m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices)]
         m[publication.STREAM] = m[publication.PRODUCER]
         batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
         m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
@@ -342,11 +344,11 @@ class _Batch:
             excuses |= Excuse.JOINED_EARLIER.bit
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
-            consumer=nobody, session=STRANGER, expected=STRANGER, epoch=STRANGER, at=NEVER,
+            consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
             by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
-            excuses=excuses,
+            excuses=not_of_the_beginning(excuses),
         )  # fmt: skip
 
     def _table(self, rows: pa.Table, position: Ints, message: Ints, positions: Ints, **columns: Any) -> pa.Table:

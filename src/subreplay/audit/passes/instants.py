@@ -60,7 +60,7 @@ class DispatcherState:
     session was given, and the last of what ends beyond the horizon.
     """
 
-    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, carried: Arrays) -> None:
+    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
@@ -73,25 +73,25 @@ class DispatcherState:
         self.busy = np.full((n, 2), UNKNOWN)
         self.active, self.strayed = active_state(), np.full(n, -1)
         self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
-        if carried:
-            self._restore(carried)
+        if checkpoint:
+            self._restore(checkpoint)
         self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
 
-    def _restore(self, carried: Arrays) -> None:
-        self.keys = States.of(self.keys.rows.shape[1], carried["key_ids"], carried["keys"])
-        self.slots = States.of(self.slots.rows.shape[1], carried["slot_ids"], carried["slots"])
-        self.everything[:, :SLOT_STATE] = carried["everything"]
-        sessions, members = carried["sessions"][:, 0], carried["members"]
-        self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, carried["strayed"][:, 0]
-        self.busy[sessions, 0] = carried["busy"][:, 0]
-        self.queues.restore(carried["queues"], carried["untaken"])
-        self.active, self.scalars = carried["active"].copy(), carried["scalars"][0].copy()
+    def _restore(self, checkpoint: Arrays) -> None:
+        self.keys = States.of(self.keys.rows.shape[1], checkpoint["key_ids"], checkpoint["keys"])
+        self.slots = States.of(self.slots.rows.shape[1], checkpoint["slot_ids"], checkpoint["slots"])
+        self.everything[:, :SLOT_STATE] = checkpoint["everything"]
+        sessions, members = checkpoint["sessions"][:, 0], checkpoint["members"]
+        self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, checkpoint["strayed"][:, 0]
+        self.busy[sessions, 0] = checkpoint["busy"][:, 0]
+        self.queues.restore(checkpoint["queues"], checkpoint["untaken"])
+        self.active, self.scalars = checkpoint["active"].copy(), checkpoint["scalars"][0].copy()
 
-    def carried(self, open_keys: Ints, since: int) -> dict[str, Ints]:
+    def checkpoint(self, open_keys: Ints, since: int) -> dict[str, Ints]:
         """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
         open or were delivered from an instant on.
 
-        Whatever ended by the horizon holds back nothing that comes after it, so of keys no holder is carried; a slot
+        Whatever ended by the horizon holds back nothing that comes after it, so of keys no holder is in it; a slot
         still tells by its own how long a message waited that comes then.
         """
         (key_ids, keys), (slot_ids, slots) = self.keys.known, self.slots.known
@@ -99,7 +99,7 @@ class DispatcherState:
         kept = kept[np.argsort(keys[kept, HIGHEST], kind="stable")]  # neighbours are alike, and pack well
         # who was there at the last delivery is asked of what never came, also by a night without deliveries
         mine = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
-        queues, untaken = self.queues.carried(mine, self.horizon)
+        queues, untaken = self.queues.checkpoint(mine, self.horizon)
         scalars = self.scalars.copy()
         scalars[4], scalars[5] = 0, self.horizon
         return {

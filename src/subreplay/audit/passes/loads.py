@@ -102,9 +102,10 @@ def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     """What is counted of all time only."""
     changing, index = flags(facts, "in_transition"), ints(facts, "batch_index")
     first = nth == 0
+    known = codes & Code.UNKNOWN_MESSAGE.bit == 0  # whose owner can be told
     return {
-        "outside": ~changing,
-        "at_owner": ~changing & (codes & _ELSEWHERE == 0),
+        "outside": ~changing & known,
+        "at_owner": ~changing & known & (codes & _ELSEWHERE == 0),
         "in_transition": changing,
         "firsts": first,
         "batched": index >= 0,

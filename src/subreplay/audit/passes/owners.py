@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.deliveries import Flags
-from subreplay.audit.passes.sessions import STRANGER
+from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.policies.base import Policy
 
@@ -83,6 +83,6 @@ def owners_at(
         several,
         session,
         left,
-        ~right & (session != STRANGER),
+        ~right & (session != UNKNOWN_CONSUMER),
         in_transition,
     )

@@ -41,9 +41,9 @@ class PositionState:
     ``beginning``: what the data begin with.
     """
 
-    def __init__(self, joined: Ints, carried: Arrays, beginning: Beginning | None = None) -> None:
+    def __init__(self, joined: Ints, checkpoint: Arrays, beginning: Beginning | None = None) -> None:
         self.joined = joined  # when each session joined: the next night checks that it knows the same
-        self.ordinals = Ordinals(carried.get("ledgers"))
+        self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = States(STREAM_STATE)
         self.recent = recent_messages()
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
@@ -51,14 +51,14 @@ class PositionState:
         self.opened = np.zeros(1, np.int64)
         self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
         self.beginning = beginning or Beginning()
-        if carried:
-            self.beginning = Beginning(*carried["beginning"][0].tolist())
-            self.streams = States.of(STREAM_STATE, carried["stream_ids"], carried["streams"])
-            recent = carried["recent"]
+        if checkpoint:
+            self.beginning = Beginning(*checkpoint["beginning"][0].tolist())
+            self.streams = States.of(STREAM_STATE, checkpoint["stream_ids"], checkpoint["streams"])
+            recent = checkpoint["recent"]
             self.recent[recent[:, 0]] = recent[:, 1:]
-            self.reached[: len(carried["reached"])] = carried["reached"][:, 0]
+            self.reached[: len(checkpoint["reached"])] = checkpoint["reached"][:, 0]
 
-    def carried(self) -> dict[str, Ints]:
+    def checkpoint(self) -> dict[str, Ints]:
         """What the next night begins with."""
         ids, streams = self.streams.known
         used = np.flatnonzero(self.recent[:, 0] >= 0)

@@ -18,7 +18,7 @@ from subreplay.model.rows import Instant
 from subreplay.timelines.timeline import Timeline
 
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
-STRANGER = -1
+UNKNOWN_CONSUMER = -1
 # Names and instances by number: what is not told, and what no consumer of the dispatcher ever had.
 _NOT_TOLD, _NOBODYS = -1, -2
 
@@ -82,20 +82,23 @@ class Sessions:
         return Served(of_name, of_instance)
 
     def find(self, served: Served, at: Ints, seq: Ints) -> tuple[Ints, Flags]:
-        """The session of each delivery, ``STRANGER`` where it had none; of ``several`` it may be to, that which ended
-        first: what it held may have come again since."""
+        """The session of each delivery, ``UNKNOWN_CONSUMER`` where it had none; of ``several`` it may be to, that which
+        ended first: what it held may have come again since."""
         return _find(*served, at, seq, *self._by_name, self._consumers.instances, *self._bounds)
 
     def fits(self, sessions: NDArray[np.integer[Any]], served: Served) -> Flags:
-        """Whether each delivery may be to that session (never to ``STRANGER``), by its name and instance."""
-        names, instances = np.append(self._consumers.names, STRANGER), np.append(self._consumers.instances, _NOBODYS)
+        """Whether each delivery may be to that session (never to ``UNKNOWN_CONSUMER``), by its name and instance."""
+        names, instances = (
+            np.append(self._consumers.names, UNKNOWN_CONSUMER),
+            np.append(self._consumers.instances, _NOBODYS),
+        )
         told = (instances[sessions] != _NOT_TOLD) & (served.instances != _NOT_TOLD)
         fit: Flags = (names[sessions] == served.names) & (~told | (instances[sessions] == served.instances))
         return fit
 
     def words(self, names: pa.Array, instances: pa.Array, sessions: Ints) -> pa.Array:
-        """What consumers are called in results: by the label of the session; a stranger by its name, and by its
-        instance where others of that name have labels of their own."""
+        """What consumers are called in results: by the label of the session; an unknown consumer by its name, and by
+        its instance where others of that name have labels of their own."""
         if self.labels == self.names:
             return names
         shared = {name for name, label in zip(self.names, self.labels, strict=True) if name != label}
@@ -154,7 +157,7 @@ def _find(
     left: Ints,
 ) -> tuple[Ints, Flags]:  # fmt: skip  # pragma: no cover - compiled
     """Bounds are times and orders; a delivery without an order (0) is inside at the very instant of either."""
-    found, several = np.full(len(at), STRANGER, np.int64), np.zeros(len(at), np.bool_)
+    found, several = np.full(len(at), UNKNOWN_CONSUMER, np.int64), np.zeros(len(at), np.bool_)
     for i in range(len(at)):
         if names[i] < 0:
             continue
@@ -167,7 +170,7 @@ def _find(
             before = at[i] == since[s, 0] and 0 < seq[i] < since[s, 1]
             after = at[i] > left[s, 0] or (at[i] == left[s, 0] and seq[i] > left[s, 1] and seq[i] > 0)
             if not before and not after:
-                several[i] = found[i] != STRANGER
+                several[i] = found[i] != UNKNOWN_CONSUMER
                 if not several[i] or left[s, 0] < left[found[i], 0]:
                     found[i] = s
     return found, several

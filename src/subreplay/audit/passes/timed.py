@@ -31,6 +31,7 @@ from subreplay.audit.deliveries import (
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
+from subreplay.audit.rules.registry import BY_ROW
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.tables import JUDGED, LOAD
 
@@ -56,6 +57,8 @@ def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherStat
     state.given(d[SESSION], d[UNTIL])
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
+    for bit, breaks in BY_ROW.items():
+        found.codes[breaks(rows, judge.terms)] |= bit
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found
@@ -99,8 +102,8 @@ def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) ->
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def judged_carried(rows: pa.Table) -> pa.Table:
-    """Carried rows, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
+def judged_checkpoint(rows: pa.Table) -> pa.Table:
+    """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
     n = rows.num_rows
     given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}
     return pa.table(

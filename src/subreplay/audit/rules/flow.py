@@ -5,13 +5,22 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from subreplay.audit.codes import EVERY, MANY, Code, Excuse, Rule
-from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL
+from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
+from subreplay.audit.terms import Terms
 from subreplay.kernels.loops import step
-from subreplay.model.columns import UNKNOWN, Ints
-from subreplay.profiles import PULSAR_4_2
+from subreplay.model.columns import UNKNOWN, Ints, ints
+from subreplay.profiles import PULSAR_4_2, ByProfile
+
+
+def before_publication(rows: pa.Table, terms: Terms) -> Flags:
+    """Deliveries that came before their publication. That of an unknown message is ``UNKNOWN``, before everything."""
+    found: Flags = ints(rows, "at") + terms.clock_skew < ints(rows, "published")
+    return found
+
 
 RULES = (
     Rule(
@@ -20,6 +29,7 @@ RULES = (
         "A message published with a delay is not delivered more than one tick before its deliver-at time; one active "
         "consumer ignores delays.",
         "InMemoryDelayedDeliveryTracker.getCutoffTime (3.2.3, 4.0.8, 4.2.4); row L-DELAY-1",
+        sentence="{message} of key {key} reached {consumer} at {at}, {early} s before its time {due}",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -29,6 +39,9 @@ RULES = (
         "No message is delivered before its producer published it, by more than clocks may differ: else a clock is "
         "wrong, or a row is another message's.",
         "row L-SUB-1",
+        sentence="{message} of key {key} reached {consumer} at {at}, before its publication at {published}",
+        cause="the clocks of its producer and of the broker differ, or the row is another message's",
+        by_row=before_publication,
         promised=EVERY,
         uncertain=True,
         needs=frozenset({Need.DELIVERIES}),
@@ -42,13 +55,14 @@ RULES = (
         "first; of a chunked message only the last chunk takes a place.)",
         "Consumer.MESSAGE_PERMITS_UPDATER, ConsumerImpl.processMessageChunk, "
         "MultiTopicsConsumerImpl.messageReceived (3.2.3, 4.0.8); row D-FLOW-1",
+        sentence="{message} reached {consumer} at {at}, when its receiver queue was already full",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.RECEIPTS, Need.DISPATCH_TIMES}),
     ),
 )
 
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
-_CUT: Final = {PULSAR_4_2: 512_000_000}
+_CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
 
 UNKNOWN_SIZE: Final = -1
 """The size of a queue that nothing tells."""
@@ -67,9 +81,9 @@ def early(at: Ints, published: Ints, due: Ints, tick: int, profile: str) -> Ints
     return np.where((due > published) & (at < due - tick - _CUT.get(profile, 0)), Code.EARLY.bit, 0)
 
 
-# The queue of a session, a ring: its first place, how many it has (0: its size is not known), its front, how many
+# The queue of a session, a ring: its first index, how many it has (0: its size is not known), its front, how many
 # deliveries it holds, how many there were
-_START, _PLACES, _FRONT, _LENGTH, _SERVED = range(5)
+_START, _CAPACITY, _FRONT, _LENGTH, _SERVED = range(5)
 _ENDS, _NUMBERS, _ORDINALS, _TIMES = range(4)
 
 
@@ -84,12 +98,12 @@ class Queues(NamedTuple):
     @classmethod
     def of(cls, sizes: Ints) -> Queues:
         """Empty queues of consumers with room for ``sizes`` messages, or ``UNKNOWN_SIZE``."""
-        places = np.where(sizes == UNKNOWN_SIZE, 0, np.maximum(sizes, 1) + 2)
+        capacity = np.where(sizes == UNKNOWN_SIZE, 0, np.maximum(sizes, 1) + 2)
         rings = np.zeros((len(sizes), 5), np.int64)
-        rings[:, _START], rings[:, _PLACES] = np.cumsum(places) - places, places
-        return cls(rings, np.zeros((4, int(places.sum())), np.int64))
+        rings[:, _START], rings[:, _CAPACITY] = np.cumsum(capacity) - capacity, capacity
+        return cls(rings, np.zeros((4, int(capacity.sum())), np.int64))
 
-    def carried(self, sessions: Ints, horizon: int) -> tuple[Ints, Ints]:
+    def checkpoint(self, sessions: Ints, horizon: int) -> tuple[Ints, Ints]:
         """The queues of some sessions, as rows of session, length and deliveries so far, and what they hold, in rows.
 
         Of what was taken by the horizon, which stands in front, the last delivery alone says that something was.
@@ -97,15 +111,15 @@ class Queues(NamedTuple):
         rings = self.rings[sessions]
         queue = np.repeat(np.arange(len(rings)), rings[:, _LENGTH])
         nth = np.arange(len(queue)) - np.repeat(np.cumsum(rings[:, _LENGTH]) - rings[:, _LENGTH], rings[:, _LENGTH])
-        start, places, front = (rings[queue, column] for column in (_START, _PLACES, _FRONT))
-        held = self.untaken[:, start + (front + nth) % np.maximum(places, 1)].T
+        start, capacity, front = (rings[queue, column] for column in (_START, _CAPACITY, _FRONT))
+        held = self.untaken[:, start + (front + nth) % np.maximum(capacity, 1)].T
         taken = held[:, _ENDS] <= horizon
         kept = ~(taken & np.append(taken[1:] & (queue[1:] == queue[:-1]), False))
         lengths = np.bincount(queue[kept], minlength=len(rings))
         return np.column_stack([sessions, lengths, rings[:, _SERVED]]), held[kept]
 
     def restore(self, queues: Ints, held: Ints) -> None:
-        """Go on from the ``carried`` queues of the night before."""
+        """Go on from the ``checkpoint`` queues of the night before."""
         sessions, lengths, served = queues.T
         self.rings[sessions, _LENGTH], self.rings[sessions, _SERVED] = lengths, served
         nth = np.arange(len(held)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -118,19 +132,19 @@ def within_permits(
 ) -> None:  # pragma: no cover - compiled
     """OVER_PERMITS. For a chunk that is not the last the client asks for another message at once."""
     s = d[SESSION, i]
-    if rings[s, _PLACES] == 0 or excuses[i] & _PART:
+    if rings[s, _CAPACITY] == 0 or excuses[i] & _PART:
         return
-    start, places, number = rings[s, _START], rings[s, _PLACES], rings[s, _SERVED]
-    window = places - 1
+    start, capacity, number = rings[s, _START], rings[s, _CAPACITY], rings[s, _SERVED]
+    window = capacity - 1
     if rings[s, _LENGTH] and untaken[_NUMBERS, start + rings[s, _FRONT]] < number - window:
-        rings[s, _FRONT] = _around(rings[s, _FRONT] + 1, places)
+        rings[s, _FRONT] = _around(rings[s, _FRONT] + 1, capacity)
         rings[s, _LENGTH] -= 1
     if number >= window and untaken[_ENDS, start + rings[s, _FRONT]] > d[AT, i]:
         codes[i] |= _OVER
         if d[BATCH_INDEX, i] >= 0:
             excuses[i] |= _WHOLE_BATCH
-    place = _push(rings, untaken, s, _taken_at(d, i), horizon)
-    untaken[_NUMBERS, place], untaken[_ORDINALS, place], untaken[_TIMES, place] = number, d[ORDINAL, i], d[AT, i]
+    index = _push(rings, untaken, s, _taken_at(d, i), horizon)
+    untaken[_NUMBERS, index], untaken[_ORDINALS, index], untaken[_TIMES, index] = number, d[ORDINAL, i], d[AT, i]
     rings[s, _SERVED] = number + 1
 
 
@@ -141,32 +155,32 @@ def _taken_at(d: Ints, i: int) -> Any:  # pragma: no cover - compiled
 
 
 @step
-def _around(place: int, places: int) -> int:  # pragma: no cover - compiled
-    """A place of a ring, counted on beyond its end, but not twice."""
-    return place - places if place >= places else place
+def _around(index: int, capacity: int) -> int:  # pragma: no cover - compiled
+    """An index of a ring, counted on beyond its end, but not twice."""
+    return index - capacity if index >= capacity else index
 
 
 @step
 def _push(rings: Ints, untaken: Ints, s: int, end: int, horizon: int) -> Any:  # pragma: no cover - compiled
-    """The place at the back of a queue for a delivery with that end, where no later end stands before it."""
-    start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
-    while end <= horizon and length and untaken[_ENDS, start + _around(front + length - 1, places)] >= end:
+    """The index at the back of a queue for a delivery with that end, where no later end stands before it."""
+    start, capacity, front, length = rings[s, _START], rings[s, _CAPACITY], rings[s, _FRONT], rings[s, _LENGTH]
+    while end <= horizon and length and untaken[_ENDS, start + _around(front + length - 1, capacity)] >= end:
         length -= 1
-    place = start + _around(front + length, places)
-    untaken[_ENDS, place] = end
+    index = start + _around(front + length, capacity)
+    untaken[_ENDS, index] = end
     rings[s, _LENGTH] = length + 1
-    return place
+    return index
 
 
 @step
 def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """What is known by now of the end of a delivery that the night before left in a queue."""
     s = d[SESSION, i]
-    start, places, front = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT]
+    start, capacity, front = rings[s, _START], rings[s, _CAPACITY], rings[s, _FRONT]
     for k in range(rings[s, _LENGTH]):
-        place = start + _around(front + k, places)
-        if untaken[_ORDINALS, place] == d[ORDINAL, i] and untaken[_TIMES, place] == d[AT, i]:
-            untaken[_ENDS, place] = _taken_at(d, i)
+        index = start + _around(front + k, capacity)
+        if untaken[_ORDINALS, index] == d[ORDINAL, i] and untaken[_TIMES, index] == d[AT, i]:
+            untaken[_ENDS, index] = _taken_at(d, i)
             return
 
 
@@ -174,10 +188,10 @@ def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # prag
 def settle_untaken(rings: Ints, untaken: Ints, horizon: int) -> None:  # pragma: no cover - compiled
     """Bring queues whose ends were recalled into order."""
     for s in range(len(rings)):
-        start, places, front, length = rings[s, _START], rings[s, _PLACES], rings[s, _FRONT], rings[s, _LENGTH]
+        start, capacity, front, length = rings[s, _START], rings[s, _CAPACITY], rings[s, _FRONT], rings[s, _LENGTH]
         rings[s, _LENGTH] = 0
         for k in range(length):
-            old = start + _around(front + k, places)
+            old = start + _around(front + k, capacity)
             number, ordinal, at = untaken[_NUMBERS, old], untaken[_ORDINALS, old], untaken[_TIMES, old]
-            place = _push(rings, untaken, s, untaken[_ENDS, old], horizon)
-            untaken[_NUMBERS, place], untaken[_ORDINALS, place], untaken[_TIMES, place] = number, ordinal, at
+            index = _push(rings, untaken, s, untaken[_ENDS, old], horizon)
+            untaken[_NUMBERS, index], untaken[_ORDINALS, index], untaken[_TIMES, index] = number, ordinal, at

@@ -24,7 +24,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.rules.order import HIGHEST, ORDER_STATE
 from subreplay.kernels.loops import step
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
 
 RULES = (
     Rule(
@@ -32,6 +32,8 @@ RULES = (
         "One key at two consumers at once",
         "Of one key, intervals [delivered, acknowledged, given back or disconnected) at two consumers never overlap.",
         "PIP-379: DrainingHashesTracker (4.0.8), recentlyJoinedConsumers (3.2.3); row P-KS-ORD-1",
+        sentence="{message} of key {key} reached {consumer} at {at} while {owner_witness} was still outstanding",
+        witness="owner_witness",
         promised=KEYED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -42,6 +44,8 @@ RULES = (
         "A message newer than everything delivered of its key goes to a consumer only when no other consumer still "
         "holds one of that key: the part of KEY_TWO_OWNERS where the key moves on.",
         "PIP-379: DrainingHashesTracker.shouldBlockStickyKeyHash (4.0.8), recentlyJoinedConsumers (3.2.3)",
+        sentence="key {key} went on to {consumer} with {message} at {at} while {owner_witness} was open",
+        witness="owner_witness",
         promised=KEYED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -52,6 +56,8 @@ RULES = (
         "A message that was due waited longer than the threshold for another consumer to finish what it held of the "
         "same slot (3.x: all that was read before it joined itself); of several, for the one that finished last.",
         "rows P-KS-ORD-1, P-KS-ORD-2",
+        sentence="{message} of key {key} (slot {slot}) waited {wait} for {holder_witness}{other_key}",
+        witness="holder_witness",
         allowed=KEYED,
         needs=frozenset(
             {
@@ -67,9 +73,9 @@ RULES = (
     ),
 )
 
-# Profiles under which a newcomer waits until all that was read before it joined is acknowledged, and may itself get
-# what was (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
-JOIN_WAITS_FOR_ALL = frozenset({DOCUMENTED, PULSAR_3_2})
+# Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
+# (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
+JOIN_WAITS_FOR_ALL = ByProfile({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
 
 # The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
 # the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the

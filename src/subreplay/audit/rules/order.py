@@ -15,6 +15,8 @@ RULES = (
         "The messages of one key are delivered for the first time in the order of the log, and one consumer's "
         "application takes them in that order.",
         "PIP-379, Key_Shared ordering; row L-ROUTE-3",
+        sentence="{message} of key {key} first reached {consumer} at {at}, after the later {order_witness}",
+        witness="order_witness",
         promised=KEYED | FILTERED,
         allowed=ANY_ORDER,
         needs=frozenset({Need.DELIVERIES, Need.KEYS}),
@@ -25,6 +27,8 @@ RULES = (
         "One active consumer receives the messages of a topic partition in the order of the log (Jepsen: nonmonotonic "
         "poll).",
         "PersistentDispatcherSingleActiveConsumer.readEntriesComplete (3.2.3, 4.0.8); row P-FO-1",
+        sentence="{message} first reached {consumer} at {at}, after the later {order_witness}",
+        witness="order_witness",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -35,6 +39,8 @@ RULES = (
         "order is promised, only single ownership.",
         "PersistentStickyKeyDispatcherMultipleConsumers.redeliverUnacknowledgedMessages (3.2.3, 4.0.8): a nacked "
         "position goes back without its hash",
+        sentence="{message} of key {key} came again, to {consumer} at {at}, after the newer {order_witness}",
+        witness="order_witness",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.KEYS}),
     ),
@@ -46,6 +52,9 @@ RULES = (
         "and that nobody ever acknowledged (where anybody acknowledges).",
         "PersistentDispatcherSingleActiveConsumer.internalReadEntriesComplete, scheduleReadOnActiveConsumer "
         "(3.2.3, 4.0.8); row P-FO-6",
+        sentence="{message} reached {consumer} at {at}, although {skipped}, before it in the log, was neither given "
+        "to it nor acknowledged by then",
+        witness="skipped",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),

@@ -18,6 +18,7 @@ RULES = (
         "under way, to the owner before or after it.",
         "StickyKeyConsumerSelector.select, AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer "
         "(3.2.3, 4.0.8); rows P-KS-1, P-FO-1",
+        sentence="{message} of key {key} (slot {slot}) went to {consumer} at {at}; its owner was {expected}",
         promised=BY_SLOT | ACTIVE | FILTERED,
         needs=frozenset({Need.DELIVERIES, Need.STICKY_KEYS, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
@@ -26,6 +27,7 @@ RULES = (
         "Delivered to a consumer that was not connected",
         "Only consumers that have joined and not yet left receive messages.",
         "Dispatcher.addConsumer and removeConsumer (3.2.3, 4.0.8)",
+        sentence="{message} of key {key} went at {at} to {consumer}, which was not connected",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),
@@ -35,6 +37,8 @@ RULES = (
         "Between two membership events one consumer alone is active: after its owner was served, no other consumer is "
         "served a second time. (Once alone is a stray delivery: WRONG_OWNER.)",
         "AbstractDispatcherSingleActiveConsumer.ACTIVE_CONSUMER_UPDATER (3.2.3, 4.0.8); row P-FO-1",
+        sentence="{message} went to {consumer} at {at}, though its owner was being served: {owner_witness}",
+        witness="owner_witness",
         promised=ACTIVE,
         needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
     ),

@@ -25,6 +25,8 @@ RULES = (
         "without a key under SinglePartition, the one its producer began with.",
         "RoundRobinPartitionMessageRouterImpl, SinglePartitionMessageRouterImpl.choosePartition (3.2.3, 4.0.8); rows "
         "L-ROUTE-1, L-ROUTE-2",
+        sentence="{message} of key {key} is in partition {partition}, where its key does not belong",
+        cause="its producer chooses partitions otherwise than declared, or their number changed",
         promised=EVERY,
         needs=frozenset({Need.KEYS, Need.ROUTING}),
     ),

@@ -18,6 +18,7 @@ RULES = (
         "Delivered again after its acknowledgement",
         "A message that was acknowledged is never delivered again.",
         "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, after its acknowledgement",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS}),
     ),
@@ -27,6 +28,7 @@ RULES = (
         "A message is delivered again only after a nack, a timeout or a disconnect; a switch of the active consumer "
         "delivers outstanding messages again.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
         promised=MANY,
         allowed=ACTIVE | FILTERED,
         # a replay read that races with its own pending acknowledgement
@@ -38,6 +40,7 @@ RULES = (
         "Acknowledged before it was delivered",
         "An acknowledgement follows its delivery; this one is older, so its interval is taken as empty.",
         "Consumer.messageAcked (3.2.3, 4.0.8): what is acknowledged was pending; row D-ACK-1",
+        sentence="{message} of key {key} was acknowledged at {acked}, before its delivery to {consumer} at {at}",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}),
     ),
@@ -47,6 +50,8 @@ RULES = (
         "Where several consumers share a subscription, nobody acknowledges cumulatively: the broker ignores it, and "
         "the message may come again.",
         "PersistentSubscription.acknowledgeMessage (3.2.3, 4.0.8); rows D-ACK-1, P-KS-BAT-1",
+        sentence="{message} of key {key} was acknowledged cumulatively by {consumer} at {acked}",
+        cause="its application acknowledges cumulatively",
         promised=MANY,
         needs=frozenset({Need.ACKNOWLEDGEMENTS}),
     ),
@@ -55,6 +60,7 @@ RULES = (
         "Not acknowledged by the end",
         "Messages that were delivered but not acknowledged when the data end.",
         "row L-SUB-1",
+        sentence="{message} of key {key}, delivered to {consumer} at {at}, was not acknowledged by the end",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.ACKNOWLEDGEMENTS}),
     ),
@@ -63,6 +69,7 @@ RULES = (
         "Delivered again",
         "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, {previous}",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES}),
     ),
@@ -72,6 +79,8 @@ RULES = (
         "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
         "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is seen",
+        cause="no cause seen: nobody gave it back or left, as far as recorded",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
@@ -92,7 +101,7 @@ class Ending(IntEnum):
 # acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
 # acknowledged, IN_VAIN where its own acknowledgement is one that the broker ignores. The last five are results.
-AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IN_VAIN = range(10)
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IGNORED = range(10)
 UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
 ATTEMPT = 15
 
@@ -110,15 +119,15 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
 
-    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One in vain ends
-    its delivery, too, but the message may come again."""
+    An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
+    ends its delivery, too, but the message may come again."""
     first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
     strays = begin
     for j in range(begin, end):
         at, acked, until = a[AT, j], a[ACKED, j], a[LEFT, j]
         if at == UNKNOWN:  # these come first
             first_ack = min(first_ack, acked)
-            if not a[IN_VAIN, j]:
+            if not a[IGNORED, j]:
                 done = min(done, acked)
             strays += 1
             continue
@@ -152,7 +161,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
                 a[CODES, j] |= _EARLY
                 until = at
             first_ack = min(first_ack, max(acked, at))
-            if not a[IN_VAIN, j]:
+            if not a[IGNORED, j]:
                 done = min(done, max(acked, at))
         if a[OWNED, j]:
             open_until = max(open_until, until)
@@ -168,7 +177,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
 @step
 def _ending(a: Ints, before: int, at: int) -> int:  # pragma: no cover - compiled
     """How a delivery had ended by ``at``."""
-    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IN_VAIN, before]:
+    if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IGNORED, before]:
         return _ACKED
     if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
         return _NACKED

@@ -27,10 +27,9 @@ from subreplay.audit.rules import (
 from subreplay.audit.terms import Terms
 from subreplay.model.rows import Standing
 from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.key_hash_range import KeyHashRange
 from subreplay.profiles import KEYLESS
 
-__all__ = ["RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
+__all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters
@@ -38,6 +37,8 @@ _FAMILIES: Final = (
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)
 }
+BY_ROW: Final = {code.bit: rule.by_row for code, rule in RULES.items() if rule.by_row}
+"""The rules that one row alone decides, by their bits."""
 
 _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
     ("slot", True): "keyed",
@@ -49,7 +50,7 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
 
 def kind_of(policy: Policy) -> Kind:
     """How ``policy`` serves its messages."""
-    return "filtered" if isinstance(policy, KeyHashRange) else _KINDS[policy.routing, policy.ordered]
+    return "filtered" if policy.serving == "filtered" else _KINDS[policy.routing, policy.ordered]
 
 
 def standing(code: Code, policy: Policy) -> Standing:
@@ -96,5 +97,12 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
 
 
 def _needs(rule: Rule) -> frozenset[Need]:
-    """Who needs the membership needs it as it was."""
-    return rule.needs | ({Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set())
+    """Who needs the membership needs it as it was, and who needs deliveries, some of them."""
+    more = {Need.EXACT_MEMBERSHIP} if Need.MEMBERSHIP in rule.needs else set()
+    more |= {Need.SOME_DELIVERY} if Need.DELIVERIES in rule.needs else set()
+    return rule.needs | more | (set() if rule.code in _WITHOUT_MESSAGES else {Need.SOME_MESSAGE})
+
+
+_WITHOUT_MESSAGES: Final = frozenset(
+    {Code.NOT_CONNECTED, Code.UNKNOWN_MESSAGE, Code.UNACKED, Code.STICKY_GAP, Code.STICKY_OVERLAP}
+)

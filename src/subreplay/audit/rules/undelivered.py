@@ -39,6 +39,7 @@ RULES = (
         "Every message is delivered; none is skipped or acknowledged unseen. A subscription that was not drained, or "
         "waits for a stuck consumer, is late and not lost.",
         "ManagedCursorImpl: a cursor reads every position behind its mark-delete position (3.2.3, 4.0.8); row L-SUB-1",
+        sentence="{message} of key {key}, published at {published}, {lost}",
         promised=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
     ),
@@ -48,6 +49,7 @@ RULES = (
         "Every slot belongs to some consumer, else its messages wait for ever. (A reader of some slots skips the "
         "others: row P-KR-1.)",
         "StickyKeyConsumerSelector.select returning null (3.2.3, 4.0.8); row P-KS-ST-2",
+        sentence="{message} of key {key} waits: no connected consumer owns slot {slot}",
         allowed=BY_SLOT,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP}),
     ),
@@ -56,6 +58,7 @@ RULES = (
         "Not delivered by the end",
         "Messages that were still waiting when the data end.",
         "row L-SUB-1",
+        sentence="{message} of key {key}, published at {published}, was not delivered by the end",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
@@ -65,6 +68,8 @@ RULES = (
         "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
         "holds nothing, nothing of its slot is outstanding, and others were served since.",
         "rows P-KS-1, P-FO-1, L-SUB-1",
+        sentence="{message} of key {key}, published at {published}, waits for {expected}, which is connected and idle",
+        cause="nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
         promised=BY_SLOT | ACTIVE | FILTERED,
         needs=frozenset(
             {

@@ -16,7 +16,7 @@ from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
 from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.dispatch.reenact import Change, Deed, changes
+from subreplay.dispatch.reenact import Change, ClientCommand, changes
 from subreplay.model.range_table import NOBODY
 from subreplay.timelines.timeline import Epoch
 
@@ -29,7 +29,7 @@ EARLY = 50 * MILLISECOND
 
 
 def recorded_changes(
-    recorded: RecordedDispatcher, entries: Records, deeds: Records, dispatched: Records
+    recorded: RecordedDispatcher, entries: Records, commands: Records, dispatched: Records
 ) -> tuple[Change, ...]:
     """The joins and leaves of a recording as a re-enactment takes them, in order."""
     moments = _moments(recorded, entries, dispatched)
@@ -39,7 +39,7 @@ def recorded_changes(
         story.append(replace(change, at=moments[epoch.index]))
     if recorded.broker.failover:
         delay = recorded.broker.settings.failover_delay
-        return tuple(_with_switches(story, delay, entries, _acked_at(len(entries), deeds), dispatched))
+        return tuple(_with_switches(story, delay, entries, _acked_at(len(entries), commands), dispatched))
     return tuple(story)
 
 
@@ -76,13 +76,13 @@ def _between(old: Ints, new: Ints, complete: int) -> int:
     return min(max(complete, earliest), latest)
 
 
-def _acked_at(count: int, deeds: Records) -> Ints:
+def _acked_at(count: int, commands: Records) -> Ints:
     """When each entry was acknowledged for the first time."""
     acked = np.full(count, NEVER)
-    whole = deeds[deeds.kind == Deed.ACK]
+    whole = commands[commands.kind == ClientCommand.ACK]
     np.minimum.at(acked, whole.ordinal, whole.at)
-    for deed in deeds[deeds.kind == Deed.ACK_UP_TO]:
-        acked[: deed.ordinal + 1] = np.minimum(acked[: deed.ordinal + 1], deed.at)
+    for command in commands[commands.kind == ClientCommand.ACK_UP_TO]:
+        acked[: command.ordinal + 1] = np.minimum(acked[: command.ordinal + 1], command.at)
     return acked
 
 

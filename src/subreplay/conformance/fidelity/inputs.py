@@ -1,4 +1,5 @@
-"""What a re-enactment takes, from a recording: the log, the consumers' deeds; and what the broker did, to compare."""
+"""What a re-enactment takes, from a recording: the log, the consumers' commands; and what the broker did, to
+compare."""
 
 from __future__ import annotations
 
@@ -15,26 +16,26 @@ from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Sessions
 from subreplay.dispatch.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
 from subreplay.dispatch.broker.rules import Dispatcher
-from subreplay.dispatch.reenact import DEEDS, ENTRIES, Change, Deed
+from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.model.columns import ints
 from subreplay.model.entry_keys import outer_sticky_keys
 from subreplay.model.range_table import NOBODY
 
-_Row = tuple[int, int, Deed, int, int, int]  # as in DEEDS
+_Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
 
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``deeds`` (``DEEDS``), and
-    what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as in the timeline, entries as
-    in the log.
+    """One dispatcher's streams: ``changes`` of its consumers, ``entries`` (``ENTRIES``), ``commands``
+    (``CLIENT_COMMANDS``), and what it ``dispatched`` (``DISPATCHED``) before ``until`` (ns). Consumers are numbered as
+    in the timeline, entries as in the log.
     """
 
     changes: tuple[Change, ...]
     entries: Records
-    deeds: Records
+    commands: Records
     dispatched: Records
     read_by: Ints  # of each entry, ns: a later one was dispatched then at the latest, and reads follow the log
     until: int
@@ -52,19 +53,19 @@ def inputs(recorded: RecordedDispatcher) -> Inputs:
     entries = _entries(recorded, log)
     latest = read_by(len(entries), dispatched)
     entries.at = read_at(log.produced, latest, entries.deliver_at > 0)
-    requests = _deeds(_requests(recorded, log))
+    requests = _commands(_requests(recorded, log))
     story = recorded_changes(recorded, entries, requests, dispatched)
     joined = {change.consumer.index: change.at for change in story if change.joined}
     asked = flows(recorded, joined, dispatched, log.ordinals, log.sizes)
-    deeds = _deeds((at, 0, Deed.FLOW, one, permits, 0) for at, one, permits in asked)
-    deeds = np.concatenate([deeds, requests])
-    deeds = deeds[np.argsort(deeds["at"], kind="stable")].view(np.recarray)
+    commands = _commands((at, 0, ClientCommand.FLOW, one, permits, 0) for at, one, permits in asked)
+    commands = np.concatenate([commands, requests])
+    commands = commands[np.argsort(commands["at"], kind="stable")].view(np.recarray)
     until = recorded.events[-1].t_ns + 1
-    return Inputs(story, entries, deeds, dispatched, latest, until, log.ordinals)
+    return Inputs(story, entries, commands, dispatched, latest, until, log.ordinals)
 
 
-def _deeds(rows: Iterable[_Row]) -> Records:
-    return np.array(sorted(rows, key=lambda row: row[0]), DEEDS).view(np.recarray)
+def _commands(rows: Iterable[_Row]) -> Records:
+    return np.array(sorted(rows, key=lambda row: row[0]), CLIENT_COMMANDS).view(np.recarray)
 
 
 class _Log:
@@ -132,7 +133,8 @@ def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
         if isinstance(event, Ack):
             acks = _acks_up_to(event, log) if event.ack_type == "Cumulative" else _acks(event, log, pending)
             yield from (
-                (event.t_ns, ordinal, deed, sessions.of_event(event), n, event.seq + 1) for ordinal, deed, n in acks
+                (event.t_ns, ordinal, command, sessions.of_event(event), n, event.seq + 1)
+                for ordinal, command, n in acks
             )
         elif isinstance(event, Redeliver):
             consumer = sessions.of_event(event)
@@ -140,32 +142,32 @@ def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
                 continue
             named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
             if not event.ids or recorded.broker.dispatcher == Dispatcher.SINGLE_ACTIVE:
-                yield event.t_ns, 0, Deed.REDELIVER_ALL, consumer, 0, 0
+                yield event.t_ns, 0, ClientCommand.REDELIVER_ALL, consumer, 0, 0
             else:
-                yield from ((event.t_ns, ordinal, Deed.NACK, consumer, 0, event.seq + 1) for ordinal in named)
+                yield from ((event.t_ns, ordinal, ClientCommand.NACK, consumer, 0, event.seq + 1) for ordinal in named)
 
 
-def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, Deed, int]]:
+def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, ClientCommand, int]]:
     """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
     for ledger, entry, words in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
         ordinal = log.ordinals.get((ledger, entry))
         if ordinal is None:
             continue
         if not words:
-            yield ordinal, Deed.ACK, 0
+            yield ordinal, ClientCommand.ACK, 0
             continue
         whole = (1 << int(log.sizes[ordinal])) - 1
         before = pending.get(ordinal, whole)
         left = sum((word & (1 << 64) - 1) << 64 * n for n, word in enumerate(words))
         pending[ordinal] = before & left
         if newly := bin(before & ~left).count("1"):
-            yield ordinal, Deed.ACK_SOME, newly
+            yield ordinal, ClientCommand.ACK_SOME, newly
 
 
-def _acks_up_to(event: Ack, log: _Log) -> Iterator[tuple[int, Deed, int]]:
+def _acks_up_to(event: Ack, log: _Log) -> Iterator[tuple[int, ClientCommand, int]]:
     """Up to the entry it names, or the one before where messages of the batch are left."""
     for identity in event.ids:
         ordinal = log.ordinals.get((identity[0], identity[1]))
         if ordinal is not None:
             left = len(identity) > 2 and bool(identity[2])
-            yield ordinal - left, Deed.ACK_UP_TO, 0
+            yield ordinal - left, ClientCommand.ACK_UP_TO, 0

@@ -19,7 +19,14 @@ from subreplay.dispatch.broker.records import Records, empty_records
 from subreplay.dispatch.service import Empirical
 from subreplay.groups.decisions import topic_ids
 from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import Enlargement, MemberModel, Resubscription, Rewind, Stall, Supposed
+from subreplay.groups.simulation_parameters import (
+    Enlargement,
+    MemberModel,
+    Resubscription,
+    Rewind,
+    SimulationParameters,
+    Stall,
+)
 from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
@@ -138,13 +145,13 @@ def _policy(scenario: Scenario) -> Any:
     )
 
 
-def _supposed(scenario: Scenario) -> Supposed:
+def _supposed(scenario: Scenario) -> SimulationParameters:
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         heartbeat = _broker(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
     else:
         heartbeat = _setting(first, "heartbeat.interval.ms", 3_000)
-    return Supposed(
+    return SimulationParameters(
         others={one.name: _model(one, scenario.protocol, scenario.t0, one is first) for one in scenario.consumers},
         max_poll_records=int(first.props.get("max.poll.records", 500)),
         max_poll_interval=_setting(first, "max.poll.interval.ms", 300_000),

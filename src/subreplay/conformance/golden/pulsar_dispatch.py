@@ -187,9 +187,10 @@ class _Script:
             order = consumers[: state.joined].joined.tolist()
             shown["recently_joined"] = {str(c): int(consumers[c].joined_at) for c in order}
         if b.rule[0].drains:
-            facts = [fact for fact in b.facts[b.facts.hash >= 0] if fact.drainer >= 0]
+            draining = [tracked for tracked in b.tracker[b.tracker.hash >= 0] if tracked.drainer >= 0]
             shown["draining_hash_consumer_refcount"] = {
-                str(fact.hash): [int(fact.drainer), int(fact.draining)] for fact in sorted(facts, key=lambda f: f.hash)
+                str(tracked.hash): [int(tracked.drainer), int(tracked.draining)]
+                for tracked in sorted(draining, key=lambda one: one.hash)
             }
         return shown
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from subreplay.dispatch.broker.replay_set import first_waiting, place
+from subreplay.dispatch.broker.replay_set import first_waiting, log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
 from subreplay.kernels.inlining import hot, inlined
@@ -15,7 +15,7 @@ SERVED = 3
 
 @inlined
 def is_acked(b: Broker, ordinal: int) -> bool:
-    return bool(ordinal <= b.state[0].mark_delete or b.log[place(b, ordinal)].acked)
+    return bool(ordinal <= b.state[0].mark_delete or b.log[log_index(b, ordinal)].acked)
 
 
 @hot
@@ -43,7 +43,7 @@ def has_more_entries(b: Broker) -> bool:
 def _fill(b: Broker) -> None:
     state = b.state[0]
     while state.normal < state.wanted and state.read_position < state.end:
-        if not b.log[place(b, state.read_position)].acked:
+        if not b.log[log_index(b, state.read_position)].acked:
             b.reads[NORMAL, state.normal] = state.read_position
             state.normal += 1
         state.read_position += 1
@@ -72,7 +72,7 @@ def move_mark_delete(b: Broker, ordinal: int) -> bool:
     state = b.state[0]
     before = state.mark_delete
     state.mark_delete = max(state.mark_delete, min(ordinal, state.end - 1))
-    while state.mark_delete + 1 < state.end and b.log[place(b, state.mark_delete + 1)].acked:
+    while state.mark_delete + 1 < state.end and b.log[log_index(b, state.mark_delete + 1)].acked:
         state.mark_delete += 1
     state.read_position = max(state.read_position, state.mark_delete + 1)
     return bool(state.mark_delete > before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.replay_set import place, put_back
+from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.broker.state import Broker
 from subreplay.kernels.inlining import inlined, step
@@ -12,7 +12,7 @@ from subreplay.kernels.inlining import inlined, step
 @inlined
 def delays(b: Broker, ordinal: int) -> bool:
     """Track the entry if it is not due; unless deliveries are strict or exact, it is due up to a tick early."""
-    state, deliver_at = b.state[0], b.log[place(b, ordinal)].deliver_at
+    state, deliver_at = b.state[0], b.log[log_index(b, ordinal)].deliver_at
     state.delays = state.delays or deliver_at > 0
     if deliver_at <= _cutoff(b):
         state.fixed_delay = not state.delays

@@ -15,24 +15,24 @@ from subreplay.model.range_table import NOBODY
 @inlined
 def start_draining(b: Broker, consumer: int, hash_: int) -> None:
     """One more entry of ``consumer`` keeps ``hash_`` from its new owner."""
-    fact = b.facts[claim(b, hash_)]
-    if fact.drainer == NOBODY:
-        fact.drainer = consumer
-        fact.draining = 0
-        fact.blocked = False
+    tracked = b.tracker[claim(b, hash_)]
+    if tracked.drainer == NOBODY:
+        tracked.drainer = consumer
+        tracked.draining = 0
+        tracked.blocked = False
         b.state[0].drains += 1
-    fact.draining += 1
+    tracked.draining += 1
 
 
 @inlined
 def drained(b: Broker, consumer: int, hash_: int, closing: bool) -> None:
     """``consumer`` has one entry of ``hash_`` less; with the last one the hash is free, and what it kept is read."""
     at = _draining_at(b, hash_)
-    if at < 0 or b.facts[at].drainer != consumer:
+    if at < 0 or b.tracker[at].drainer != consumer:
         return
-    b.facts[at].draining -= 1
-    if b.facts[at].draining == 0:
-        blocked = b.facts[at].blocked
+    b.tracker[at].draining -= 1
+    if b.tracker[at].draining == 0:
+        blocked = b.tracker[at].blocked
         _stop(b, at)
         if blocked and not closing:
             ask_unblocked_read(b)
@@ -44,20 +44,20 @@ def blocks(b: Broker, consumer: int, hash_: int) -> bool:
     at = _draining_at(b, hash_)
     if at < 0:
         return False
-    if b.facts[at].drainer == consumer:
+    if b.tracker[at].drainer == consumer:
         _stop(b, at)
         return False
-    if not b.facts[at].blocked:
-        b.facts[at].blocked = True
-        b.facts[at].blocked_at = b.state[0].now
+    if not b.tracker[at].blocked:
+        b.tracker[at].blocked = True
+        b.tracker[at].blocked_at = b.state[0].now
     return True
 
 
 @inlined
 def stop_all_draining(b: Broker) -> None:
     if b.state[0].drains > 0:
-        b.facts.drainer[:] = NOBODY
-        b.facts.hash[:] = NOBODY
+        b.tracker.drainer[:] = NOBODY
+        b.tracker.hash[:] = NOBODY
     b.state[0].drains = 0
 
 
@@ -66,11 +66,11 @@ def _draining_at(b: Broker, hash_: int) -> int:
     if b.state[0].drains == 0:
         return -1
     at = find(b, hash_)
-    return at if at >= 0 and b.facts[at].drainer != NOBODY else -1
+    return at if at >= 0 and b.tracker[at].drainer != NOBODY else -1
 
 
 @inlined
 def _stop(b: Broker, at: int) -> None:
-    b.facts[at].drainer = NOBODY
+    b.tracker[at].drainer = NOBODY
     b.state[0].drains -= 1
     release(b, at)

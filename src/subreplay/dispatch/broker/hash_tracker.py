@@ -12,11 +12,11 @@ from subreplay.model.range_table import NOBODY
 
 @inlined
 def find(b: Broker, hash_: int) -> int:
-    """Where ``hash_`` stands in ``b.facts``, or -1."""
-    mask = len(b.facts) - 1
+    """Where ``hash_`` stands in ``b.tracker``, or -1."""
+    mask = len(b.tracker) - 1
     at = hash_ & mask
-    while b.facts[at].hash != hash_:
-        if b.facts[at].hash == NOBODY:
+    while b.tracker[at].hash != hash_:
+        if b.tracker[at].hash == NOBODY:
             return -1
         at = (at + 1) & mask
     return at
@@ -24,12 +24,12 @@ def find(b: Broker, hash_: int) -> int:
 
 @inlined
 def claim(b: Broker, hash_: int) -> int:
-    """Where ``hash_`` stands in ``b.facts``, entered if it was not there."""
-    mask = len(b.facts) - 1
+    """Where ``hash_`` stands in ``b.tracker``, entered if it was not there."""
+    mask = len(b.tracker) - 1
     at = hash_ & mask
-    while b.facts[at].hash != hash_:
-        if b.facts[at].hash == NOBODY:
-            b.facts[at].hash = hash_
+    while b.tracker[at].hash != hash_:
+        if b.tracker[at].hash == NOBODY:
+            b.tracker[at].hash = hash_
             break
         at = (at + 1) & mask
     return at
@@ -37,25 +37,25 @@ def claim(b: Broker, hash_: int) -> int:
 
 @inlined
 def release(b: Broker, at: int) -> None:
-    """Take the hash at ``at`` out of ``b.facts`` if nothing is known of it; those displaced by it move up."""
-    if b.facts[at].waiting > 0 or b.facts[at].drainer != NOBODY:
+    """Take the hash at ``at`` out of ``b.tracker`` if nothing is known of it; those displaced by it move up."""
+    if b.tracker[at].waiting > 0 or b.tracker[at].drainer != NOBODY:
         return
-    mask = len(b.facts) - 1
+    mask = len(b.tracker) - 1
     hole, probe = at, (at + 1) & mask
-    while b.facts[probe].hash != NOBODY:
-        home = b.facts[probe].hash & mask
+    while b.tracker[probe].hash != NOBODY:
+        home = b.tracker[probe].hash & mask
         if ((probe - home) & mask) >= ((probe - hole) & mask):
             _move(b, probe, hole)
             hole = probe
         probe = (probe + 1) & mask
-    b.facts[hole].hash = NOBODY
-    b.facts[hole].waiting = 0
-    b.facts[hole].drainer = NOBODY
+    b.tracker[hole].hash = NOBODY
+    b.tracker[hole].waiting = 0
+    b.tracker[hole].drainer = NOBODY
 
 
 @inlined
 def _move(b: Broker, source: int, target: int) -> None:
-    old, new = b.facts[source], b.facts[target]
+    old, new = b.tracker[source], b.tracker[target]
     new.hash = old.hash
     new.waiting = old.waiting
     new.drainer = old.drainer

@@ -9,7 +9,7 @@ from subreplay.dispatch.broker.dispatchers.key_shared_joined import forget_joine
 from subreplay.dispatch.broker.dispatchers.reading import read_more
 from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE, activate
 from subreplay.dispatch.broker.draining import drained, start_draining, stop_all_draining
-from subreplay.dispatch.broker.replay_set import forget_all, place, put_back, recount
+from subreplay.dispatch.broker.replay_set import forget_all, log_index, put_back, recount
 from subreplay.dispatch.broker.rules import Dispatcher
 from subreplay.dispatch.broker.selector import owner_of, with_table
 from subreplay.dispatch.broker.state import Broker, with_consumers
@@ -113,7 +113,7 @@ def _forget(b: Broker) -> None:
     cancel_waiting_read(b)
     forget_all(b)
     for ordinal in range(state.start, state.end):
-        entry = b.log[place(b, ordinal)]
+        entry = b.log[log_index(b, ordinal)]
         entry.holder = NOBODY
         entry.redeliveries = 0
     state.permits = 0
@@ -126,7 +126,7 @@ def _return(b: Broker, consumer: int) -> bool:
     """Put back what the consumer held, with its hash; this does not count as a redelivery."""
     returned = False
     for ordinal in range(b.state[0].start, b.state[0].end):
-        entry = b.log[place(b, ordinal)]
+        entry = b.log[log_index(b, ordinal)]
         if entry.holder == consumer:
             returned = put_back(b, ordinal, True) or returned
             if b.rule[0].drains:
@@ -140,11 +140,11 @@ def _drain_what_moved(before: Broker, after: Broker) -> None:
     """Hashes that left a consumer drain from it as long as it holds entries of them; of those that came back, as many
     entries do so no more."""
     for ordinal in range(after.state[0].start, after.state[0].end):
-        entry = after.log[place(after, ordinal)]
+        entry = after.log[log_index(after, ordinal)]
         if entry.holder != NOBODY and _moved(before, after, entry.slot, entry.hash, entry.holder):
             start_draining(after, entry.holder, entry.hash)
     for ordinal in range(after.state[0].start, after.state[0].end):
-        entry = after.log[place(after, ordinal)]
+        entry = after.log[log_index(after, ordinal)]
         if entry.holder != NOBODY and _moved(after, before, entry.slot, entry.hash, entry.holder):
             drained(after, entry.holder, entry.hash, False)
 

@@ -10,7 +10,7 @@ from subreplay.dispatch.broker.cursor import go_on_reading, move_mark_delete, re
 from subreplay.dispatch.broker.dispatchers.reading import read_more
 from subreplay.dispatch.broker.dispatchers.single_active import flow_of_single, reject_everything
 from subreplay.dispatch.broker.draining import drained
-from subreplay.dispatch.broker.replay_set import forget_up_to, place, put_back
+from subreplay.dispatch.broker.replay_set import forget_up_to, log_index, put_back
 from subreplay.dispatch.broker.rules import Dispatcher, Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_unblocked_read, is_last, push
@@ -34,7 +34,7 @@ def publish(
     ``hash_`` is the sticky hash as the dispatcher compares it (31 bits in 3.x, the slot in 4.x); ``deliver_at`` 0 is at
     once; ``chunked`` numbers the chunked message an entry belongs to, or is ``NO_CHUNK``.
     """
-    entry = b.log[place(b, b.state[0].end)]
+    entry = b.log[log_index(b, b.state[0].end)]
     entry.hash = hash_
     entry.slot = slot
     entry.messages = messages
@@ -72,7 +72,7 @@ def acknowledge(b: Broker, ordinal: int) -> None:
     """Acknowledge an entry as a whole, whoever holds it; ``acknowledged`` ends the command."""
     if not b.state[0].start <= ordinal < b.state[0].end:
         return
-    entry = b.log[place(b, ordinal)]
+    entry = b.log[log_index(b, ordinal)]
     holder = entry.holder
     if holder != NOBODY:
         _let_go(b, ordinal)
@@ -94,7 +94,7 @@ def acknowledge_some(b: Broker, ordinal: int, messages: int) -> None:
     """
     if not b.rule[0].batch_index_acks or not b.state[0].start <= ordinal < b.state[0].end:
         return
-    entry = b.log[place(b, ordinal)]
+    entry = b.log[log_index(b, ordinal)]
     if entry.unacked <= messages:
         acknowledge(b, ordinal)
         return
@@ -121,7 +121,7 @@ def acknowledge_up_to(b: Broker, ordinal: int) -> None:
 def expire(b: Broker, ordinal: int) -> None:
     """Time to live: everything up to ``ordinal`` counts as acknowledged, held or not (row L-TTL-1)."""
     for expired in range(b.state[0].mark_delete + 1, min(ordinal + 1, b.state[0].end)):
-        entry = b.log[place(b, expired)]
+        entry = b.log[log_index(b, expired)]
         holder = entry.holder
         if holder != NOBODY and b.rule[0].purge != Purge.NEVER:
             _let_go(b, expired)
@@ -149,7 +149,7 @@ def reject(b: Broker, consumer: int, ordinal: int) -> None:
     command. The entry loses its hash: it keeps no newer entry of its key from overtaking it."""
     if not b.state[0].start <= ordinal < b.state[0].end:
         return
-    entry, it = b.log[place(b, ordinal)], b.consumers[consumer]
+    entry, it = b.log[log_index(b, ordinal)], b.consumers[consumer]
     if entry.holder != consumer:
         return
     _let_go(b, ordinal)
@@ -200,7 +200,7 @@ def _give_back(b: Broker, consumer: int, messages: int) -> None:
 @inlined
 def _let_go(b: Broker, ordinal: int) -> None:
     """The entry's holder holds it no more."""
-    entry = b.log[place(b, ordinal)]
+    entry = b.log[log_index(b, ordinal)]
     if b.rule[0].drains:
         drained(b, entry.holder, entry.hash, False)
     entry.holder = NOBODY

@@ -60,7 +60,7 @@ CONSUMER = np.dtype(
     ],
     align=True,
 )
-FACT = np.dtype(
+TRACKED_HASH = np.dtype(
     [
         ("hash", "i4"),
         ("waiting", "i4"),  # entries in the replay set

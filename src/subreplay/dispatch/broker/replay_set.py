@@ -19,14 +19,14 @@ _ONE = np.uint64(1)
 
 
 @inlined
-def place(b: Broker, ordinal: int) -> int:
+def log_index(b: Broker, ordinal: int) -> int:
     """Where an entry of the window stands in ``b.log``."""
     return ordinal & (len(b.log) - 1)
 
 
 @inlined
 def waits(b: Broker, ordinal: int) -> bool:
-    at = place(b, ordinal)
+    at = log_index(b, ordinal)
     return bool((b.words[at >> 6] >> (np.uint64(at) & _BITS)) & _ONE != 0)
 
 
@@ -39,11 +39,11 @@ def put_back(b: Broker, ordinal: int, with_hash: bool) -> bool:
     state = b.state[0]
     if ordinal <= state.mark_delete:
         return False
-    at = place(b, ordinal)
+    at = log_index(b, ordinal)
     entry = b.log[at]
     if with_hash and b.rule[0].ordered and not entry.hashed:
         entry.hashed = True
-        b.facts[claim(b, entry.hash)].waiting += 1
+        b.tracker[claim(b, entry.hash)].waiting += 1
         _count(b, at, 1)
     if not waits(b, ordinal):
         b.words[at >> 6] |= _ONE << (np.uint64(at) & _BITS)
@@ -58,13 +58,13 @@ def put_back(b: Broker, ordinal: int, with_hash: bool) -> bool:
 def take_out(b: Broker, ordinal: int) -> None:
     """Remove an entry and forget its hash."""
     state = b.state[0]
-    at = place(b, ordinal)
+    at = log_index(b, ordinal)
     entry = b.log[at]
     if entry.hashed:
         entry.hashed = False
-        fact = find(b, entry.hash)
-        b.facts[fact].waiting -= 1
-        release(b, fact)
+        found = find(b, entry.hash)
+        b.tracker[found].waiting -= 1
+        release(b, found)
         _count(b, at, -1)
     if waits(b, ordinal):
         b.words[at >> 6] &= ~(_ONE << (np.uint64(at) & _BITS))
@@ -78,7 +78,7 @@ def next_waiting(b: Broker, ordinal: int) -> int:
     state = b.state[0]
     ordinal = max(ordinal, state.first_waiting)
     while state.waiting > 0 and ordinal < state.end:
-        at = place(b, ordinal)
+        at = log_index(b, ordinal)
         if at & 4095 == 0 and b.blocks[at >> 12] == 0:
             ordinal += min(4096, len(b.log))
             continue
@@ -108,8 +108,8 @@ def recount(b: Broker) -> None:
     b.state[0].hashed = 0
     ordinal = first_waiting(b)
     while ordinal >= 0:
-        if b.log[place(b, ordinal)].hashed:
-            _count(b, place(b, ordinal), 1)
+        if b.log[log_index(b, ordinal)].hashed:
+            _count(b, log_index(b, ordinal), 1)
         ordinal = next_waiting(b, ordinal + 1)
 
 
@@ -119,7 +119,7 @@ def has_waiting(b: Broker, hash_: int) -> bool:
     if b.state[0].hashed == 0:
         return False
     at = find(b, hash_)
-    return at >= 0 and b.facts[at].waiting > 0
+    return at >= 0 and b.tracker[at].waiting > 0
 
 
 @step

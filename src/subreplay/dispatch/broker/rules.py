@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from subreplay.errors import ConfigError
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
 
 MILLISECOND = 1_000_000
 """In ns, the kernel's unit of time."""
@@ -113,12 +113,14 @@ _4_2 = DispatchRule(
     batch_index_acks=True,
 )
 
-RULES: Mapping[str, DispatchRule] = {
-    DOCUMENTED: replace(_3_2, exact_delays=True),
-    PULSAR_3_2: _3_2,
-    PULSAR_4_0: _4_0,
-    PULSAR_4_2: _4_2,
-}
+RULES: Mapping[str, DispatchRule] = ByProfile(
+    {
+        DOCUMENTED: replace(_3_2, exact_delays=True),
+        PULSAR_3_2: _3_2,
+        PULSAR_4_0: _4_0,
+        PULSAR_4_2: _4_2,
+    }
+)
 """By profile. The documents describe the Key_Shared of joined positions (row P-KS-ORD-1), so they follow 3.2, but for
 delays (row L-DELAY-1)."""
 

@@ -17,12 +17,12 @@ from subreplay.dispatch.broker.records import (
     DELAYED,
     DISPATCHED,
     ENTRY,
-    FACT,
     NEVER,
     PIN,
     RANGE,
     STATE,
     TASK,
+    TRACKED_HASH,
     Records,
     empty_records,
 )
@@ -49,7 +49,7 @@ class Broker(NamedTuple):
     log: Records  # [ordinal modulo length]
     words: NDArray[np.uint64]  # replay set: a bit per entry of the window
     blocks: NDArray[np.int32]  # waiting entries per 64 words
-    facts: Records  # hash table
+    tracker: Records  # hash table
     stamps: NDArray[np.int64]  # 4.x: [hash]: number of the distribution of entries in which it is held back
     reads: NDArray[np.int64]  # [row][at]: ordinals of a normal and of a replay read, their owners, whom they served
     tasks: Records  # ring
@@ -93,7 +93,7 @@ def new_broker(subscription: Subscription, window: int = 1024, output: int = 409
         log=empty_records(window, ENTRY),
         words=np.zeros(window // 64, np.uint64),
         blocks=np.zeros(max(window // 4096, 1), np.int32),
-        facts=_facts(window),
+        tracker=_new_tracker(window),
         stamps=np.zeros(subscription.last_slot + 1 if _drains(subscription) else 0, np.int64),
         reads=np.zeros((READ_ROWS, max_read), np.int64),
         tasks=empty_records(_ring(output), TASK),
@@ -142,14 +142,14 @@ def _with_log(broker: Broker, size: int) -> Broker:
         return broker
     held = np.arange(int(broker.state[0].start), int(broker.state[0].end))
     old, new = held & (len(broker.log) - 1), held & (size - 1)
-    log, facts = empty_records(size, ENTRY), _facts(size)
+    log, tracker = empty_records(size, ENTRY), _new_tracker(size)
     log[new] = broker.log[old]
     words, blocks = np.zeros(size // 64, np.uint64), np.zeros(max(size // 4096, 1), np.int32)
     waiting = new[(broker.words[old >> 6] >> (old & 63).astype(np.uint64)) & np.uint64(1) > 0]
     np.bitwise_or.at(words, waiting >> 6, np.uint64(1) << (waiting & 63).astype(np.uint64))
     np.add.at(blocks, waiting >> 12, 1)
-    _move_facts(broker.facts, facts)
-    return broker._replace(log=log, words=words, blocks=blocks, facts=facts)
+    _move_hashes(broker.tracker, tracker)
+    return broker._replace(log=log, words=words, blocks=blocks, tracker=tracker)
 
 
 def _ring(output: int) -> int:
@@ -184,17 +184,17 @@ def _state(subscription: Subscription) -> Records:
     return records
 
 
-def _facts(window: int) -> Records:
+def _new_tracker(window: int) -> Records:
     """An empty table with room for every hash of a window; hashes below 65536 never collide in it."""
-    facts = empty_records(max(SLOTS, 2 * window), FACT)
-    facts.hash = facts.drainer = NOBODY
-    return facts
+    tracker = empty_records(max(SLOTS, 2 * window), TRACKED_HASH)
+    tracker.hash = tracker.drainer = NOBODY
+    return tracker
 
 
-def _move_facts(old: Records, new: Records) -> None:
+def _move_hashes(old: Records, new: Records) -> None:
     mask = len(new) - 1
-    for fact in old[old.hash != NOBODY]:
-        at = int(fact.hash) & mask
+    for tracked in old[old.hash != NOBODY]:
+        at = int(tracked.hash) & mask
         while new[at].hash != NOBODY:
             at = (at + 1) & mask
-        new[at] = fact
+        new[at] = tracked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subreplay.dispatch.broker.cursor import is_acked
 from subreplay.dispatch.broker.operations import acknowledge_up_to, acknowledged
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.blocking import acknowledge_and_note, acknowledge_some_and_note
 from subreplay.dispatch.clients.in_flight import close, count_settled, end_of_entry, in_window
@@ -14,7 +14,7 @@ from subreplay.kernels.inlining import hot, inlined, step
 
 @hot
 def acknowledge_message(b: Broker, c: Clients, at: int) -> None:
-    """The application acknowledges one message, perhaps too late; its package may be over with that."""
+    """The application acknowledges one message, perhaps too late; its in-flight entry may be over with that."""
     m = c.messages[at]
     m.acked_at = b.state[0].now
     head = c.messages[m.head]
@@ -108,6 +108,6 @@ def _acknowledge_cumulatively(b: Broker, c: Clients, at: int) -> None:
 @inlined
 def _cover(b: Broker, c: Clients, entry: int) -> None:
     for covered in range(b.state[0].mark_delete + 1, entry + 1):
-        if not b.log[place(b, covered)].acked:
+        if not b.log[log_index(b, covered)].acked:
             end_of_entry(b, c, covered, Outcome.COVERED, True)
     acknowledge_up_to(b, entry)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.acknowledging import acknowledge_message
 from subreplay.dispatch.clients.heap import ranked
@@ -103,8 +103,8 @@ def _hold(c: Clients, consumer: int, at: int) -> None:
 
 @step
 def may_succeed(b: Broker, c: Clients, at: int) -> bool:
-    """Whether work on this message may settle it: a try at its package, which without acknowledgement by batch index
-    must go well as a whole, is worth so many tries in vain."""
+    """Whether work on this message may settle it: a try at its in-flight entry, which without acknowledgement by batch
+    index must go well as a whole, is worth so many tries."""
     m = c.messages[at]
     it = c.clients[m.consumer]
     if it.stuck_from <= b.state[0].now and it.stuck_until == NEVER:
@@ -113,7 +113,7 @@ def may_succeed(b: Broker, c: Clients, at: int) -> bool:
         return False
     messages = 1
     if in_window(b, m.entry) and not b.rule[0].batch_index_acks:
-        messages = b.log[place(b, m.entry)].messages
+        messages = b.log[log_index(b, m.entry)].messages
     return bool(messages <= PATIENCE * (1 - it.failure_rate) ** messages)
 
 

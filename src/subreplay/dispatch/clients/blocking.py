@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from subreplay.dispatch.broker.hash_tracker import find
 from subreplay.dispatch.broker.operations import acknowledge, acknowledge_some, reject
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.state import NONE, Clients
@@ -42,12 +42,12 @@ def reject_and_note(b: Broker, c: Clients, consumer: int, entry: int) -> None:
 
 @step
 def _change_and_note(b: Broker, c: Clients, entry: int, rejecter: int, messages: int) -> None:
-    hash_ = b.log[place(b, entry)].hash
-    slot = b.log[place(b, entry)].slot
+    hash_ = b.log[log_index(b, entry)].hash
+    slot = b.log[log_index(b, entry)].slot
     at = find(b, hash_)
     blocker, since, waiting = NOBODY, 0, 0
-    if at >= 0 and b.facts[at].drainer != NOBODY and b.facts[at].blocked:
-        blocker, since, waiting = b.facts[at].drainer, b.facts[at].blocked_at, b.facts[at].waiting
+    if at >= 0 and b.tracker[at].drainer != NOBODY and b.tracker[at].blocked:
+        blocker, since, waiting = b.tracker[at].drainer, b.tracker[at].blocked_at, b.tracker[at].waiting
     if rejecter != NONE:
         reject(b, rejecter, entry)
     elif messages > 0:
@@ -57,7 +57,7 @@ def _change_and_note(b: Broker, c: Clients, entry: int, rejecter: int, messages:
     if blocker == NOBODY:
         return
     at = find(b, hash_)
-    if at < 0 or b.facts[at].drainer == NOBODY:
+    if at < 0 or b.tracker[at].drainer == NOBODY:
         _tell(b, c, since, hash_, owner_of(b, slot, hash_), blocker, waiting)
 
 
@@ -81,7 +81,7 @@ def follow_joined(b: Broker, c: Clients) -> None:
         it = c.clients[b.consumers[at].joined]
         it.waiting = max(it.waiting, b.consumers[b.consumers[at].joined].waiting)
     first = state.mark_delete + 1
-    blocker = b.log[place(b, first)].holder if first < state.end else NOBODY
+    blocker = b.log[log_index(b, first)].holder if first < state.end else NOBODY
     changed = blocker != t.blocker
     if not changed and t.joined == state.joined:
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.acknowledging import settle
 from subreplay.dispatch.clients.heap import ranked
@@ -21,7 +21,7 @@ def receive_chunk(b: Broker, c: Clients, consumer: int, entry: int, redeliveries
     A chunk that does not follow the one before it is of no use: it waits for an acknowledgement timeout. Every chunk
     but the last gives its permit back at once.
     """
-    chunk, it = b.log[place(b, entry)], c.clients[consumer]
+    chunk, it = b.log[log_index(b, entry)], c.clients[consumer]
     head = it.chunked_first
     while head != NONE and c.messages[head].chunk_of != chunk.chunked:
         head = c.messages[head].next

@@ -13,7 +13,7 @@ EVENT = np.dtype(
         ("rank", "i8"),  # its kind, then its consumer: see ``ranked``
         ("number", "i8"),  # events are numbered as they are set
         ("message", "i8"),
-        ("serial", "i8"),  # of the package; another one there means that the event is void
+        ("serial", "i8"),  # of the in-flight entry; another one there means that the event is void
     ],
     align=True,
 )

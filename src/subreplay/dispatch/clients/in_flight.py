@@ -1,9 +1,9 @@
-"""What clients hold: places for messages, packages that open and close, rows for what is over."""
+"""What clients hold: places for messages, in-flight entries that open and close, rows for what is over."""
 
 from __future__ import annotations
 
 from subreplay.dispatch.broker.operations import acknowledge_expired
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.heap import push
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
@@ -30,7 +30,8 @@ def has_room(b: Broker, c: Clients) -> bool:
 
 @hot
 def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, head: int) -> int:
-    """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads a package of its own."""
+    """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads an in-flight entry of its
+    own."""
     t = c.totals[0]
     at = t.free
     m, origin = c.messages[at], c.origins[entry & (len(c.origins) - 1)]
@@ -45,8 +46,8 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
     m.outcome = Outcome.PENDING
     m.settled = False
     m.entry = entry
-    m.hash = b.log[place(b, entry)].hash
-    m.slot = b.log[place(b, entry)].slot
+    m.hash = b.log[log_index(b, entry)].hash
+    m.slot = b.log[log_index(b, entry)].slot
     m.next = m.sibling = NONE
     m.used = True
     m.attempt = origin.attempts
@@ -68,7 +69,7 @@ def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, he
 
 @hot
 def shut(b: Broker, c: Clients, head: int) -> None:
-    """The package is over: ``let_go`` makes rows of it."""
+    """The in-flight entry is over: ``let_go`` makes rows of it."""
     c.messages[head].open = False
     if c.messages[head].overdue > 0:
         acknowledge_expired(b, c.messages[head].consumer, c.messages[head].overdue)
@@ -78,7 +79,7 @@ def shut(b: Broker, c: Clients, head: int) -> None:
 
 @hot
 def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
-    """``shut`` a package; messages that nothing happened to end with ``outcome``."""
+    """``shut`` an in-flight entry; messages that nothing happened to end with ``outcome``."""
     shut(b, c, head)
     at = head
     while at != NONE:
@@ -89,7 +90,7 @@ def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
 
 @hot
 def let_go(b: Broker, c: Clients, head: int) -> None:
-    """Make rows of a package that is over, once the application has none of its messages in its hands."""
+    """Make rows of an in-flight entry that is over, once the application has none of its messages in its hands."""
     if c.messages[head].open or c.messages[head].busy > 0:
         return
     at = head
@@ -138,7 +139,7 @@ def count_settled(c: Clients, messages: int) -> None:
 def end_of_entry(b: Broker, c: Clients, entry: int, outcome: int, settled: bool) -> int:
     """Rows without a consumer for the messages of an entry that are not acknowledged; returns how many."""
     ended = 0
-    origin, messages = c.origins[entry & (len(c.origins) - 1)], b.log[place(b, entry)].messages
+    origin, messages = c.origins[entry & (len(c.origins) - 1)], b.log[log_index(b, entry)].messages
     for index in range(messages):
         if messages > 1 and b.rule[0].batch_index_acks and c.marks[(origin.first + index) & (len(c.marks) - 1)]:
             continue

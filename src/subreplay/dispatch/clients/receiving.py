@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from subreplay.dispatch.broker.operations import acknowledge, acknowledged
 from subreplay.dispatch.broker.records import NO_CHUNK, Records
-from subreplay.dispatch.broker.replay_set import place
+from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.application import enqueue, take
@@ -24,7 +24,7 @@ def receive(b: Broker, c: Clients) -> bool:
     t = c.totals[0]
     while t.received < b.state[0].dispatched:
         row = b.dispatched[t.received]
-        entry = b.log[place(b, row.ordinal)]
+        entry = b.log[log_index(b, row.ordinal)]
         t.wanted = entry.messages
         if t.used + entry.messages > len(c.messages) or not has_room(b, c):
             return False
@@ -44,7 +44,7 @@ def receive(b: Broker, c: Clients) -> bool:
 def _receive_entry(b: Broker, c: Clients, row: Records) -> None:
     """The messages of an entry; with acknowledgement by batch index, those that are not acknowledged."""
     consumer, number = row.consumer, row.ordinal
-    head = put_messages(b, c, consumer, number, b.log[place(b, number)].messages, row.redeliveries)
+    head = put_messages(b, c, consumer, number, b.log[log_index(b, number)].messages, row.redeliveries)
     follow_permits(b, c, consumer)
     if row.redeliveries > c.clients[consumer].max_redeliver:  # the client does not show it
         redeliver(b, c, head, Outcome.RETURNED)
@@ -54,7 +54,7 @@ def _receive_entry(b: Broker, c: Clients, row: Records) -> None:
 
 @hot
 def put_messages(b: Broker, c: Clients, consumer: int, entry: int, messages: int, redeliveries: int) -> int:
-    """Queue the messages of an entry as one package; returns its head."""
+    """Queue the messages of an entry as one in-flight entry; returns its head."""
     head, last = NONE, NONE
     origin = c.origins[entry & (len(c.origins) - 1)]
     for index in range(messages):
@@ -103,7 +103,7 @@ def begin_work(b: Broker, c: Clients, consumer: int) -> None:
 @step
 def _skip(b: Broker, c: Clients, entry: int, consumer: int) -> None:
     """Row P-KR-1: what is outside the reader's ranges is not sent, and does not stay in its backlog."""
-    b.consumers[consumer].permits += b.log[place(b, entry)].unacked
+    b.consumers[consumer].permits += b.log[log_index(b, entry)].unacked
     end_of_entry(b, c, entry, Outcome.SKIPPED, True)
     acknowledge(b, entry)
     acknowledged(b)

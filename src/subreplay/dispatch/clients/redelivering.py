@@ -36,13 +36,13 @@ def _after(it: Records, delay: int, redeliveries: int) -> int:
 
 @step
 def ask_again_later(b: Broker, c: Clients, head: int) -> None:
-    """Set the timer of a package of which a message was negatively acknowledged; one is enough."""
-    package, t = c.messages[head], c.totals[0]
-    if package.returning:
+    """Set the timer of an in-flight entry of which a message was negatively acknowledged; one is enough."""
+    in_flight, t = c.messages[head], c.totals[0]
+    if in_flight.returning:
         return
-    package.returning = True
-    it, now = c.clients[package.consumer], b.state[0].now
-    due = now + _after(it, it.nack_delay, package.redeliveries)
+    in_flight.returning = True
+    it, now = c.clients[in_flight.consumer], b.state[0].now
+    due = now + _after(it, it.nack_delay, in_flight.redeliveries)
     if t.nack_ticks > 0:
         if it.nacks == 0:
             it.nack_origin = now
@@ -51,34 +51,36 @@ def ask_again_later(b: Broker, c: Clients, head: int) -> None:
     else:
         due = max(due // t.nack_precision * t.nack_precision, now)
     it.nacks += 1
-    set_timer(c, due, ranked(Event.NACK, package.consumer), head)
+    set_timer(c, due, ranked(Event.NACK, in_flight.consumer), head)
 
 
 @inlined
 def watch(b: Broker, c: Clients, head: int, end: int) -> None:
-    """Have a package time out unless it is acknowledged by then (``UnAckedMessageTracker``): its bucket's turn comes
-    with the first tick after the timeout is over. No timer is set for what will surely be acknowledged by ``end``."""
-    package = c.messages[head]
-    it = c.clients[package.consumer]
-    if it.ack_timeout == 0 or package.watched or not c.totals[0].persistent:
+    """Have an in-flight entry time out unless it is acknowledged by then (``UnAckedMessageTracker``): its bucket's turn
+    comes with the first tick after the timeout is over. No timer is set for what will surely be acknowledged by
+    ``end``."""
+    in_flight = c.messages[head]
+    it = c.clients[in_flight.consumer]
+    if it.ack_timeout == 0 or in_flight.watched or not c.totals[0].persistent:
         return
     ticks = (b.state[0].now - it.joined_at) // it.ack_tick + 1
-    timeout = _after(it, it.ack_timeout, package.redeliveries)
+    timeout = _after(it, it.ack_timeout, in_flight.redeliveries)
     due = it.joined_at + ticks * it.ack_tick + -(-timeout // it.ack_tick) * it.ack_tick
-    if end <= due and package.sibling == NONE and it.failure_rate == 0 and end < it.stuck_from:
+    if end <= due and in_flight.sibling == NONE and it.failure_rate == 0 and end < it.stuck_from:
         return
-    package.watched = True
-    set_timer(c, due, ranked(Event.TIMEOUT, package.consumer), head)
+    in_flight.watched = True
+    set_timer(c, due, ranked(Event.TIMEOUT, in_flight.consumer), head)
 
 
 @step
 def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
-    """Give a package back, or make dead letters of it; tells whether the dispatcher has to be told (``rejected``).
+    """Give an in-flight entry back, or make dead letters of it; tells whether the dispatcher has to be told
+    (``rejected``).
 
     With one active consumer that command is for everything: see ``forget_the_rest``.
     """
-    package = c.messages[head]
-    consumer = package.consumer
+    in_flight = c.messages[head]
+    consumer = in_flight.consumer
     if outcome == Outcome.TIMED_OUT:
         _stamp(b, c, head)
     if not c.totals[0].persistent:
@@ -91,13 +93,13 @@ def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
         _unqueue(c, consumer, head)
         let_go(b, c, head)
         return True
-    dead = package.redeliveries >= c.clients[consumer].max_redeliver
+    dead = in_flight.redeliveries >= c.clients[consumer].max_redeliver
     if dead:
         _make_dead_letters(b, c, head)
     else:
         at = head
         while at != NONE:  # one entry, or one for each chunk
-            if at == head or package.chunked:
+            if at == head or in_flight.chunked:
                 reject_and_note(b, c, consumer, c.messages[at].entry)
             at = c.messages[at].sibling
         close(b, c, head, outcome)
@@ -109,11 +111,11 @@ def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
 @step
 def _make_dead_letters(b: Broker, c: Clients, head: int) -> None:
     """Row D-DLQ-1: to the dead letter topic, and acknowledged."""
-    package, at = c.messages[head], head
-    settled = settle(b, c, package.entry)
+    in_flight, at = c.messages[head], head
+    settled = settle(b, c, in_flight.entry)
     while at != NONE:
         m = c.messages[at]
-        if package.chunked and at != head:
+        if in_flight.chunked and at != head:
             settled = settle(b, c, m.entry)
         if m.outcome != Outcome.ACKED and m.outcome != Outcome.RETRIED:
             m.outcome = Outcome.DEAD_LETTERED
@@ -149,7 +151,7 @@ def _stamp(b: Broker, c: Clients, head: int) -> None:
 
 @inlined
 def _unqueue(c: Clients, consumer: int, head: int) -> None:
-    """What the application has not taken yet of a package leaves the front of the receiver queue."""
+    """What the application has not taken yet of an in-flight entry leaves the front of the receiver queue."""
     it = c.clients[consumer]
     while it.first != NONE and c.messages[it.first].head == head:
         it.first = c.messages[it.first].next

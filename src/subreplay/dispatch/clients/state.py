@@ -1,7 +1,8 @@
 """The consumers' side of a prediction, as flat arrays that kernels change: clients, and the messages they hold.
 
-A message that a client holds stands in ``messages``; those of one delivered entry (or of one chunked message) are a
-package, linked by ``sibling``, whose common state is in its first, the head. What is over becomes a row of ``rows``.
+A message that a client holds stands in ``messages``; those of one delivered entry (or of one chunked message) are an
+in-flight entry, linked by ``sibling``, whose common state is in its first, the head. What is over becomes a row of
+``rows``.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ MESSAGE = np.dtype(
         ("next", "i8"),  # behind it in a queue; or the next free place
         ("sibling", "i8"),
         ("head", "i8"),
-        # of the package:
+        # of the in-flight entry:
         ("serial", "i8"),
         ("left", "i4"),  # messages not acknowledged
         ("overdue", "i4"),  # messages that expired, but which the broker counts as unacknowledged
@@ -144,8 +145,8 @@ ORIGIN = np.dtype(
     ],
     align=True,
 )
-"""Of an entry in the dispatcher's window: where it comes from, which marks are its, how many open packages of it are
-out, and how many there were."""
+"""Of an entry in the dispatcher's window: where it comes from, which marks are its, how many open in-flight entries of
+it are out, and how many there were."""
 WAIT = np.dtype(
     [("start", "i8"), ("end", "i8"), ("hash", "i8"), ("consumer", "i8"), ("blocker", "i8"), ("entries", "i8")]
 )
@@ -174,10 +175,10 @@ TOTALS = np.dtype(
         ("interval_end", "i8"),  # ns
         ("joined", "i8"),  # consumers that wait for their position
         ("blocker", "i8"),
-        ("vain", "i8"),  # timers of the dispatcher in a row that changed nothing
-        ("vain_position", "i8"),  # where it had read to with the last of them
-        ("vain_waiting", "i8"),
-        ("vain_more", "?"),
+        ("no_progress", "i8"),  # timers of the dispatcher in a row that changed nothing
+        ("tried_position", "i8"),  # where it had read to with the last of them
+        ("tried_waiting", "i8"),
+        ("tried_more", "?"),
         ("idle", "i8"),  # deliveries since a message was settled, could have been, or was delivered for the first time
         # the rules
         ("ttl", "i8"),

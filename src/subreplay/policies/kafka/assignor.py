@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.slots import HASH_RANGE
 from subreplay.model.rows import Scope
+from subreplay.policies.base import Routing, Serving
 
 UNASSIGNED = -1
 NO_GENERATION = -1
@@ -170,7 +171,8 @@ class GroupPolicy:
     (``group.initial.rebalance.delay.ms``; classic protocol only).
     """
 
-    routing: ClassVar[Literal["slot", "partition", "any"]] = "partition"
+    routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "polled"
     ordered: ClassVar[bool] = True
     space: ClassVar[tuple[int, int]] = (0, HASH_RANGE - 1)
 

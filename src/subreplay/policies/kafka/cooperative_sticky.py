@@ -11,9 +11,9 @@ import numpy as np
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Ints, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.sticky import share
 from subreplay.policies.kafka.sticky_group import Algorithm, GroupSubscription
-from subreplay.profiles import KAFKA_4_0, rule_of
+from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
-RULES: Mapping[str, Algorithm] = {KAFKA_4_0: share}
+RULES: Mapping[str, Algorithm] = ByProfile({KAFKA_4_0: share})
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, O
 from subreplay.policies.kafka.range_racks import add_rack_matches
 from subreplay.policies.kafka.ranges import add_ranges
 from subreplay.policies.kafka.subscriptions import CLIENT_ORDER, by_join_order, subscribed
-from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, rule_of
+from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile, rule_of
 
-KNOWS_RACKS: Mapping[str, bool] = {KAFKA_4_0: True, KAFKA_2_3: False}  # KIP-881 came with 3.5
+KNOWS_RACKS: Mapping[str, bool] = ByProfile({KAFKA_4_0: True, KAFKA_2_3: False})  # KIP-881 came with 3.5
 
 
 @dataclass(frozen=True)

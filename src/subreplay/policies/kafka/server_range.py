@@ -11,7 +11,7 @@ import numpy as np
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.ranges import add_ranges
 from subreplay.policies.kafka.subscriptions import by_join_order, static_first, subscribed
-from subreplay.profiles import KAFKA_4_0, rule_of
+from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class ServerRange(GroupPolicy):
     rebalance: ClassVar[Rebalance] = "server"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, {KAFKA_4_0: None}, self.profile)
+        rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
 
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
         order = static_first(members)

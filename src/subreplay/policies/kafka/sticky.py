@@ -13,7 +13,7 @@ from subreplay.policies.kafka.sticky_2_3 import share_as_2_3
 from subreplay.policies.kafka.sticky_equal import share_equally
 from subreplay.policies.kafka.sticky_group import Algorithm, GroupSubscription, Target
 from subreplay.policies.kafka.sticky_unequal import share_unequally
-from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, rule_of
+from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile, rule_of
 
 
 def share(group: GroupSubscription) -> Target:
@@ -21,7 +21,7 @@ def share(group: GroupSubscription) -> Target:
     return share_equally(group) if group.all_alike else share_unequally(group)
 
 
-RULES: Mapping[str, Algorithm] = {KAFKA_4_0: share, KAFKA_2_3: share_as_2_3}
+RULES: Mapping[str, Algorithm] = ByProfile({KAFKA_4_0: share, KAFKA_2_3: share_as_2_3})
 
 
 @dataclass(frozen=True)

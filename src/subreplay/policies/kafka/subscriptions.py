@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.java_string import utf16_order
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Member, Owners
-from subreplay.profiles import KAFKA_2_3, KAFKA_4_0
+from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile
 
 Flags: TypeAlias = NDArray[np.bool_]
 
@@ -34,10 +34,12 @@ def static_first(members: Sequence[Member]) -> Ints:
     return np.array(sorted(range(len(members)), key=rank), np.int64)
 
 
-CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = {
-    KAFKA_4_0: static_first,
-    KAFKA_2_3: by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
-}
+CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = ByProfile(
+    {
+        KAFKA_4_0: static_first,
+        KAFKA_2_3: by_member_id,  # its Subscription (2.3.1) tells an assignor no instance id
+    }
+)
 """How the client's Range and RoundRobin order members, by profile."""
 
 

@@ -13,7 +13,7 @@ from subreplay.policies.kafka.subscriptions import by_join_order
 from subreplay.policies.kafka.uniform_equal import assign_equal
 from subreplay.policies.kafka.uniform_group import UniformGroup
 from subreplay.policies.kafka.uniform_unequal import assign_unequal
-from subreplay.profiles import KAFKA_4_0, rule_of
+from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Uniform(GroupPolicy):
     rebalance: ClassVar[Rebalance] = "server"
 
     def __post_init__(self) -> None:
-        rule_of(self.name, {KAFKA_4_0: None}, self.profile)
+        rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
 
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
         if not members:

@@ -13,11 +13,11 @@ from subreplay.errors import ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
 
-PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
+PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Exclusive:
 
     name: ClassVar[str] = "pulsar.exclusive"
     routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "single active"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -16,9 +16,9 @@ from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 RING_POINTS = 100
 
@@ -33,12 +33,13 @@ class FailoverRule:
     ring_is_optional: bool
 
 
-RULES: Mapping[str, FailoverRule] = {
-    DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
-    PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
-    PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
-    PULSAR_4_2: FailoverRule("hash ring", ring_is_optional=True),
-}
+RULES: Mapping[str, FailoverRule] = ByProfile(
+    {
+        DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
+        PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
+        PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,7 @@ class Failover:
 
     name: ClassVar[str] = "pulsar.failover"
     routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "single active"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

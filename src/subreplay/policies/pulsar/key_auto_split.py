@@ -14,16 +14,16 @@ from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
 
-BOUND_IS_INSIDE: Mapping[str, bool] = {
-    DOCUMENTED: False,  # row P-KS-AUTO-1: [0, 32768) and [32768, 65536)
-    PULSAR_3_2: True,  # ceilingEntry: [0, 32768] and [32769, 65536]
-    PULSAR_4_0: True,
-    PULSAR_4_2: True,
-}
+BOUND_IS_INSIDE: Mapping[str, bool] = ByProfile(
+    {
+        DOCUMENTED: False,  # row P-KS-AUTO-1: [0, 32768) and [32768, 65536)
+        PULSAR_3_2: True,  # ceilingEntry: [0, 32768] and [32769, 65536]
+    }
+)
 """Whether a range's upper bound is its last slot or the first slot of the next one."""
 
 _NOTHING = np.zeros(0, np.int64)
@@ -73,6 +73,7 @@ class AutoSplit:
 
     name: ClassVar[str] = "pulsar.key_shared.auto_split"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
 
     profile: str
     allow_out_of_order: bool = False

@@ -14,9 +14,9 @@ from subreplay.hashing.murmur3 import MASK_31
 from subreplay.hashing.slots import HASH_RANGE, RING_SLOTS
 from subreplay.model.range_table import Range
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.rings import FirstComeRing, SharedPointRing
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 Ring: TypeAlias = FirstComeRing | SharedPointRing
 
@@ -39,12 +39,13 @@ def _pulsar_3_2(points: int) -> Ring:
     return SharedPointRing("\0", 0, points)
 
 
-RULES: Mapping[str, RingRule] = {
-    DOCUMENTED: RingRule((0, MASK_31), _documented),
-    PULSAR_3_2: RingRule((0, MASK_31), _pulsar_3_2),
-    PULSAR_4_0: RingRule((1, HASH_RANGE - 1), FirstComeRing),
-    PULSAR_4_2: RingRule((1, HASH_RANGE - 1), FirstComeRing),
-}
+RULES: Mapping[str, RingRule] = ByProfile(
+    {
+        DOCUMENTED: RingRule((0, MASK_31), _documented),
+        PULSAR_3_2: RingRule((0, MASK_31), _pulsar_3_2),
+        PULSAR_4_0: RingRule((1, HASH_RANGE - 1), FirstComeRing),
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class ConsistentHash:
 
     name: ClassVar[str] = "pulsar.key_shared.consistent_hash"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
 
     profile: str
     allow_out_of_order: bool = False

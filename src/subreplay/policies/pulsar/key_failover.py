@@ -14,12 +14,12 @@ from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, without_member
 from subreplay.policies.pulsar.slot_traffic import RecentWindows, SlotTraffic
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
 
-PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
+PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
 
 _NOTHING = np.zeros(0, np.int64)
 
@@ -76,6 +76,8 @@ class KeyFailover:
 
     name: ClassVar[str] = "pulsar.key_failover"
     routing: ClassVar[Routing] = "slot"
+    # row P-KF-5: what finds no permit waits with its hash, others go on; nothing is said of hashes that change hands
+    serving: ClassVar[Serving] = "draining"
     ordered: ClassVar[bool] = True
 
     profile: str

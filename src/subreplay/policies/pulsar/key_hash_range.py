@@ -14,19 +14,20 @@ from subreplay.errors import ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import without_member
 from subreplay.policies.pulsar.range_maps import EndPoints, WholeRanges
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 Selector: TypeAlias = EndPoints | WholeRanges
 
-RULES: Mapping[str, type[Selector]] = {
-    DOCUMENTED: EndPoints,  # row P-KR-2: floor and ceiling must name the same consumer
-    PULSAR_3_2: EndPoints,
-    PULSAR_4_0: WholeRanges,
-    PULSAR_4_2: WholeRanges,
-}
+RULES: Mapping[str, type[Selector]] = ByProfile(
+    {
+        DOCUMENTED: EndPoints,  # row P-KR-2: floor and ceiling must name the same consumer
+        PULSAR_3_2: EndPoints,
+        PULSAR_4_0: WholeRanges,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class KeyHashRange:
 
     name: ClassVar[str] = "pulsar.key_hash_range"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "filtered"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -13,19 +13,20 @@ from subreplay.errors import ConfigError, ConsumerRejected
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import with_member, without_member
 from subreplay.policies.pulsar.range_maps import EndPoints, WholeRanges
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 Selector: TypeAlias = EndPoints | WholeRanges
 
-RULES: Mapping[str, type[Selector]] = {
-    DOCUMENTED: WholeRanges,
-    PULSAR_3_2: EndPoints,
-    PULSAR_4_0: WholeRanges,
-    PULSAR_4_2: WholeRanges,
-}
+RULES: Mapping[str, type[Selector]] = ByProfile(
+    {
+        DOCUMENTED: WholeRanges,
+        PULSAR_3_2: EndPoints,
+        PULSAR_4_0: WholeRanges,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,7 @@ class Sticky:
 
     name: ClassVar[str] = "pulsar.key_shared.sticky"
     routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
 
     profile: str
     allow_out_of_order: bool = False

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from subreplay.hashing.slots import HASH_RANGE, range_slots
 from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Routing
+from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, ByProfile, rule_of
 
-PROFILES = dict.fromkeys((DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2))
+PROFILES = ByProfile({DOCUMENTED: None, PULSAR_3_2: None})
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Shared:
 
     name: ClassVar[str] = "pulsar.shared"
     routing: ClassVar[Routing] = "any"
+    serving: ClassVar[Serving] = "shared"
     ordered: ClassVar[bool] = False
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

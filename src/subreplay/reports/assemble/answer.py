@@ -13,8 +13,9 @@ Number = TypeVar("Number", int, float)
 
 
 def answers(scenarios: Sequence[ScenarioView], dispatch: Sequence[DispatchView]) -> tuple[Answer, ...]:
-    """The best scenario of each measure, of those that leave no message without an owner, if there are any such."""
-    whole = [s for s in scenarios if not s.unowned] or scenarios
+    """The best scenario of each measure, of those that leave no message without an owner, if there are any such; else
+    of those that serve somebody."""
+    whole = [s for s in scenarios if not s.unowned] or [s for s in scenarios if s.max_share > 0]
     replayed = [v for v in dispatch if v.name in {s.name for s in whole}]
     return tuple([answer for answer in (*_of_load(whole), *_of_dispatch(replayed)) if answer is not None])
 

@@ -157,7 +157,7 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
 
 
 def _is_group(figures: DispatchFigures) -> bool:
-    return isinstance(figures.plan.policy, GroupPolicy)
+    return figures.plan.policy.serving == "polled"
 
 
 def _session(policy: Policy) -> tuple[tuple[str, str], ...]:

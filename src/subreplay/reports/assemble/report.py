@@ -92,6 +92,9 @@ def report(
 GUESSABLE = "keys are told as digests under the default secret: who guesses a key can check it; set keys.secret"
 
 
+_OF_OWNERS = {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP, Need.DISPATCH_TIMES, Need.STICKY_KEYS, Need.SOME_MESSAGE}
+
+
 def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
     """Headline figures."""
     t = figures.totals
@@ -99,7 +102,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
     if t:
         again = sum(r["redelivered"] for r in figures.consumers)
         found += [Fact("Deliveries", f"{t['deliveries']:,}", f"{t['messages']:,} messages, {again:,} delivered again")]
-        if policy.routing != "any" and Need.DISPATCH_TIMES not in figures.lacking:
+        if policy.routing != "any" and not _OF_OWNERS & figures.lacking:
             found.append(
                 Fact(
                     "At the expected owner", f"{t['at_owner']:,} of {t['outside']:,}", "deliveries outside transitions"

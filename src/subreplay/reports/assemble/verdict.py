@@ -85,6 +85,8 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         asked = config.subscription.name, figures.topic, None
         events = any(s.table == "membership" and (s.subscription, s.topic) == asked[:2] for s in figures.held)
         yield Need.MEMBERSHIP.value if events else nothing_of(figures.held, "membership", *asked)
+    if Need.SOME_MESSAGE in figures.lacking:
+        yield nothing_of(figures.held, "messages", config.subscription.name, figures.topic, None)
     for need in (Need.EXACT_MEMBERSHIP, Need.DELIVERIES):
         if need in figures.lacking:
             yield need.value
@@ -92,7 +94,8 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
     yield from _in_quarantine(figures, config)
     for table, rows in figures.contradicted.items():
         if rows:
-            yield f"{rows:,} rows of {table} contradict another row of the same event"
+            those = "1 row contradicts" if rows == 1 else f"{rows:,} rows contradict"
+            yield f"in table {table}, {those} another row of the same event"
     if figures.clocks.doubtful:
         yield figures.clocks.sentence
     uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]

@@ -18,11 +18,11 @@ from subreplay.audit.external_sort import (
     BY_POSITION,
     BY_TIME,
     WAITING_BLOCK,
-    Block,
-    cut,
-    in_place,
-    merged,
+    ShuffleBlock,
+    external_merge,
     packed,
+    shuffle_blocks,
+    sorted_on_disk,
     unpacked,
 )
 from subreplay.audit.judge import Judge
@@ -46,7 +46,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     Topic partitions are dealt out in turn, which balances better than a hash of few values.
     """
     shape = spark_schema(BLOCKS)
-    parts = [part.mapInArrow(lambda rows: packed(cut(rows, BY_POSITION)), shape) for part in log.parts]
+    parts = [part.mapInArrow(lambda rows: packed(shuffle_blocks(rows, BY_POSITION)), shape) for part in log.parts]
     blocks = reduce(DataFrame.unionAll, parts).repartitionById(partitions(log.parts[0].sparkSession), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
@@ -54,12 +54,12 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     )
 
 
-def _both_passes(judge: Judge, log: Iterable[Block]) -> Iterator[pa.RecordBatch]:
+def _both_passes(judge: Judge, log: Iterable[ShuffleBlock]) -> Iterator[pa.RecordBatch]:
     """By position and then by time; in between the facts of a topic partition wait where Spark keeps its own files."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
     folder = next((folder for folder in folders if os.access(folder, os.W_OK)), None)
-    facts = cut(judge.by_position(merged(log, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    yield from judge.by_time(merged(in_place(facts, folder), BY_TIME))
+    facts = shuffle_blocks(judge.by_position(external_merge(log, BY_POSITION)), BY_TIME, WAITING_BLOCK)
+    yield from judge.by_time(external_merge(sorted_on_disk(facts, folder), BY_TIME))
 
 
 def published(rows: DataFrame, subscription: str, judge: Judge) -> DataFrame:
@@ -149,7 +149,7 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
     each = (
         f"CASE WHEN codes & {code.bit}L != 0 THEN named_struct('code', '{code.name}', 'excuse', {_excuse(code)}) END"
         for code in Code
-        if judge.looked_for & code.bit
+        if judge.applicable & code.bit
     )
     found = F.expr(f"array_compact(array({', '.join(each)}))")
     at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))

@@ -16,7 +16,7 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.unknown_consumers import with_strangers
+from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.config.run import RECORDED
 from subreplay.figures import Figures
 from subreplay.model.columns import DAY, UNKNOWN
@@ -47,7 +47,7 @@ def fold(source: Source) -> Judge:
     folded = measured_plan(source, RECORDED, policy, source.events)
     others: Mapping[Scope, Dispatcher] = {}
     if found.strangers:
-        events = {scope: with_strangers(scope, mine, found.strangers) for scope, mine in source.events.items()}
+        events = {scope: with_unknown_consumers(scope, mine, found.strangers) for scope, mine in source.events.items()}
         timelines = measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
     dispatchers = {
@@ -90,11 +90,11 @@ def judge(source: Source, judge: Judge) -> Judged:
 
 def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Findings in words, also those that are not about one delivery; writes table ``violations``."""
-    spark, config, topic = source.spark, source.config, source.inputs.topic
+    config, topic = source.config, source.inputs.topic
     subscription = config.subscription.name
     words = passes.violations(judged.rows, Explainer(judge, subscription))
-    log = checkpoint.with_earlier_messages(spark, config, topic, source.log)
-    told = checkpoint.told(spark, config, topic, Code.KEY_TWO_PARTITIONS)
+    log = checkpoint.with_earlier_messages(config, source.inputs, source.log)
+    told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
     others = topic_findings.found(log.messages, judge, subscription, told, since)
     found = words.unionByName(others)
@@ -163,7 +163,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
 def _withdrawn(source: Source) -> collect.Rows:
     """What this night withdraws of earlier ones' findings, counted by code and night, with some places; writes table
     ``withdrawn``."""
-    found = withdrawals.found(source.spark, source.config, source.inputs)
+    found = withdrawals.found(source.sink, source.config, source.inputs)
     if found is None:
         return []
     written = source.write(found, "withdrawn")

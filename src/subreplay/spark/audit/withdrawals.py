@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
-from subreplay.spark import lake
 from subreplay.spark.read.checkpoint import of_earlier_nights, told
 from subreplay.spark.read.log import Inputs
+from subreplay.spark.sink import Sink
 
 _PLACE = ("partition", "ledger", "entry", "batch_index")
 
 
-def found(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame | None:
+def found(sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
     """Table ``withdrawn``: failing findings of earlier nights that this day corrects, each once. A message that was
     told LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log. None where no night was before."""
-    before = told(spark, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE)
+    before = told(sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE)
     if before is None:
         return None
     failing = before.where("verdict != 'valid'").select(*_PLACE, "code", F.col("date").alias("told"))
@@ -34,7 +34,7 @@ def found(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame |
         ),
     )
     found = failing.join(came.unionAll(stored), [*_PLACE, "code"])
-    earlier = lake.find(spark, config.output.tables, "withdrawn")
+    earlier = sink.find("withdrawn")
     if earlier is not None:
         known = earlier.where(of_earlier_nights(config, inputs.topic))
         found = found.join(known, [*_PLACE, "code", "told"], "left_anti")

@@ -18,17 +18,16 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
-from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Carried, open_table, read
+from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Checkpoint, open_table, read
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
 from subreplay.model.columns import DAY, UNKNOWN, midnight
 from subreplay.model.tables import CARRIED, LOG, OPEN_POSITIONS
-from subreplay.spark import lake
-from subreplay.spark.read import traffic
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
+from subreplay.spark.sink import Sink
 
 AHEAD: Final = 60_000_000_000
 """How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
@@ -50,11 +49,11 @@ class HandedOn:
         return midnight(self.night) + DAY
 
 
-def handed_on(spark: SparkSession, config: RunConfig, topic: str) -> HandedOn | None:
+def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
     """What the run of a date begins with; None where no earlier night was audited, or all dates are audited at once."""
     if config.date is None:
         return None
-    audited = lake.find(spark, config.output.tables, "audited")
+    audited = sink.find("audited")
     if audited is None or "carried" not in audited.columns:
         return None
     mine = audited.where(of_earlier_nights(config, topic) & F.col("carried").isNotNull())
@@ -76,7 +75,7 @@ def check_basis(before: HandedOn, config: RunConfig) -> None:
     """Raises ``ConfigError`` where the night before was judged by other rules."""
     told = before.carried.where(F.col("carried.name") == BASIS).select("carried").first()
     assert told is not None  # every night hands it on
-    part = Carried([pa.array([told.carried.asDict()], CARRIED)])
+    part = Checkpoint([pa.array([told.carried.asDict()], CARRIED)])
     was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
@@ -91,21 +90,21 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
     if config.date is None:
         return log
     log = log.with_other_days(*_context(spark, config, inputs, before))
-    log = log.with_other_days(_ahead(spark, config, inputs))
+    log = log.with_other_days(_ahead(config, inputs))
     return log if before is None else replace(log, carried=_state(before))
 
 
-def with_earlier_messages(spark: SparkSession, config: RunConfig, topic: str, log: Log) -> Log:
+def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
     """The log of a run, with the messages of the ``lookback_days`` before its date."""
     if config.date is None:
         return log
     since = config.date - timedelta(days=config.traffic.lookback_days)
-    return log.with_other_days(message_rows(_earlier(spark, config, topic, since)[0], F.lit(False), before=True))
+    return log.with_other_days(message_rows(_earlier(config, inputs, since)[0], F.lit(False), before=True))
 
 
-def told(spark: SparkSession, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
+def told(sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
     """Table ``violations`` as far as earlier nights have told some codes; None where none can have."""
-    violations = None if config.date is None else lake.find(spark, config.output.tables, "violations")
+    violations = None if config.date is None else sink.find("violations")
     if violations is None:
         return None
     return violations.where(of_earlier_nights(config, topic) & F.col("code").isin([code.name for code in codes]))
@@ -136,7 +135,7 @@ def _context(
     assert oldest is not None  # an aggregate without groups always has one row
     since = config.date - timedelta(days=config.traffic.lookback_days)
     since = min(since, oldest.day or since)
-    messages, deliveries = _earlier(spark, config, inputs.topic, since)
+    messages, deliveries = _earlier(config, inputs, since)
     # positions rise with time, but for the clocks of producers: what lies behind the day's first message is read anyway
     firsts = inputs.messages.groupBy("topic", "partition").agg(F.min(F.struct("ledger", "entry")).alias("first"))
     again = _behind(inputs.deliveries, firsts, False).select(*_ENTRY).unionAll(open_.select(*_ENTRY)).distinct()
@@ -151,12 +150,12 @@ def _context(
     return message_rows(mine, waits, before=True), delivery_rows(wanted(deliveries), before=True)
 
 
-def _ahead(spark: SparkSession, config: RunConfig, inputs: Inputs) -> DataFrame:
+def _ahead(config: RunConfig, inputs: Inputs) -> DataFrame:
     """Messages of the day after whose producers' clocks were ahead: these were delivered before their own day began."""
     assert config.date is not None
     tomorrow = config.date + timedelta(days=1)
     early = (F.col("date") == F.lit(tomorrow)) & (F.unix_micros("publish_time") * 1_000 < midnight(tomorrow) + AHEAD)
-    messages = _valid(spark, config, "messages", early & (F.col("topic") == inputs.topic))
+    messages = _valid(inputs, "messages", early & (F.col("topic") == inputs.topic))
     served = inputs.deliveries.select(*_ENTRY).distinct()
     return message_rows(messages.join(served, _ENTRY, "left_semi").select(*messages.columns), F.lit(False), before=True)
 
@@ -178,16 +177,17 @@ def _open(before: HandedOn | None, spark: SparkSession) -> DataFrame:
 def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            part = Carried([pa.array([row["carried"]], batch.schema.field("carried").type)])
+            part = Checkpoint([pa.array([row["carried"]], batch.schema.field("carried").type)])
             yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
 
 
-def _earlier(spark: SparkSession, config: RunConfig, topic: str, since: Date) -> tuple[DataFrame, DataFrame]:
+def _earlier(config: RunConfig, inputs: Inputs, since: Date) -> tuple[DataFrame, DataFrame]:
     """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
-    days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date)) & (F.col("topic") == topic)
+    days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date))
+    days &= F.col("topic") == inputs.topic
     mine = days & (F.col("subscription") == config.subscription.name)
-    return _valid(spark, config, "messages", days), _valid(spark, config, "deliveries", mine)
+    return _valid(inputs, "messages", days), _valid(inputs, "deliveries", mine)
 
 
-def _valid(spark: SparkSession, config: RunConfig, name: str, mine: Column) -> DataFrame:
-    return split(name, traffic.table(spark, config, name).frame.where(mine)).valid
+def _valid(inputs: Inputs, name: str, mine: Column) -> DataFrame:
+    return split(name, inputs.tables[name].where(mine)).valid

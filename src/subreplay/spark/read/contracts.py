@@ -110,7 +110,18 @@ class Split(NamedTuple):
 
 
 def split(table: str, frame: DataFrame) -> Split:
-    """The rows of an input table by its contract."""
+    """The rows of an input table by its contract. Where it has column ``rejected``, that of a source (``traffic``),
+    rows for which that is not null are rejected already, with their reasons."""
+    if "rejected" in frame.columns:
+        read = _of_contract(table, frame.where("rejected IS NULL").drop("rejected"))
+        unread = frame.where("rejected IS NOT NULL")
+        told = unread.select(F.lit(table).alias("table"), "rejected.*")
+        unread = unread.drop("rejected").withColumn("valid", F.lit(False))
+        return Split(read.valid, read.rejected.unionByName(told), read.checked.unionByName(unread))
+    return _of_contract(table, frame)
+
+
+def _of_contract(table: str, frame: DataFrame) -> Split:
     checks = contracts(table)
     good = _known(" AND ".join(f"({check.holds})" for check in checks))
     reasons = _reasons(checks)

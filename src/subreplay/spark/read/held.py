@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyspark.sql.functions as F
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 
-from subreplay.config.run import RunConfig
 from subreplay.model.held import Stored
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect
-from subreplay.spark.read.traffic import table as input_table
 
 MOST: Final = 10_000  # subscriptions and topics of a table that are looked at
 
 
-def held(spark: SparkSession, config: RunConfig) -> tuple[Stored, ...]:
+def held(tables: Mapping[str, DataFrame]) -> tuple[Stored, ...]:
     """Subscriptions, topics and days of every input table."""
     found = []
     for table in INPUTS:
-        rows = input_table(spark, config, table).frame
+        rows = tables[table]
         whose = F.col("subscription") if table != "messages" else F.lit(None).cast("string").alias("subscription")
         groups = rows.groupBy(whose, "topic").agg(F.min("date").alias("first"), F.max("date").alias("last"))
         known = groups.where("topic IS NOT NULL AND first IS NOT NULL").orderBy("subscription", "topic").limit(MOST)

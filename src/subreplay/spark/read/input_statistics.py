@@ -87,6 +87,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
         | _lacking_in_messages([row for row in stored if row["valid"]], inputs.absent.get("messages", frozenset()))
         | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
+        | ({Need.EVERY_DELIVERY} if inputs.sampled else set())
         | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
         uncovered=uncovered,
         repeated=repeated,

@@ -7,11 +7,11 @@ from datetime import date as Date
 from typing import Final
 
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
-from subreplay.spark import lake
+from subreplay.spark.sink import Sink
 
 _CHECK: Final = "keys_check"
 _SHOWN: Final = "keys_shown"
@@ -22,9 +22,9 @@ def noted(runs: DataFrame, config: RunConfig) -> DataFrame:
     return runs.withColumns({_CHECK: F.lit(config.keys.words.check), _SHOWN: F.lit(config.keys.show)})
 
 
-def require_same(spark: SparkSession, config: RunConfig, topic: str, night: Date) -> None:
+def require_same(sink: Sink, config: RunConfig, topic: str, night: Date) -> None:
     """Raise ``ConfigError`` where the audit of that night, from which a run goes on, had another secret."""
-    runs = lake.find(spark, config.output.tables, "runs")
+    runs = sink.find("runs")
     if runs is None or _CHECK not in runs.columns:
         return
     mine = (F.col("subscription") == config.subscription.name) & (F.col("topic") == topic)

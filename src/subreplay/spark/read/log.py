@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date as Date
 from datetime import timedelta
 from functools import reduce
@@ -41,12 +41,20 @@ class Inputs:
     ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
+    sampled: bool = False  # the deliveries are a sample
+    tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
 
 
-def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
-    """Read, select and check the tables of one run. Raises ``InputError`` where a table, column or subscription is
-    missing."""
-    tables = {name: traffic.table(spark, config, name) for name in INPUTS}
+def read_inputs(
+    spark: SparkSession, config: RunConfig, given: traffic.Frames | None = None, *, messages_only: bool = False
+) -> Inputs:
+    """Read, select and check the tables of one run. ``messages_only``: the others may be missing.
+
+    Raises ``InputError`` where a table, column or subscription is missing."""
+    tables = {
+        name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only)
+        for name in INPUTS
+    }
     frames = {name: table.frame for name, table in tables.items()}
     topic = config.subscription.topic or _topic_of(frames, config)
     mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
@@ -69,8 +77,11 @@ def read_inputs(spark: SparkSession, config: RunConfig) -> Inputs:
         rejected={name: part.rejected for name, part in parts.items()},
         checked={name: part.checked for name, part in parts.items()},
         topic=topic,
-        ingest=_ingest_quarantine(spark, config, topic),
+        ingest=None if given is not None else _ingest_quarantine(spark, config, topic),
         absent={name: table.absent for name, table in tables.items()},
+        inferred=config.traffic.inferred(),
+        sampled=config.traffic.deliveries is not None and bool(config.traffic.deliveries.sampled),
+        tables=frames,
     )
 
 

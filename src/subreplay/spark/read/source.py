@@ -1,4 +1,4 @@
-"""A run's checked input, and where its output tables go."""
+"""A run's checked input, and the sink of its output tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import pyarrow as pa
-import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit.needs import Need
@@ -24,7 +23,9 @@ from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import Census, census
 from subreplay.spark.read.log import Inputs, Log, as_log, read_inputs
 from subreplay.spark.read.rejects import rejects
+from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
+from subreplay.spark.sink import Sink
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
 _TRAFFIC = ("messages", "deliveries")
@@ -43,8 +44,8 @@ class Source:
     before: checkpoint.HandedOn | None
     census: Census
     rejects: Rejects
+    sink: Sink
     held: tuple[Stored, ...] = ()
-    prefix: str = ""  # of the names of its output tables
 
     @property
     def events(self) -> Events:
@@ -100,42 +101,54 @@ class Source:
         return Span(self.width, self.width)
 
     def write(self, frame: DataFrame, name: str) -> DataFrame:
-        """Write an output table and read this run's rows back, so that nothing is computed twice."""
-        out, name = self.config.output, self.prefix + name
-        lake.replace(frame, out.tables, name, "delta", **self.where)
-        written = lake.read(self.spark, out.tables, name, "delta")
-        for column, value in self.where.items():
-            written = written.where(F.col(column) == value)
-        return written
+        """Hand an output table to the sink; returns its rows, so that nothing is computed twice."""
+        return self.sink.write(frame, name, **self.where)
 
 
-def read(spark: SparkSession, config: RunConfig, prefix: str = "") -> Source:
-    """Read and check the input tables; the names of output tables begin with ``prefix``.
+def read(
+    spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None, *, messages_only: bool = False
+) -> Source:
+    """Read and check the input tables, of which others than messages may be missing where ``messages_only``; those
+    that are given as ``frames`` are not read. Output tables go to ``sink``.
 
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
-    inputs = read_inputs(spark, config)
-    before = checkpoint.handed_on(spark, config, inputs.topic)
+    inputs = read_inputs(spark, config, frames, messages_only=messages_only)
+    before = checkpoint.handed_on(sink, config, inputs.topic)
     if before is not None:
-        known_secret.require_same(spark, config, inputs.topic, before.night)
+        known_secret.require_same(sink, config, inputs.topic, before.night)
     found = census(inputs, None if before is None else before.carried)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
-    empty = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
-    there = held(spark, config) if empty else ()
-    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, there, prefix)
+    if config.date is None:  # a day may have none, and still judge what earlier ones left open
+        found = found._replace(lacking=_lacking_altogether(found))
+    empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    there = held(inputs.tables) if empty else ()
+    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, sink, there)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, census=found._replace(extent={**found.extent, **day}))
 
 
-def read_traffic(spark: SparkSession, config: RunConfig) -> Source:
+def _lacking_altogether(found: Census) -> frozenset[Need]:
+    """What rules need and the tables do not have, where one of them may be empty: then that alone is the reason."""
+    lacking = set(found.lacking)
+    if not found.extent["deliveries"]:
+        lacking -= {Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES, Need.DELIVERIES}
+        lacking.add(Need.SOME_DELIVERY)
+    if not found.extent["messages"]:
+        lacking -= {Need.KEYS, Need.STICKY_KEYS, Need.PRODUCERS}
+        lacking.add(Need.SOME_MESSAGE)
+    return frozenset(lacking)
+
+
+def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
     """The same for a what-if. Raises ``NothingThere`` where there is no message to replay."""
-    source = read(spark, config, prefix="whatif_")
+    source = read(spark, config, sink, frames, messages_only=True)
     if not source.extent["messages"]:
         subscription, topic = config.subscription.name, source.inputs.topic
-        why = nothing_of(source.held or held(spark, config), "messages", subscription, topic, config.date)
+        why = nothing_of(source.held or held(source.inputs.tables), "messages", subscription, topic, config.date)
         raise NothingThere(f"{config.traffic.path}: there is nothing to replay: {why}")
     return source
 

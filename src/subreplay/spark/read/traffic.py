@@ -1,15 +1,45 @@
-"""Where the input tables of a run come from."""
+"""Where the input tables of a run come from: our own tables, or somebody else's, whose columns become ours."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
 
+from subreplay.adapters import ADAPTERS
+from subreplay.adapters.base import Rejected
+from subreplay.adapters.source.convert import convert
+from subreplay.adapters.source.plan import Plan, Taken
+from subreplay.adapters.source.presets import plan_of
 from subreplay.config.run import RunConfig
-from subreplay.model.tables import INPUTS
+from subreplay.config.traffic import InputTable
+from subreplay.errors import ConfigError, InputError
+from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
-from subreplay.spark.schemas import require
+from subreplay.spark.schemas import require, spark_schema
+
+REJECTED: Final = pa.struct(
+    [
+        pa.field("file", pa.string(), nullable=False),
+        pa.field("row", pa.int64(), nullable=False),
+        pa.field("raw", pa.string(), nullable=False),
+        pa.field("reasons", pa.list_(REASON), nullable=False),
+    ]
+)
+"""Column ``rejected`` of a table made of a source: why a row could not be read, of which all other columns are null."""
+_FILE: Final = "subreplay_file"  # the path of a row's file
+
+
+Frames = Mapping[str, DataFrame]
+"""Input tables that are given as frames; of others there are none, unless the run file says where they are."""
 
 
 class Table(NamedTuple):
@@ -19,9 +49,156 @@ class Table(NamedTuple):
     absent: frozenset[str]
 
 
-def table(spark: SparkSession, config: RunConfig, name: str) -> Table:
-    """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing."""
+def table(
+    spark: SparkSession, config: RunConfig, name: str, frames: Frames | None = None, *, required: bool = True
+) -> Table:
+    """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing; one that is not
+    ``required`` is then empty."""
     traffic = config.traffic
-    found = lake.read(spark, traffic.path, name, traffic.format)
-    absent = frozenset(INPUTS[name].names) - set(found.columns)
-    return Table(require(found, INPUTS[name], f"{traffic.path}/{name}"), absent)
+    given: InputTable | None = getattr(traffic, name)
+    if frames is not None and name in frames:
+        found, place = frames[name], name
+        if given is not None and given.maps:
+            return _mapped(found, given, name, name)
+    elif frames is not None and given is None:
+        if required:
+            raise InputError(f"{name}: no frame is given; it is needed here")
+        return Table(_empty(spark, name), frozenset(INPUTS[name].names))
+    elif given is None:
+        place = f"{traffic.path.rstrip('/')}/{name}"
+        there = None if required else lake.find(spark, traffic.path, name, traffic.format)
+        if there is None and not required:
+            return Table(_empty(spark, name), frozenset(INPUTS[name].names))
+        found = there or lake.read(spark, traffic.path, name, traffic.format)
+    elif name == "membership" and traffic.inferred():
+        return Table(_empty(spark, name), frozenset())
+    elif given.from_ in ADAPTERS:
+        found, place = _of_files(spark, given, name), str(given.path)
+    else:
+        found, place = opened(spark, given, f"traffic.{name}"), str(given.path or given.table)
+        if given.maps:
+            return _mapped(found, given, name, f"traffic.{name}")
+    return Table(require(found, INPUTS[name], place), frozenset(INPUTS[name].names) - set(found.columns))
+
+
+def opened(spark: SparkSession, given: InputTable, key: str) -> DataFrame:
+    """The rows of a source as they are. Raises ``InputError`` naming the place where there is no such table."""
+    place = given.table or given.path
+    try:
+        if given.table is not None:
+            found = spark.read.table(given.table)
+        else:
+            found = spark.read.format(given.format).options(**given.options).load(given.path)
+        found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
+    except AnalysisException as error:
+        why = error.getCondition() or "unreadable"
+        what = "table" if given.table is not None else f"readable {given.format} table"
+        raise InputError(f"{key}: {place}: no {what} ({why}); correct path, table or format") from error
+    return found
+
+
+def _empty(spark: SparkSession, name: str) -> DataFrame:
+    return lake.of_arrow(spark, INPUTS[name].empty_table())
+
+
+def _of_files(spark: SparkSession, given: InputTable, name: str) -> DataFrame:
+    """A table that an adapter makes of files. What it rejects stands in column ``rejected``."""
+    read = ADAPTERS[str(given.from_)](Path(str(given.path)))
+    rows = read.tables.get(name)
+    if rows is None:
+        raise InputError(f"traffic.{name}: {given.from_} tells nothing of {name}; it has {', '.join(read.tables)}")
+    return lake.of_arrow(spark, rows)
+
+
+def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
+    """The rows of a source in our columns, with column ``rejected``."""
+    try:
+        plan = plan_of(given.mapping, to_arrow_schema(found.schema), name)
+    except (ConfigError, InputError) as error:
+        raise type(error)(f"{key}: {error}") from error
+    absent = frozenset(plan.lacks)
+    native = _native(plan, found)
+    if native is not None:
+        return Table(found.select(*native), absent)
+    taken = sorted({each.column.path[0] for each in plan.taken if each.column is not None})
+    columns = [found[f"`{column.replace('`', '``')}`"] for column in taken]
+    if any(each.column is None for each in plan.taken):
+        columns.append(_relative(given).alias(_FILE))
+    schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
+    place = str(given.path or given.table)
+    rows = found.select(*columns).mapInArrow(partial(_convert, plan, place, schema), spark_schema(schema))
+    return Table(rows, absent)
+
+
+def _convert(plan: Plan, place: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        files = batch.column(_FILE).cast(pa.string()) if _FILE in batch.schema.names else place
+        rows, rejected = convert(batch, plan, files)
+        yield _with_rejected(rows, [None] * rows.num_rows, schema)
+        if rejected:
+            nothing = pa.RecordBatch.from_pylist([{}] * len(rejected), schema=pa.schema(list(schema)[:-1]))
+            yield _with_rejected(nothing, [_row(each) for each in rejected], schema)
+
+
+def _row(rejected: Rejected) -> dict[str, object]:
+    return {name: getattr(rejected, name) for name in ("file", "row", "raw")} | {
+        "reasons": [reason._asdict() for reason in rejected.reasons]
+    }
+
+
+def _with_rejected(rows: pa.RecordBatch, rejected: list[dict[str, object] | None], schema: pa.Schema) -> pa.RecordBatch:
+    arrays = [column.cast(schema.field(i).type) for i, column in enumerate(rows.columns)]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(rejected, REJECTED)], schema=schema)
+
+
+def _relative(given: InputTable) -> Column:
+    """The path of a row's file below that of its source."""
+    if given.path is None:
+        raise ConfigError("the path of a file tells something only of a source that is given by path, not by table")
+    plus = F.replace(F.col("_metadata.file_path"), F.lit("+"), F.lit("%2B"))  # which stands for a blank elsewhere
+    root = F.lit(given.path.rstrip("/") + "/")
+    return F.element_at(F.split(F.url_decode(plus), F.concat(F.lit(r"\Q"), root, F.lit(r"\E")), 2), -1)
+
+
+def _native(plan: Plan, found: DataFrame) -> list[Column] | None:
+    """The columns of a plan that renames columns, or does what Spark does alike; None for another one. Nothing goes to
+    Python then."""
+    columns: dict[str, Column] = {}
+    for name, value in plan.values.items():
+        columns[name] = F.lit(value.as_py())
+    for each in plan.taken:
+        column = _done_by_spark(each, plan, found)
+        if column is None:
+            return None
+        columns[each.fills[0]] = column
+    at = next(columns[n] for n in ("publish_time", "at", "delivered_at", "received_at", "acked_at") if n in columns)
+    day = F.date_from_unix_date(F.call_function("div", F.unix_micros(at), F.lit(86_400_000_000)).cast("int"))
+    columns["date"] = day
+    wanted = spark_schema(INPUTS[plan.table])
+    return [columns.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted]
+
+
+def _done_by_spark(taken: Taken, plan: Plan, found: DataFrame) -> Column | None:
+    if taken.column is None or taken.parts or taken.how is None:
+        return None
+    theirs = F.col(taken.theirs)
+    kind = found.select(theirs).schema[0].dataType
+    ours = spark_schema(INPUTS[plan.table])[taken.fills[0]].dataType
+    if taken.how == "" and isinstance(kind, _WHOLE) and isinstance(ours, _WHOLE):
+        least, most = _ENDS[type(ours)]
+        return theirs if _ENDS[type(kind)][1] <= most else F.greatest(F.least(theirs, F.lit(most)), F.lit(least))
+    if taken.how == "" and type(kind) is type(ours) and isinstance(kind, (StringType, BinaryType, TimestampType)):
+        return theirs
+    if taken.how == "length" and isinstance(kind, (StringType, BinaryType)):
+        return F.octet_length(theirs)
+    if taken.how == "epoch_us" and isinstance(kind, LongType):
+        return F.timestamp_micros(theirs)
+    if taken.how == "epoch_ms" and isinstance(kind, LongType):
+        # what no time can be becomes one that no row may have
+        return F.timestamp_micros(F.greatest(F.least(theirs, F.lit(_MOST_MS)), F.lit(-_MOST_MS)) * 1_000)
+    return None
+
+
+_WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
+_ENDS: Final = {kind: (-(2**bits), 2**bits - 1) for kind, bits in zip(_WHOLE, (7, 15, 31, 63), strict=True)}
+_MOST_MS: Final = 2**53

@@ -7,7 +7,7 @@ from subreplay.dispatch.broker.cursor import NORMAL, REPLAY
 from subreplay.dispatch.broker.dispatchers.sending import finish, hand
 from subreplay.dispatch.broker.dispatchers.turns import next_consumer
 from subreplay.dispatch.broker.records import NO_CHUNK
-from subreplay.dispatch.broker.replay_set import place, put_back
+from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
 from subreplay.kernels.inlining import inlined, step
@@ -57,7 +57,7 @@ def _assign(b: Broker, kind: int, count: int, consumer: int) -> bool:
                 break
             room = b.consumers[consumer].permits
         receiver = consumer
-        if b.log[place(b, ordinal)].chunked != NO_CHUNK:
+        if b.log[log_index(b, ordinal)].chunked != NO_CHUNK:
             receiver = _bound_to(b, ordinal, consumer, room)
         if receiver == NOBODY:
             put_back(b, ordinal, True)
@@ -84,7 +84,7 @@ def _with_room(b: Broker) -> int:
 @inlined
 def _bound_to(b: Broker, ordinal: int, current: int, room: int) -> int:
     """The consumer of the chunk's message, or -1 if it has to wait; ``room`` is what the current consumer has left."""
-    state, entry = b.state[0], b.log[place(b, ordinal)]
+    state, entry = b.state[0], b.log[log_index(b, ordinal)]
     pin = 0
     while pin < state.pins and b.pins[pin].chunked != entry.chunked:
         pin += 1

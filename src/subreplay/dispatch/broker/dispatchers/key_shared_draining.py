@@ -6,7 +6,7 @@ from subreplay.dispatch.broker.consumers import member, room_for_entries
 from subreplay.dispatch.broker.cursor import NORMAL, REPLAY, SERVED, has_more_entries
 from subreplay.dispatch.broker.dispatchers.sending import finish_all, hand, is_new, start_serving
 from subreplay.dispatch.broker.draining import blocks
-from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, next_waiting, place, put_back
+from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, log_index, next_waiting, put_back
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
@@ -90,7 +90,7 @@ def _open(b: Broker, consumer: int) -> None:
 
 @hot
 def _hand_or_keep(b: Broker, kind: int, ordinal: int) -> None:
-    entry = b.log[place(b, ordinal)]
+    entry = b.log[log_index(b, ordinal)]
     if not _is_held_back(b, entry.hash):
         consumer = owner_of(b, entry.slot, entry.hash)
         if consumer != NOBODY and _takes(b, consumer, entry.hash, kind):
@@ -127,7 +127,7 @@ def _perhaps_replayed(b: Broker) -> int:
 
 @inlined
 def _could_be_replayed(b: Broker, ordinal: int) -> bool:
-    entry = b.log[place(b, ordinal)]
+    entry = b.log[log_index(b, ordinal)]
     if not entry.hashed:
         return True
     if _is_held_back(b, entry.hash):

@@ -11,7 +11,7 @@ from subreplay.dispatch.broker.cursor import NORMAL, OWNER, REPLAY, SERVED
 from subreplay.dispatch.broker.delayed import put_due_back
 from subreplay.dispatch.broker.dispatchers.sending import finish_all, hand, is_new, start_serving
 from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, place, put_back
+from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, log_index, put_back
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
@@ -54,7 +54,7 @@ def keep_out_held(b: Broker, count: int) -> int:
     left = 0
     for at in range(count):
         ordinal = b.reads[REPLAY, at]
-        entry = b.log[place(b, ordinal)]
+        entry = b.log[log_index(b, ordinal)]
         owner = owner_of(b, entry.slot, entry.hash) if entry.hashed else NOBODY
         if owner != NOBODY:
             _open(b, owner, REPLAY)
@@ -133,7 +133,7 @@ def _start(b: Broker) -> None:
 @hot
 def _assign(b: Broker, kind: int, at: int) -> None:
     """Find the consumer of an entry; if the hash waits, it gets nothing."""
-    entry = b.log[place(b, b.reads[kind, at])]
+    entry = b.log[log_index(b, b.reads[kind, at])]
     owner = owner_of(b, entry.slot, entry.hash)
     b.reads[OWNER, at] = owner
     if owner != NOBODY:

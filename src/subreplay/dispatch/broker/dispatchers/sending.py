@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.dispatch.broker.consumers import charge
 from subreplay.dispatch.broker.cursor import SERVED
 from subreplay.dispatch.broker.delayed import delays
-from subreplay.dispatch.broker.replay_set import place, take_out
+from subreplay.dispatch.broker.replay_set import log_index, take_out
 from subreplay.dispatch.broker.state import Broker
 from subreplay.kernels.inlining import hot, inlined
 
@@ -34,7 +34,7 @@ def is_new(b: Broker, consumer: int) -> bool:
 @hot
 def hand(b: Broker, consumer: int, ordinal: int, replayed: bool) -> None:
     """Give one entry to a consumer; ``finish`` charges it."""
-    state, it, entry = b.state[0], b.consumers[consumer], b.log[place(b, ordinal)]
+    state, it, entry = b.state[0], b.consumers[consumer], b.log[log_index(b, ordinal)]
     it.handed += 1
     if replayed:
         take_out(b, ordinal)

@@ -8,7 +8,7 @@ from subreplay.dispatch.broker.dispatchers.chunks import dispatch_chunked
 from subreplay.dispatch.broker.dispatchers.sending import finish, hand
 from subreplay.dispatch.broker.dispatchers.turns import next_consumer
 from subreplay.dispatch.broker.records import NO_CHUNK
-from subreplay.dispatch.broker.replay_set import place, put_back
+from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.state import Broker
 from subreplay.kernels.inlining import inlined, step
 
@@ -20,7 +20,7 @@ def dispatch_shared(b: Broker, kind: int, count: int) -> bool:
     state.processed = 0
     messages = 0
     for at in range(count):
-        entry = b.log[place(b, b.reads[kind, at])]
+        entry = b.log[log_index(b, b.reads[kind, at])]
         if entry.chunked != NO_CHUNK:
             return dispatch_chunked(b, kind, count)
         messages += entry.messages

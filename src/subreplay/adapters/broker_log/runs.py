@@ -1,0 +1,80 @@
+"""A run to start from, as far as a broker's log tells the subscription: its type, its mode, the broker's version."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.base import told_of
+from subreplay.adapters.pulsar_policies import policy_of
+
+PROFILES: Final = ("3.2", "4.0", "4.2")
+_EXCLUSIVE: Final = "Exclusive consumer is already connected"
+
+
+def suggested(tables: dict[str, pa.Table], found: pa.Table, version: str | None, of_3: bool) -> tuple[Any, list[str]]:
+    """The run for the subscription with the most rows, and sentences about what is not known of it.
+
+    Membership rows whose type is ``unknown`` get it where the log tells. ``version`` is what the broker said when it
+    started; ``of_3``: its lines have the form of 3.x.
+    """
+    pairs = told_of(tables)
+    if not pairs:
+        return {}, []
+    subscription, topic = pairs[0]
+    for each in {pair[0] for pair in pairs}:
+        tables["membership"] = _typed(tables["membership"], each, found)
+    run: dict[str, Any] = {"name": subscription, "topic": topic}
+    policy, notes = policy_of(tables["membership"], subscription)
+    run |= policy
+    if version is None and of_3:
+        run["profile"] = "pulsar-3.2"
+        notes.append("the log does not tell the broker's version; its lines have the form of 3.2: check profile")
+    elif version is None:
+        notes.append("the log does not tell the broker's version: set subscription.profile, which is pulsar-4.0 here")
+    else:
+        run["profile"] = _profile(version)
+        if version not in PROFILES:
+            notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
+    return {"subscription": run}, notes
+
+
+def _profile(version: str) -> str:
+    """The nearest release that is known: the latest one that is not later."""
+
+    def number(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split(".")))
+
+    earlier = [each for each in PROFILES if number(each) <= number(version)]
+    return f"pulsar-{earlier[-1] if earlier else PROFILES[0]}"
+
+
+def _typed(membership: pa.Table, subscription: str, found: pa.Table) -> pa.Table:
+    """The membership with the type that lines of the one active consumer tell, where it was not known."""
+    mine = pc.equal(membership["subscription"], subscription)
+    unknown = pc.and_(mine, pc.equal(membership["type"], "unknown"))
+    of_one = found.filter(pc.and_(pc.equal(found["subscription"], subscription), pc.equal(found["kind"], "got")))
+    if not pc.any(unknown).as_py() or not len(of_one):
+        return membership
+    reasons = pc.unique(membership.filter(mine)["reason"]).to_pylist()
+    if any(reason and _EXCLUSIVE in reason for reason in reasons):
+        kind = "Exclusive"
+    elif _at_once(membership.filter(mine)):
+        kind = "Failover"
+    else:
+        return membership
+    place = membership.schema.get_field_index("type")
+    return membership.set_column(place, membership.schema.field(place), pc.if_else(unknown, kind, membership["type"]))
+
+
+def _at_once(members: pa.Table) -> bool:
+    """Whether two consumers were members of a dispatcher at once."""
+    here: dict[int, int] = {}
+    for row in members.select(["partition", "event", "at", "seq"]).sort_by([("seq", "ascending")]).to_pylist():
+        step = {"join": 1, "leave": -1, "crash": -1}.get(row["event"], 0)
+        here[row["partition"]] = max(0, here.get(row["partition"], 0) + step)
+        if here[row["partition"]] > 1:
+            return True
+    return False

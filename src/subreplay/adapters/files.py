@@ -1,0 +1,114 @@
+"""Files of text, plain or gzip, a block of lines at a time; what a cut or damaged file still holds is read."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Final, cast
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.adapters.base import Reason, Rejected
+from subreplay.errors import InputError
+from subreplay.failures import of_system
+
+LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
+"""Lines by file and number from 1, without their breaks. Text is bytes: what is no UTF-8 is rejected where it is."""
+
+BLOCK: Final = 16 * 2**20
+"""Bytes that are read at once, before the rest of the last line."""
+GZIP: Final = b"\x1f\x8b"
+_ZSTD: Final = b"\x28\xb5\x2f\xfd"
+_BREAK: Final = 10
+
+
+def files(path: Path) -> list[Path]:
+    """The file, or all files of a folder and its folders, in the order of their names. Names that begin with a dot or
+    an underscore are hidden, as for Spark.
+
+    Raises ``InputError`` where there is none, and ``EnvironmentFailed`` where the folder cannot be read.
+    """
+    if path.is_file():
+        return [path]
+    try:
+        found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
+    except OSError as error:
+        raise of_system(error, path, "read") from error
+    if not found:
+        raise InputError(f"{path}: no file there; give a file, or a folder of files")
+    return found
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | Rejected]:
+    """``LINES`` of a file; ``name`` is what they call it. Where the file cannot be read to its end, the last item is
+    its rejected rest. Raises ``InputError`` or ``EnvironmentFailed`` where it cannot be read at all."""
+    name = name or path.name
+    first, left, damage = 1, b"", None
+    try:
+        with path.open("rb") as plain:
+            begin = plain.read(8)
+        if _ZSTD in (begin[:4], begin[4:]):  # the collector puts a length before each of its blocks
+            yield _rejected(name, 1, "the file is compressed by zstd", "unpack it, or set compression: none")
+            return
+        with _opened(path, begin.startswith(GZIP)) as file:
+            for block in _blocks(file):
+                if isinstance(block, Exception):
+                    damage = block
+                    break
+                whole, found, rest = (left + block).rpartition(b"\n")
+                left = rest
+                if found:
+                    batch = _batch(whole + b"\n", name, first)
+                    first += len(batch)
+                    yield batch
+    except OSError as error:
+        raise of_system(error, path, "read") from error
+    if damage is not None:
+        yield _rejected(name, first, f"the file is cut off or damaged here: {damage}", "copy it again")
+    elif left:
+        yield _batch(left + b"\n", name, first)
+
+
+def _opened(path: Path, packed: bool) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path, "rb") if packed else path.open("rb"))
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes | Exception]:
+    """The file's bytes in blocks, and, where it is damaged, why after all that precedes it."""
+    parts: list[bytes] = []
+    size, damage = 0, None
+    while True:
+        try:
+            part = file.read1(BLOCK)  # type: ignore[attr-defined]  # ``read`` would lose what precedes the damage
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            part, damage = b"", error
+        parts.append(part)
+        size += len(part)
+        if size >= BLOCK or (not part and size):
+            yield b"".join(parts)
+            parts, size = [], 0
+        if not part:
+            break
+    if damage is not None:
+        yield damage
+
+
+def _batch(text: bytes, name: str, first: int) -> pa.RecordBatch:
+    """Lines of a text that ends with a line break."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _BREAK)
+    offsets = np.concatenate([[0], ends + 1]).astype(np.int64)
+    lines = pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+    file = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(ends), np.int32)), [name]).cast(pa.string())
+    number = pa.array(np.arange(first, first + len(ends)))
+    return pa.RecordBatch.from_arrays([file, number, lines.cast(pa.binary())], schema=LINES)
+
+
+def _rejected(name: str, line: int, rule: str, remedy: str) -> Rejected:
+    return Rejected("deliveries", name, line, "(the rest of the file)", (Reason("(file)", name, rule, remedy),))

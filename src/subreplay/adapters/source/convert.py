@@ -1,0 +1,169 @@
+"""Batches of a source as canonical rows: each row is valid, or rejected with every reason."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.source.contract import Breach, breaches
+from subreplay.adapters.source.encoded import Mask, as_bytes, mask_of
+from subreplay.adapters.source.mapping import INSTANTS
+from subreplay.adapters.source.plan import Plan, Taken
+from subreplay.model.contracts import PARTITION, shortened
+from subreplay.model.tables import INPUTS
+
+NO_ROW: Final = -1
+"""The number of rows that have none, as those of a table."""
+_MOST_OF_A_VALUE: Final = 200
+_DAY: Final = 86_400_000_000  # µs
+_TWO_PARTITIONS: Final = "what tells of a partition tells of one"
+
+
+class Converted(NamedTuple):
+    """``rows`` are valid and have ``Plan.schema``; with ``rejected`` they are all rows of the batch."""
+
+    rows: pa.RecordBatch
+    rejected: tuple[Rejected, ...]
+
+
+def convert(batch: pa.RecordBatch, plan: Plan, file: str | pa.Array = "", first_row: int = NO_ROW) -> Converted:
+    """The rows of a batch as those of the plan's table, in order.
+
+    ``file`` is the path of the batch's file, or of the file of each row, relative to the folder of the source: it is
+    what ``path`` of a mapping takes apart, and where a rejected row is. ``first_row`` is the number of the first row
+    there, from 1.
+    """
+    return _Batch(batch, plan, file, first_row).converted()
+
+
+class _Batch:
+    """One batch on its way."""
+
+    def __init__(self, batch: pa.RecordBatch, plan: Plan, file: str | pa.Array, first_row: int) -> None:
+        self.plan = plan
+        self.count = batch.num_rows
+        self.files = pa.repeat(pa.scalar(file, pa.string()), self.count) if isinstance(file, str) else file
+        self.first_row = first_row
+        self.given = [(each, self.files if each.column is None else each.column.of(batch)) for each in plan.taken]
+        self.broken: list[tuple[str, Mask, str, str]] = []  # our column, rows, rule, remedy
+        self.columns: dict[str, pa.Array] = {}
+
+    def converted(self) -> Converted:
+        schema = self.plan.schema
+        for taken, values in self.given:
+            self._take(taken, values)
+        for name, value in self.plan.values.items():
+            self.columns[name] = pa.repeat(value, self.count)
+        for field in schema:
+            if field.name not in self.columns:
+                self.columns[field.name] = self._nulls(field.type)
+        self.columns["date"] = self._dates()
+        lacks = {*self.plan.lacks, "date"}
+        for breach in breaches(self.plan.table, self.columns, lacks):
+            self._judge(breach)
+        bad = np.zeros(self.count, np.bool_)
+        for _, rows, _, _ in self.broken:
+            bad |= rows
+        valid = pa.array(~bad)
+        columns = [self._narrow(self.columns[field.name], field, valid, bad) for field in schema]
+        return Converted(pa.RecordBatch.from_arrays(columns, schema=schema), tuple(self._rejected(bad)))
+
+    def _nulls(self, kind: pa.DataType) -> pa.Array:
+        """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""
+        return pa.array([None], kind).take(pa.array(np.zeros(self.count, np.int64)))
+
+    def _take(self, taken: Taken, values: pa.Array) -> None:
+        outcome = taken.apply(values)
+        for broken in outcome.broken:
+            self.broken.append((taken.fills[0], broken.rows, broken.rule, broken.remedy))
+        for name in taken.fills:
+            part = pc.struct_field(outcome.values, name) if taken.parts else outcome.values
+            if pa.types.is_null(part.type):
+                part = self._nulls(INPUTS[self.plan.table].field(name).type)
+            before = self.columns.get(name)
+            self.columns[name] = part if before is None else self._same_partition(before, part)
+
+    def _same_partition(self, one: pa.Array, other: pa.Array) -> pa.Array:
+        """The partition that two parts of the source tell, of which either may know none."""
+        both = pc.and_(pc.not_equal(one, PARTITION.least), pc.not_equal(other, PARTITION.least))
+        differ = mask_of(pc.and_(both, pc.not_equal(one, other)))
+        if differ.any():
+            self.broken.append(("partition", differ, _TWO_PARTITIONS, "map partition, or state it under values"))
+        return pc.max_element_wise(one, other)
+
+    def _dates(self) -> pa.Array:
+        """The UTC day of each row's instant; null where it has none."""
+        times = [self.columns[name] for name in INSTANTS[self.plan.table]]
+        micros = pc.coalesce(*times).cast(pa.int64())
+        days = np.asarray(pc.fill_null(micros, 0)) // _DAY
+        return pa.array(days.astype(np.int32), mask=~mask_of(micros.is_valid())).cast(pa.date32())
+
+    def _judge(self, breach: Breach) -> None:
+        """Note a breach, but for rows whose value could not even be read."""
+        unread = np.zeros(self.count, np.bool_)
+        for name, rows, _, _ in self.broken:
+            if breach.column in self._filled_with(name):
+                unread |= rows
+        if (rows := breach.rows & ~unread).any():
+            self.broken.append((breach.column, rows, breach.rule, breach.remedy))
+
+    def _filled_with(self, ours: str) -> tuple[str, ...]:
+        return next((taken.fills for taken in self.plan.taken if ours in taken.fills), (ours,))
+
+    def _narrow(self, values: pa.Array, field: pa.Field, valid: pa.Array, bad: Mask) -> pa.Array:
+        """The values of valid rows as their column has them."""
+        if bad.any():
+            values = values.filter(valid)
+        return values if values.type == field.type else values.cast(field.type)
+
+    def _rejected(self, bad: Mask) -> Iterator[Rejected]:
+        if not bad.any():
+            return
+        rows = np.flatnonzero(bad)
+        at = np.cumsum(bad) - 1  # of each row among the rejected ones
+        texts = {taken: _shown(taken, values.take(pa.array(rows))) for taken, values in self.given}
+        by_column = {name: taken for taken, _ in self.given for name in taken.fills}
+        reasons: list[list[Reason]] = [[] for _ in rows]
+        for name, broken, rule, remedy in self.broken:
+            taken = by_column.get(name)
+            for one in at[broken].tolist():
+                given = ("null", name) if taken is None else (texts[taken][one], taken.theirs)
+                reasons[one].append(Reason(given[1], given[0], rule, remedy))
+        columns = {taken.theirs: text for taken, text in texts.items() if taken.column is not None}
+        files = self.files.take(pa.array(rows)).to_pylist()
+        for one, row in enumerate(rows.tolist()):
+            raw = json.dumps({name: text[one] for name, text in columns.items()}, ensure_ascii=False)
+            number = NO_ROW if self.first_row == NO_ROW else self.first_row + row
+            yield Rejected(self.plan.table, files[one] or "", number, shortened(raw), tuple(reasons[one]))
+
+
+def _shown(taken: Taken, values: pa.Array) -> list[str]:
+    """Values as they may leave: of keys and payloads their length only."""
+    kind = values.type
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if text:
+        values = as_bytes(values)  # text of a source may be no text
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.int64())  # one that Python cannot have, too
+    try:
+        plain = values.to_pylist()
+    except ValueError:  # text in a struct that is none
+        return ["(unreadable)"] * len(values)
+    return [_as_text(value, text, taken.secret) for value in plain]
+
+
+def _as_text(value: Any, text: bool, secret: bool) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bytes):
+        if secret:
+            return f"({len(value):,} bytes)"
+        value = value.decode(errors="replace") if text else base64.b64encode(value).decode()
+    return shortened(str(value), _MOST_OF_A_VALUE) or "(empty)"

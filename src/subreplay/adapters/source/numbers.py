@@ -1,0 +1,155 @@
+"""Whole numbers and instants of a source's columns. Instants become µs since 1970, UTC; what is finer is cut off.
+
+A time without a zone is taken as UTC. A conversion is as in ``encoded``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.source.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
+from subreplay.model.columns import Ints
+from subreplay.model.contracts import HAPPENED, LARGEST
+from subreplay.model.tables import TIME
+
+PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_EXACT: Final = 2**53
+_WHOLE: Final = "a whole number has 64 bits"
+_CORRECT: Final = "correct the value at its source"
+_TOO_FAR: Final = "check its unit"
+
+_DAY: Final = (
+    r"(?:\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\d|30)|02-(?:0[1-9]|1\d|2[0-8]))"
+    r"|(?:\d\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
+)
+_CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?"
+_ZONE: Final = r"(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)"
+_ISO: Final = f"^{_DAY}[T ]{_CLOCK}{_ZONE}?$"
+_NEAR: Final = "^(?:19[3-9]|20|21)"  # years that ns since 1970 can count, wherever the zone
+
+
+def integers(values: pa.Array) -> Outcome:
+    """Integers, decimals without fraction, and floats that are whole numbers, as int64."""
+    kind = values.type
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return Outcome(values.cast(pa.int64()))
+    if pa.types.is_floating(kind):
+        values = values.cast(pa.float64())
+        legal = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), float(_EXACT)))
+        return _whole(values, mask_of(legal), "a float holds whole numbers up to 2^53")
+    if kind == pa.uint64():
+        return _whole(values, mask_of(pc.less_equal(values, pa.scalar(LARGEST, pa.uint64()))), _WHOLE)
+    values = values.cast(pa.decimal256(76, 0))
+    most = pa.scalar(Decimal(LARGEST), values.type)
+    least = pa.scalar(Decimal(-LARGEST - 1), values.type)
+    return _whole(values, mask_of(pc.and_(pc.less_equal(values, most), pc.greater_equal(values, least))), _WHOLE)
+
+
+def _whole(values: pa.Array, legal: Mask, rule: str) -> Outcome:
+    bad = present(values) & ~legal
+    return Outcome(without(values, bad).cast(pa.int64()), _named(bad, rule, _CORRECT))
+
+
+def integers_of_text(text: pa.Array) -> Outcome:
+    """Whole numbers in decimal digits, as JSON writes numbers of 64 bits.
+
+    >>> integers_of_text(pa.array(["17", "-1", "1e3"])).values.to_pylist()
+    [17, -1, None]
+    """
+    read = utf8_text(text)
+    bad = present(text) & ~mask_of(pc.match_substring_regex(read.values, r"^-?\d{1,19}$"))
+    numbers = integers(without(read.values, bad).cast(pa.decimal128(19, 0)))
+    return Outcome(numbers.values, (*_named(bad, "a whole number is of digits", _CORRECT), *numbers.broken))
+
+
+def since_1970(unit: str) -> Callable[[pa.Array], Outcome]:
+    """The conversion of numbers that count ``unit`` (s, ms, us, ns) since 1970, as integers or as floats."""
+
+    def convert(values: pa.Array) -> Outcome:
+        if pa.types.is_floating(values.type):
+            return _of_floats(values.cast(pa.float64()), PER_SECOND[unit])
+        whole = integers(values)
+        times = _micros(whole.values, PER_SECOND[unit])
+        return Outcome(times.values, (*whole.broken, *times.broken))
+
+    return convert
+
+
+def instants(values: pa.Array) -> Outcome:
+    """Timestamps of any unit."""
+    return _micros(values.cast(pa.int64()), PER_SECOND[values.type.unit])
+
+
+def event_times(values: pa.Array) -> Outcome:
+    """Pulsar's event times, as timestamps or in ms: 0 says that the producer set none, and becomes null."""
+    times = instants(values) if pa.types.is_timestamp(values.type) else since_1970("ms")(values)
+    unset = mask_of(pc.equal(times.values.cast(pa.int64()), 0))
+    return Outcome(without(times.values, unset), times.broken)
+
+
+def nanos_since_1970(values: pa.Array) -> Outcome:
+    """What ns since 1970 have beyond the microsecond, 0 to 999."""
+    whole = integers(values)
+    return Outcome(_beyond(whole.values), whole.broken)
+
+
+def nanos(values: pa.Array) -> Outcome:
+    """What timestamps have beyond the microsecond; null where their unit does not tell."""
+    if values.type.unit != "ns":
+        return Outcome(pa.nulls(len(values), pa.int64()))
+    return Outcome(_beyond(values.cast(pa.int64())))
+
+
+def iso_times(text: pa.Array) -> Outcome:
+    """Instants in ISO 8601: ``2026-11-20T10:00:00.123Z``, with a space for the T, with up to nine digits after the
+    second or none, with ``Z``, ``+01:00`` or no zone, which is UTC.
+
+    >>> iso_times(pa.array(["1970-01-02 01:00+01:00", "2026-02-29T00:00:00Z"])).values.cast(pa.int64()).to_pylist()
+    [86400000000, None]
+    """
+    text = utf8_text(text).values if not pa.types.is_string(text.type) else text
+    iso = mask_of(pc.match_substring_regex(text, _ISO))
+    near = iso & mask_of(pc.match_substring_regex(text, _NEAR))
+    known = without(text, ~near)
+    zoned = pc.if_else(pc.match_substring_regex(known, f"{_ZONE}$"), known, pc.binary_join_element_wise(known, "Z", ""))
+    times = _micros(zoned.cast(pa.timestamp("ns", "UTC")).cast(pa.int64()), PER_SECOND["ns"])
+    remedy = "write the time as 2026-11-20T10:00:00.123Z"
+    strange = _named(present(text) & ~iso, "a time in text is ISO 8601", remedy)
+    return Outcome(times.values, (*strange, *_named(iso & ~near, HAPPENED.rule, _CORRECT)))
+
+
+def _micros(values: pa.Array, per_second: int) -> Outcome:
+    """Whole numbers of a unit as instants."""
+    counts = np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.int64)
+    finer, coarser = per_second // PER_SECOND["us"], PER_SECOND["us"] // per_second
+    if finer:
+        return Outcome(_times(counts // finer, present(values)))
+    bad = np.abs(counts.astype(np.float64)) >= LARGEST // coarser
+    return Outcome(_times(counts * coarser, present(values) & ~bad), _named(bad, HAPPENED.rule, _TOO_FAR))
+
+
+def _of_floats(values: pa.Array, per_second: int) -> Outcome:
+    counts = np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.float64)
+    micros = counts * (PER_SECOND["us"] / per_second)
+    bad = ~(np.abs(micros) < LARGEST)  # of no number, too
+    rounded = np.round(np.where(bad, 0, micros)).astype(np.int64)
+    return Outcome(_times(rounded, present(values) & ~bad), _named(bad, HAPPENED.rule, _TOO_FAR))
+
+
+def _times(micros: Ints, valid: Mask) -> pa.Array:
+    return pa.array(micros, pa.int64(), mask=~valid).cast(TIME)
+
+
+def _beyond(values: pa.Array) -> pa.Array:
+    counts = np.asarray(pc.fill_null(values, 0).to_numpy(zero_copy_only=False), np.int64)
+    return pa.array(counts % 1_000, mask=~present(values))
+
+
+def _named(bad: Mask, rule: str, remedy: str) -> tuple[Broken, ...]:
+    return (Broken(bad, rule, remedy),) if bad.any() else ()

@@ -1,0 +1,185 @@
+"""A question of ``subreplay.api``: its arguments as a run, and how it is answered."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import date as Date
+from os import PathLike, fsdecode, fspath
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from subreplay import failures, pipeline
+from subreplay.api.results import Explanation, Result
+from subreplay.config import run as config
+from subreplay.config.run import RunConfig
+from subreplay.errors import ConfigError
+from subreplay.model.tables import INPUTS
+from subreplay.reports.write import write_reports
+from subreplay.spark import explain, trace
+from subreplay.spark.session import DataFrame, SparkSession, as_it_was, open_session
+from subreplay.spark.sink import Kept, OnDisk, Sink
+
+Table = DataFrame | Mapping[str, Any] | None
+"""An input table: a frame, or where it is, as a mapping like that of ``traffic.messages`` in the run file."""
+Section = Mapping[str, Any]
+_FRAMES: Final = "the frames given"  # stands for the folder of the input tables in messages
+
+
+class Run(TypedDict, total=False):
+    """What a run may say besides its tables: the sections of the run file, and the parts of ``subscription`` by
+    themselves."""
+
+    subscription: str | Section  # its name, or the section
+    topic: str | Section  # its name, or the section
+    policy: str
+    profile: str
+    options: Section
+    date: str | Date
+    windows: Section
+    require: Section
+    tolerate: Section
+    keys: Section
+    scenarios: Sequence[Section]
+    report: Section
+    output: Section
+    traffic: Section
+
+
+@dataclass(frozen=True)
+class Question:
+    """A checked question: the run, its input tables as far as they are frames, and the function that was called."""
+
+    caller: str
+    config: RunConfig
+    frames: Mapping[str, DataFrame]
+    given: frozenset[str]  # tables that there are
+
+    @classmethod
+    def of(
+        cls,
+        caller: str,
+        tables: Mapping[str, Table],
+        columns: Section | None,
+        values: Section | None,
+        out: str | PathLike[str] | None,
+        run: Run,
+    ) -> Question:
+        raw = _sections(caller, run)
+        traffic, mapped = dict(raw["traffic"]), {"columns": columns, "values": values}
+        by_table = {part: _by_table(f"{caller}: {part}", given) for part, given in mapped.items()}
+        frames: dict[str, DataFrame] = {}
+        for name, table in tables.items():
+            more = {part: given[name] for part, given in by_table.items() if name in given}
+            if isinstance(table, DataFrame):
+                frames[name] = _bounded(caller, name, table)
+                more = {**traffic.get(name, {}), **more}
+                traffic[name] = {"table": name, **more} if more else None
+            elif isinstance(table, Mapping):
+                traffic[name] = {**table, **more}
+            elif table is not None:
+                what = type(table).__name__  # type: ignore[unreachable]  # who is not typed may give anything
+                raise ConfigError(
+                    f"{caller}: {name}: give a pyspark DataFrame, or a mapping as in the run file, not {what}"
+                )
+            elif more:
+                raise ConfigError(f"{caller}: {', '.join(more)}.{name}: there is no such table; give {name}")
+        raw["traffic"] = {"path": _FRAMES, **traffic}
+        if out is not None:
+            raw["output"] = {
+                **raw["output"],
+                "tables": f"{fspath(out)}/tables",
+                "report": f"{fspath(out)}/report",
+            }
+        given = frozenset(name for name in tables if name in frames or traffic.get(name))
+        return cls(caller, config.parse(raw, caller), frames, given)
+
+    def sink(self, prefix: str) -> Sink:
+        """Where the result tables go: where the run says, if it says so."""
+        if "tables" in self.config.output.model_fields_set:
+            return OnDisk(self.session, self.config.output.tables, prefix)
+        return Kept()
+
+    @property
+    def session(self) -> SparkSession:
+        """That of the frames; where there are none, the active one, or a local one."""
+        return next((frame.sparkSession for frame in self.frames.values()), None) or open_session(self.config.spark)
+
+    def answered(self, ask: Callable[..., pipeline.Result], sink: Sink) -> Result:
+        session = self.session
+        with _told(), as_it_was(session):
+            found = ask(session, self.config, sink=sink, frames=self.frames)
+            if "report" in self.config.output.model_fields_set:
+                write_reports(found.report, Path(self.config.output.report))
+        return Result(found.verdict, found.report, found.tables, self.explained, sink)
+
+    def explained(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Explanation:
+        if (key is None) == (message is None):
+            raise ConfigError(f"{self.caller}: give either key or message")
+        if message is not None and not {"messages", "deliveries"} <= self.given:
+            raise ConfigError(f"{self.caller}: message needs messages and deliveries")
+        with _told():
+            return Explanation(tuple(self._lines(sink, key, message, last)))
+
+    def _lines(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Iterator[str]:
+        frames = self.frames if self.given else None
+        if message is not None:
+            place = trace.Place.parse(message, "message")
+            with as_it_was(self.session):
+                yield from trace.of_message(self.session, self.config, place, last, sink, frames)
+            return
+        text = fsdecode(key or b"")
+        yield from explain.lines(self.config, text, lambda _: self.session, frames)
+        if {"messages", "deliveries"} <= self.given:
+            yield ""
+            with as_it_was(self.session):
+                yield from trace.of_key(self.session, self.config, text, last, sink, frames)
+
+
+def _sections(caller: str, run: Run) -> dict[str, Any]:
+    """The arguments as sections of a run file. Raises ``ConfigError`` for a name that is none."""
+    raw: dict[str, Any] = {name: value for name, value in run.items() if value is not None}
+    for name in raw:
+        if name not in Run.__annotations__:
+            near = difflib.get_close_matches(name, Run.__annotations__, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(Run.__annotations__)}"
+            raise ConfigError(f"{caller}: unknown key {name}; {hint}")
+    if isinstance(raw.get("subscription"), str):
+        raw["subscription"] = {"name": raw["subscription"]}
+    parts: dict[str, Any] = {name: raw.pop(name) for name in ("policy", "profile", "options") if name in raw}
+    if isinstance(raw.get("topic"), str):
+        parts["topic"] = raw.pop("topic")
+    for name in ("subscription", "traffic", "output"):
+        if not isinstance(raw.setdefault(name, {}), Mapping):
+            raise ConfigError(f"{caller}: {name}: a mapping of keys is needed, not {type(raw[name]).__name__}")
+    return raw | {"subscription": {**raw["subscription"], **parts}}
+
+
+def _by_table(place: str, given: Section | None) -> Section:
+    """A mapping of columns, or constants, for each table; one that names no table is that of messages."""
+    if not given:
+        return {}
+    if not isinstance(given, Mapping):
+        what = type(given).__name__  # type: ignore[unreachable]  # who is not typed may give anything
+        raise ConfigError(f"{place}: a mapping of names is needed, not {what}")
+    return given if set(given) <= set(INPUTS) else {"messages": given}
+
+
+def _bounded(caller: str, name: str, frame: DataFrame) -> DataFrame:
+    if frame.isStreaming:
+        raise ConfigError(f"{caller}: {name}: a stream never ends; give a table (spark.read)")
+    return frame
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What broke a run off, as an error that says what to do; where it came from is its cause."""
+    try:
+        yield
+    except Exception as error:
+        found = failures.explained(error)
+        if found is None or found is error:
+            raise
+        raise found from error

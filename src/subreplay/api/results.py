@@ -1,0 +1,88 @@
+"""What the questions of ``subreplay.api`` are answered with, as a notebook shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Final
+
+from subreplay.model.rows import Verdict
+from subreplay.reports.data import ReportData
+from subreplay.spark.session import DataFrame
+from subreplay.spark.sink import Kept, Sink
+
+_HEIGHT: Final = "80vh"  # of a page in a notebook
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What happened to a key or a message, line by line; a notebook shows it as it is."""
+
+    lines: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(str(self))}</pre>"
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """What an audit or a what-if found; a notebook shows it as the report's page.
+
+    Each result table is a frame: ``result.violations``, ``result.epochs`` and so on, all of them in ``tables``. Their
+    columns are those of the tables that the command writes. The session keeps them until ``close``, which ``with``
+    calls, where the platform lets it; elsewhere they are computed whenever they are looked at, so give ``out``.
+    """
+
+    verdict: Verdict
+    report: ReportData
+    tables: Mapping[str, DataFrame]
+    _explain: Callable[[Sink, str | bytes | None, str | None, int], Explanation] = field(compare=False)
+    _sink: Sink = field(compare=False)
+
+    def __getattr__(self, name: str) -> DataFrame:
+        tables = self.__dict__.get("tables", {})
+        if name in tables:
+            found: DataFrame = tables[name]
+            return found
+        raise AttributeError(f"no result table {name!r}; there are: {', '.join(tables)}")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.tables})
+
+    def __repr__(self) -> str:
+        return f"{self.verdict}: {self.report.headline}"
+
+    @property
+    def page(self) -> str:
+        """The report as one HTML page that works offline."""
+        from subreplay.reports.page.html import to_html  # altair and the SVG engine load only for a page
+
+        return to_html(self.report)
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own: its style and its script touch nothing of the notebook."""
+        style = f"width: 100%; height: {_HEIGHT}; border: 0"
+        title = escape(self.report.run.title)
+        return f'<iframe sandbox="allow-scripts" title="{title}" style="{style}" srcdoc="{escape(self.page)}"></iframe>'
+
+    def explain(self, *, key: str | bytes | None = None, message: str | None = None, last: int = 50) -> Explanation:
+        """The life of a key or a message, as ``subreplay.explain`` tells it, with the findings of this result."""
+        sink = Kept(self.tables) if isinstance(self._sink, Kept) else self._sink
+        return self._explain(sink, key, message, last)
+
+    def close(self) -> None:
+        """Free what the session keeps of this result. Its tables can be looked at all the same."""
+        if isinstance(self._sink, Kept):
+            self._sink.release()
+
+    def __enter__(self) -> Result:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

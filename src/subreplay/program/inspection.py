@@ -1,0 +1,85 @@
+"""What `subreplay inspect` says of a source, and the run files that it and a what-if without one start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from subreplay import failures
+from subreplay.errors import InputError
+from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
+from subreplay.reports.words import count, percent
+
+if TYPE_CHECKING:
+    from subreplay.spark.inspect import Look
+
+
+def lines(place: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
+    """What a source is and holds, which rules could be looked for and which not."""
+    known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
+    form = found.source.format if found.source.table is None else "a table"
+    yield f"{place}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
+    for why in found.candidate.evidence if found.candidate.name == "by name" else ():
+        yield f"  {why}"
+    for assumed in found.answer.assumed:
+        yield f"  assumed: {assumed}"
+    for doubt in found.candidate.unjudged:
+        yield f"  mind: {doubt}"
+    for ours in found.answer.open:
+        why = found.candidate.questions.get(ours, "no column is known to hold it")
+        yield f"  open: {ours}: {why}"
+    if found.held is None:
+        return
+    held = found.held
+    yield f"messages: {count(held.rows)} rows = {count(held.valid)} valid + {count(held.rows - held.valid)} quarantined"
+    if held.valid:
+        more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
+        parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"
+        yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
+        yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"keys: {percent(held.keyed / held.valid)} of the messages have one, about {count(held.keys)} different"
+    seen, blind = rules
+    yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too (docs/sources.md)"
+    yield f"rules that an audit could look for: {', '.join(seen)}"
+    for why, codes in blind.items():
+        yield f"not applicable: {', '.join(codes)}: {why}"
+
+
+def write_run_file(path: Path, run: dict[str, object], found: Look, place: str) -> None:
+    """Write a run file. Raises ``InputError`` where there is one already that may be somebody's."""
+    if path.exists():
+        raise InputError(f"{path}: is there already; name another file by --to")
+    notes = [
+        *(f"assumed: {each}" for each in found.answer.assumed),
+        *(f"write {each} for ?" for each in found.answer.open),
+    ]
+    head = "".join(f"# {line}\n" for line in (f"Written by subreplay inspect {place}.", *notes))
+    text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True, width=120)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(head + text, encoding="utf-8")
+    except OSError as error:
+        raise failures.of_system(error, path, "written") from error
+
+
+def scenarios(
+    policy: str | None, against: Sequence[str], consumers: int, known: Sequence[Any]
+) -> list[dict[str, object]]:
+    """The scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios, each with so
+    many consumers."""
+    from subreplay.spark.inspect import members
+
+    first = policy or str(known[0]["policy"])
+    rest = against or [str(each["policy"]) for each in known]
+    return [
+        {"name": name, "policy": name, "profile": profile_of(name), "members": members(consumers)}
+        for name in dict.fromkeys((first, *rest))
+    ]
+
+
+def profile_of(policy: str) -> str:
+    """The profile of a policy where none is named: that of the latest long-term releases."""
+    return KAFKA_4_0 if policy.startswith("kafka.") else PULSAR_4_0

@@ -1,0 +1,202 @@
+"""A first look at a table of somebody else's: what it may be, what its rows hold, and the run file to start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from subreplay.adapters.source.answers import Answered, answered
+from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
+from subreplay.audit.needs import Need, told
+from subreplay.audit.rules.registry import missing, standings
+from subreplay.config import run as config
+from subreplay.config.traffic import InputTable
+from subreplay.errors import InputError
+from subreplay.policies import make
+from subreplay.spark.collect import rows
+from subreplay.spark.read.contracts import split
+from subreplay.spark.read.traffic import opened, table
+
+SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
+_UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
+_MOST_FILES: Final = 1_000
+_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
+                   "avro": "avro"}  # fmt: skip
+_KAFKA: Final = (("kafka.range", "kafka-4.0"), ("kafka.cooperative_sticky", "kafka-4.0"))
+_PULSAR: Final = (
+    ("pulsar.key_shared.auto_split", "pulsar-4.0"),
+    ("pulsar.key_shared.consistent_hash", "pulsar-4.0"),
+    ("pulsar.failover", "pulsar-4.0"),
+    ("pulsar.shared", "pulsar-4.0"),
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found, and what the rows hold; ``held`` is None while something is open."""
+
+    source: InputTable
+    answer: Answered
+    held: Held | None
+
+    @property
+    def candidate(self) -> Candidate:
+        """What the source is taken to be."""
+        return self.answer.candidate
+
+
+@dataclass(frozen=True)
+class Held:
+    """What the messages of a source hold."""
+
+    rows: int
+    valid: int
+    topics: tuple[str, ...]
+    partitions: int
+    unpartitioned: bool
+    first: datetime | None
+    last: datetime | None
+    keyed: int
+    keys: int  # about so many different ones
+
+    @property
+    def topic(self) -> str | None:
+        """The only topic, or the first one."""
+        return self.topics[0] if self.topics else None
+
+
+def source_of(place: str, form: str | None) -> InputTable:
+    """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
+    local = place.removeprefix("file:")
+    remote = "://" in place or place.startswith(("dbfs:", "abfss:"))
+    if not remote and not Path(local).exists():
+        if "/" not in place and place.count(".") in (1, 2):
+            return InputTable(table=place)
+        raise InputError(f"{place}: there is no such file or folder, and it is no name such as catalog.schema.table")
+    if form is None and not remote:
+        form = _format_of(Path(local))
+    if form is None:
+        known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
+        raise InputError(f"{place}: nothing tells its format; name it by --format: {known}")
+    options = {"header": "true"} if form == "csv" else {}
+    return InputTable.model_validate({"path": place, "format": form, "options": options})
+
+
+def _format_of(path: Path) -> str | None:
+    """The format of a local file or folder, by what is in it."""
+    if path.is_file():
+        return _by_ending(path)
+    if (path / "_delta_log").is_dir():
+        return "delta"
+    if (path / "metadata").is_dir() and any((path / "metadata").glob("*.metadata.json")):
+        return "iceberg"
+    return next((found for file in _files(path) if (found := _by_ending(file))), None)
+
+
+def _by_ending(path: Path) -> str | None:
+    parts = path.name.lower().split(".")[1:]
+    return next((_ENDINGS[part] for part in reversed(parts) if part in _ENDINGS), None)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for number, file in enumerate(sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")):
+        if number == _MOST_FILES:
+            return
+        yield file
+
+
+def look(spark: SparkSession, place: str, form: str | None = None) -> Look:
+    """Look at the messages of a source. Raises ``InputError`` where it cannot be read, or holds no messages."""
+    source = source_of(place, form)
+    frame = opened(spark, source, "inspect")
+    path = None if source.path is None else Path(source.path)
+    names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
+    candidates = recognise(to_arrow_schema(frame.schema), names)
+    others = [each for each in candidates if each.table != "messages" and each.fits]
+    messages = [each for each in candidates if each.table == "messages"]
+    if others and not any(each.fits for each in messages):
+        kind = others[0].table
+        raise InputError(f"{place}: this is table {kind} in our own columns; give the folder around it as traffic.path")
+    best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
+    name = (source.table or Path(str(source.path)).name.split(".")[0]).split(".")[-1]
+    answer = answered(best, frame.limit(SAMPLE).toArrow(), name)
+    given = source.model_dump(by_alias=True, exclude_defaults=True) | answer.section
+    if answer.open:
+        return Look(source, answer, None)
+    whole = InputTable.model_validate(given)
+    run = config.RunConfig.model_validate({"traffic": {"messages": whole.model_dump(by_alias=True)}})
+    return Look(whole, answer, _held(table(spark, run, "messages").frame))
+
+
+def _held(frame: DataFrame) -> Held:
+    checked = split("messages", frame).checked
+    key = F.coalesce("ordering_key", "key")
+    good = F.col("valid")
+    (found,) = rows(
+        checked.agg(
+            F.count("*").alias("rows"),
+            F.count_if(good).alias("valid"),
+            F.min(F.when(good, F.col("publish_time"))).alias("first"),
+            F.max(F.when(good, F.col("publish_time"))).alias("last"),
+            F.count_if(good & key.isNotNull()).alias("keyed"),
+            F.approx_count_distinct(F.when(good, key)).alias("keys"),
+            F.countDistinct(F.when(good, F.struct("topic", "partition"))).alias("partitions"),
+            F.coalesce(F.bool_and(F.when(good, F.col("partition") < 0)), F.lit(False)).alias("unpartitioned"),
+        )
+    )
+    by_topic = checked.where("valid").groupBy("topic").count().orderBy(F.desc("count"), "topic").limit(_MOST_FILES)
+    return Held(**found, topics=tuple(row["topic"] for row in rows(by_topic)))
+
+
+def run_of(found: Look) -> dict[str, object]:
+    """The run file to start from: where the messages are, and a what-if of some policies with members that are made
+    up."""
+    given = found.source.model_dump(by_alias=True, exclude_defaults=True) | found.answer.section
+    topic = None if found.held is None else found.held.topic
+    policies = _policies(found)
+    return {
+        "traffic": {"messages": given},
+        "subscription": {"name": "sub", "topic": topic, "policy": policies[0][0], "profile": policies[0][1]},
+        "scenarios": [
+            {"name": policy, "policy": policy, "profile": profile, "members": members(4)}
+            for policy, profile in policies
+        ],
+    }
+
+
+def members(count: int) -> list[dict[str, str]]:
+    """So many consumers that are there all the time."""
+    return [{"consumer": f"c{number:0{len(str(count))}}"} for number in range(1, count + 1)]
+
+
+def _policies(found: Look) -> tuple[tuple[str, str], ...]:
+    """Policies that the traffic can be replayed under: a group's where the partitions are Kafka's."""
+    keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
+    kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
+    alone = found.held is not None and found.held.unpartitioned
+    known = (*_KAFKA, *_PULSAR) if kafka and not alone else _PULSAR
+    return tuple(one for one in known if not keyless or "key_shared" not in one[0])
+
+
+def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
+    """The rules that an audit could look for with deliveries and membership beside these messages, and those that it
+    could not, by reason."""
+    name, profile = _policies(found)[0]
+    policy = make(name, profile)
+    lacks = set(found.candidate.lacks) if found.candidate.name != CANONICAL else set()
+    lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()
+    lacking |= {Need.PRODUCERS} if {"producer", "sequence_id"} & lacks else set()
+    run = config.RunConfig()
+    blind = missing(policy, run.topic.terms, frozenset(lacking))
+    reasons: dict[str, list[str]] = {}
+    for code, needs in blind.items():
+        reasons.setdefault(told(needs), []).append(code.name)
+    standing = standings(policy, run.topic.terms, frozenset(lacking))
+    return [code.name for code, says in standing.items() if says.looks], reasons

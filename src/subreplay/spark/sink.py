@@ -1,0 +1,82 @@
+"""Where the result tables of a run go, and where those of earlier runs are: on disk, or nowhere but in the session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
+
+import pyspark.sql.functions as F
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.spark import lake
+
+Tables = dict[str, DataFrame]
+
+
+class Sink(Protocol):
+    """Takes result tables, and finds those of earlier runs."""
+
+    @property
+    def place(self) -> str | None:
+        """Where earlier runs left their tables, in words; None: nowhere."""
+
+    @property
+    def written(self) -> Tables:
+        """The rows of this run by the name of their table."""
+
+    def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
+        """Take a table, whose columns ``where`` get these values; returns its rows, which are computed once."""
+
+    def find(self, name: str) -> DataFrame | None:
+        """A table as earlier runs left it; None where none did."""
+
+
+class OnDisk:
+    """Delta tables below a folder; the names of those that are written begin with ``prefix``."""
+
+    def __init__(self, spark: SparkSession, place: str, prefix: str = "") -> None:
+        self.spark, self.place, self.prefix = spark, place, prefix
+        self.written: Tables = {}
+
+    def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
+        """Replace the rows that a re-run would write, and read them back."""
+        lake.replace(frame, self.place, self.prefix + name, "delta", **where)
+        rows = lake.read(self.spark, self.place, self.prefix + name, "delta")
+        for column, value in where.items():
+            rows = rows.where(F.col(column) == value)
+        self.written[name] = rows
+        return rows
+
+    def find(self, name: str) -> DataFrame | None:
+        """A table of that folder."""
+        return lake.find(self.spark, self.place, name)
+
+
+class Kept:
+    """Frames, which a session keeps where it may; where the platform refuses, they are computed each time they are
+    looked at. ``earlier`` are the tables that an earlier run kept."""
+
+    def __init__(self, earlier: Mapping[str, DataFrame] | None = None) -> None:
+        self.earlier = earlier or {}
+        self.place = "these frames" if earlier else None
+        self.written: Tables = {}
+        self.cached: list[DataFrame] = []
+
+    def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
+        """Keep the rows; nothing is written."""
+        rows = lake.with_values(frame, where)
+        with suppress(PySparkException):  # serverless compute keeps nothing
+            self.cached.append(rows.persist())
+        self.written[name] = rows
+        return rows
+
+    def find(self, name: str) -> DataFrame | None:
+        """A table that an earlier run kept."""
+        return self.earlier.get(name)
+
+    def release(self) -> None:
+        """Free what the session keeps; the frames can be looked at all the same."""
+        while self.cached:
+            self.cached.pop().unpersist()

@@ -1,0 +1,212 @@
+"""Anybody's tables, from where they are: looked at, mapped, audited and replayed as our own are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from subreplay.cli import main
+from subreplay.model.tables import INPUTS
+from tests.support.audits import KEY_SHARED, Audited, audited, written
+from tests.support.history import SUBSCRIPTION, TOPIC, history
+
+pytestmark = pytest.mark.spark
+
+MOVED = history("a1 a2 a3 n1", "+C1 a1>C1 +C2 a2>C2 a1! a2! a3>C2 a3! n1>C1 n1!")
+FIRST_MS = 1_760_000_000_000
+
+
+def strangers(folder: Path, rows: int = 600, **changes: Any) -> Path:
+    """Messages as somebody else's pipeline writes them: three partitions, offsets, a text key, milliseconds."""
+    columns = {
+        "evt_partition": pa.array([n % 3 for n in range(rows)], pa.int64()),
+        "evt_off": pa.array([n // 3 for n in range(rows)], pa.int64()),
+        "customer": pa.array([f"c-{n % 50}" for n in range(rows)]),
+        "happened": pa.array([FIRST_MS + n * 40 for n in range(rows)], pa.int64()),
+        "amount": pa.array([n * 0.5 for n in range(rows)]),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(
+        pa.table({name: changes.get(name, values) for name, values in columns.items()}), folder / "p.parquet"
+    )
+    return folder
+
+
+def mapped(folder: Path, **beside: Any) -> Audited:
+    """An audit of ``MOVED``, whose tables have other names for their columns, of other types."""
+    run_file = written(folder, MOVED)
+    messages, deliveries = MOVED["messages"], MOVED["deliveries"]
+    theirs = {
+        "k": pa.array([None if key is None else key.hex() for key in messages["key"].to_pylist()]),
+        "stream": messages["topic"], "part": messages["partition"].cast(pa.int64()), "led": messages["ledger"],
+        "ent": messages["entry"], "ms": messages["publish_time"].cast(pa.int64()),
+    }  # fmt: skip
+    (folder / "theirs").mkdir()
+    pq.write_table(pa.table(theirs), folder / "theirs/messages.parquet")
+    pq.write_table(
+        deliveries.rename_columns([f"d_{name}" for name in deliveries.column_names]), folder / "theirs/d.parquet"
+    )
+    columns = {
+        "key": {"column": "k", "as": "hex"}, "topic": "stream", "partition": "part", "ledger": "led", "entry": "ent",
+        "publish_time": {"column": "ms", "as": "epoch_us"},
+    }  # fmt: skip
+    named = {name: f"d_{name}" for name in deliveries.column_names if name != "date"}
+    run = yaml.safe_load(run_file.read_text()) | beside
+    run["traffic"] |= {
+        "messages": {"path": str(folder / "theirs/messages.parquet"), "format": "parquet", "columns": columns,
+                     "values": {"batch_index": -1}},
+        "deliveries": {"path": str(folder / "theirs/d.parquet"), "format": "parquet", "columns": named,
+                       **beside.pop("deliveries", {})},
+    }  # fmt: skip
+    return audited_by(folder, run)
+
+
+def audited_by(folder: Path, run: dict[str, Any]) -> Audited:
+    (folder / "run.yaml").write_text(yaml.safe_dump(run))
+    code = main(["audit", "--config", str(folder / "run.yaml"), "--out", str(folder)])
+    report = folder / "report"
+    page, text = ((report / f"report.{form}").read_text() for form in ("html", "txt"))
+    return Audited(code, json.loads((report / "report.json").read_text()), " ".join(text.split()), page)
+
+
+def test_mapped_tables_are_judged_as_our_own_and_what_they_lack_is_said(spark: SparkSession, tmp_path: Path) -> None:
+    own, theirs = audited(tmp_path / "own", MOVED), mapped(tmp_path / "mapped")
+    assert (theirs.code, theirs.report["verdict"]) == (own.code, own.report["verdict"]) == (1, "invalid")
+    lacking = {"PRODUCER_ORDER", "DUP_PUBLISH"}
+    assert {theirs.status[code] for code in lacking} == {"not applicable"}
+    assert "the messages do not tell their producers" in theirs.notes["DUP_PUBLISH"]
+    counts = {rule["code"]: rule["count"] for rule in own.report["codes"]}
+    assert {rule["code"]: rule["count"] for rule in theirs.report["codes"]} == counts
+    assert [row["valid"] for row in theirs.report["inputs"]] == [row["valid"] for row in own.report["inputs"]]
+
+
+def test_a_membership_inferred_from_deliveries_leaves_rules_that_need_it_unknown(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    run_file = written(tmp_path, MOVED)
+    run = yaml.safe_load(run_file.read_text())
+    run["traffic"]["membership"] = {"from": "deliveries"}
+    found = audited_by(tmp_path, run)
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    assert {found.status[code] for code in ("KEY_TWO_OWNERS", "WRONG_OWNER", "LOST")} == {"unknown"}
+    assert "inferred from what they were given" in found.notes["LOST"]
+    assert {total["consumer"]: total["messages"] for total in found.report["totals"]} == {"C1": 2, "C2": 2}
+
+
+def test_of_a_sample_nobody_can_say_what_was_lost(spark: SparkSession, tmp_path: Path) -> None:
+    run_file = written(tmp_path, MOVED | {"deliveries": MOVED["deliveries"].slice(0, 2)})
+    run = yaml.safe_load(run_file.read_text())
+    run["traffic"]["deliveries"] = {"path": str(tmp_path / "in/deliveries"), "format": "parquet", "sampled": True}
+    found = audited_by(tmp_path, run)
+    assert {found.status[code] for code in ("LOST", "UNSEEN", "UNACKED")} == {"not applicable"}
+    assert found.notes["LOST"] == "the deliveries are a sample of all"
+    assert found.status["KEY_TWO_OWNERS"] == "violated"
+
+
+def test_progress_alone_is_unknown_and_finds_nothing_lost(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [row | {"delivered_at": None, "delivered_nanos": None} for row in MOVED["deliveries"].to_pylist()]
+    found = audited(tmp_path, MOVED | {"deliveries": pa.Table.from_pylist(rows, INPUTS["deliveries"])})
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    assert found.status["LOST"] == "not applicable"
+    assert "what was acknowledged, not what was delivered" in found.report["headline"]
+
+
+def test_a_strangers_parquet_reaches_a_page_in_two_commands(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, run_file = strangers(tmp_path / "orders"), tmp_path / "run.yaml"
+    assert main(["inspect", str(source), "--to", str(run_file)]) == 0
+    said = capsys.readouterr().out
+    assert "messages: 600 rows = 600 valid + 0 quarantined" in said
+    assert "topics: orders; 3 partitions" in said
+    assert "offset is taken to be evt_off" in said
+    assert main(["whatif", "--config", str(run_file), "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out/report/report.json").read_text())
+    assert {row["policy"] for row in report["scenarios"]} >= {"kafka.range", "pulsar.key_shared.auto_split"}
+    assert (tmp_path / "out/report/report.html").exists()
+    assert main(["inspect", str(source), "--to", str(run_file)]) == 2
+    assert "is there already; name another file by --to" in capsys.readouterr().err
+
+
+def test_a_what_if_needs_no_run_file(spark: SparkSession, tmp_path: Path) -> None:
+    source = strangers(tmp_path / "orders")
+    asked = ["--policy", "pulsar.key_shared.auto_split", "--against", "pulsar.failover", "--consumers", "2"]
+    assert main(["whatif", "--messages", str(source), *asked, "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out/report/report.json").read_text())
+    assert [row["policy"] for row in report["scenarios"]] == ["pulsar.key_shared.auto_split", "pulsar.failover"]
+    assert {row["consumers"] for row in report["scenarios"]} == {2}
+
+
+def test_rows_that_cannot_be_read_are_in_quarantine_with_their_column_and_value(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    texts = pa.array(["2026-11-20T10:00:00Z"] * 598 + ["yesterday", "2026-02-30T00:00:00Z"])
+    source = strangers(tmp_path / "orders", happened=texts, evt_partition=pa.array([-5] + [0] * 599, pa.int64()))
+    columns = {"offset": "evt_off", "partition": "evt_partition", "key": {"column": "customer", "as": "utf8"},
+               "publish_time": {"column": "happened", "as": "iso8601"}}  # fmt: skip
+    messages = {"path": str(source), "format": "parquet", "columns": columns, "values": {"topic": TOPIC}}
+    run = {"traffic": {"messages": messages}, "subscription": {"name": SUBSCRIPTION, "topic": TOPIC, **KEY_SHARED},
+           "scenarios": [{"name": "x", "policy": "pulsar.shared", "members": [{"consumer": "c1"}]}]}  # fmt: skip
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
+    assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == 0
+    report = json.loads((tmp_path / "out/report/report.json").read_text())
+    assert (report["inputs"][0]["valid"], report["inputs"][0]["quarantined"]) == (597, 3)
+    told = spark.read.format("delta").load(str(tmp_path / "out/tables/whatif_quarantine")).collect()
+    reasons = {(reason.column, reason.value) for row in told for reason in row.reasons}
+    assert reasons == {("happened", "yesterday"), ("happened", "2026-02-30T00:00:00Z"), ("evt_partition", "-5")}
+
+
+def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    columns = {
+        "offset": "evt_off",
+        "partition": "evt_partition",
+        "publish_time": {"column": "happened", "as": "epoch_ms"},
+    }
+    messages = {"path": str(strangers(tmp_path / "orders")), "format": "parquet", "columns": columns,
+                "values": {"topic": TOPIC}}  # fmt: skip
+    for policy, code in (("pulsar.failover", 0), ("pulsar.key_shared.auto_split", 2)):
+        run = {"traffic": {"messages": messages}, "subscription": {"topic": TOPIC, "policy": "pulsar.failover"},
+               "scenarios": [{"name": "x", "policy": policy, "members": [{"consumer": "c1"}]}]}  # fmt: skip
+        (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
+        assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == code
+    assert "x: under pulsar.key_shared.auto_split keys decide who gets a message" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ({"columns": {"key": "concat(customer, 'x')"}}, "is no column of the source"),
+        ({"columns": {"key": "custome"}}, "did you mean customer?"),
+        ({"from": "kafka-table.spark"}, "kafka-table.spark does not fit: the source has no"),
+        ({"path": "/nowhere"}, "/nowhere: no readable parquet table (PATH_NOT_FOUND)"),
+    ],
+)
+def test_a_source_that_does_not_fit_is_told_by_name(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], messages: dict[str, Any], why: str
+) -> None:
+    given = {"path": str(strangers(tmp_path / "orders")), "format": "parquet"} | messages
+    run = {"traffic": {"messages": given}, "subscription": {"topic": TOPIC},
+           "scenarios": [{"name": "x", "policy": "pulsar.shared", "members": [{"consumer": "c1"}]}]}  # fmt: skip
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(run))
+    assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert why in said
+    assert "traffic.messages" in said
+
+
+def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "words.parquet").write_text("no table")
+    for place, code in (("empty", 2), ("words.parquet", 4), ("not there", 2)):
+        assert main(["inspect", str(tmp_path / place), "--to", str(tmp_path / "run.yaml")]) == code
+        assert "Traceback" not in capsys.readouterr().err
+    assert not (tmp_path / "run.yaml").exists()

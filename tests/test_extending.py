@@ -1,0 +1,165 @@
+"""``docs/extending.md`` is followed literally: its files are written into a copy of the package, and each works."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"^`([\w/.]+)`(?:, new)?:\n\n```(python|diff)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CHAPTERS = {
+    title: BLOCK.findall(text)
+    for title, text in re.findall(
+        r"^## (.+?)\n(.*?)(?=^## |\Z)", (ROOT / "docs/extending.md").read_text(encoding="utf-8"), re.M | re.S
+    )
+}
+MOST_FILES = {"A policy": 2, "A rule": 2, "An adapter": 2, "A figure of the report": 4, "A profile": 1}
+
+CHECKS = {
+    "A policy": """
+from subreplay.audit.codes import Code
+from subreplay.audit.rules.registry import standing
+from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.choice import dispatcher_of
+from subreplay.model.rows import Consumer, Scope, Standing
+from subreplay.policies import make
+
+policy = make("pulsar.key_shared.even", "pulsar-4.2")
+state = policy.start(Scope("t"))
+for index in range(3):
+    state = policy.join(state, Consumer(index, f"C{index}"))
+assert state.table.rows() == [(0, 21844, 0), (21845, 43689, 1), (43690, 65535, 2)]
+assert policy.leave(state, Consumer(0, "C0")).table.rows() == [(0, 32767, 1), (32768, 65535, 2)]
+assert dispatcher_of(policy) is Dispatcher.KEY_SHARED_DRAINING
+assert standing(Code.KEY_ORDER, policy) is Standing.PROMISED
+""",
+    "A rule": """
+import pyarrow as pa
+from subreplay.audit.codes import Code
+from subreplay.audit.judge import Judge
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.rules.registry import BY_ROW, standing
+from subreplay.audit.terms import Terms
+from subreplay.model.rows import Standing
+from subreplay.model.tables import JUDGED
+from subreplay.policies import make
+
+HOUR, policy = 3_600_000_000_000, make("pulsar.shared", "pulsar-4.0")
+late = BY_ROW[Code.HOUR_LATE.bit]
+facts = pa.table({"due": [0, 0, 0, -(2**63)], "nth": [0, 0, 1, 0], "at": [HOUR, HOUR + 1, HOUR + 1, 5]})
+assert late(facts, Terms()).tolist() == [False, True, False, False]
+assert standing(Code.HOUR_LATE, policy) is Standing.ALLOWED
+
+found = dict.fromkeys(JUDGED.names) | {
+    "topic": "t", "partition": -1, "ledger": 5, "entry": 7, "batch_index": -1, "delivered": True, "before": False,
+    "key": "k1", "consumer": "C1", "due": HOUR, "at": 3 * HOUR, "codes": Code.HOUR_LATE.bit,
+    "shown": Code.HOUR_LATE.bit, "held_until": 3 * HOUR,
+}  # fmt: skip
+missing = {f.name: False if f.type == pa.bool_() else 0 for f in JUDGED if found[f.name] is None and not f.nullable}
+rows = pa.Table.from_pylist([found | missing], schema=JUDGED)
+(told,) = [r for b in Explainer(Judge(policy, {}), "s").violations(rows.to_batches()) for r in b.to_pylist()]
+assert told["code"] == "HOUR_LATE" and told["verdict"] == "valid"
+assert told["explanation"] == "5:7 of key k1, due at 01:00:00.000000, reached C1 at 03:00:00.000000"
+assert told["cause"] == "nobody took messages for so long, or there were too many of them"
+""",
+    "An adapter": """
+import tempfile
+from pathlib import Path
+from subreplay.adapters import ADAPTERS
+from subreplay.errors import InputError
+from subreplay.model.tables import MESSAGES
+
+folder = Path(tempfile.mkdtemp())
+try:
+    ADAPTERS["topic-csv"](folder)
+except InputError as error:
+    assert "columns topic, offset, key, published" in str(error)
+else:
+    raise AssertionError("a folder without the file was read")
+at = 1_767_225_600_000_000
+lines = ["topic,offset,key,published", f"t,0,k1,{at}", f"t,one,secret,{at}", f"t,2,,{at}"]
+(folder / "messages.csv").write_text("\\n".join(lines))
+read = ADAPTERS["topic-csv"](folder)
+assert read.tables["messages"].schema == MESSAGES
+assert read.tables["messages"]["entry"].to_pylist() == [0, 2]
+assert read.tables["messages"]["key"].to_pylist() == [b"k1", None]
+(count,), (rejected,) = read.counts, read.rejected
+assert (count.rows_in, count.valid, count.quarantined) == (3, 2, 1)
+assert str(rejected) == "messages.csv, row 3: offset = one: it is a whole number (correct it in the file)"
+assert "secret" not in rejected.raw
+""",
+    "A figure of the report": """
+from pathlib import Path
+from subreplay.figures import Figures
+from subreplay.policies import make
+from subreplay.reports.assemble.report import facts
+from subreplay.reports.metrics import METRICS
+from subreplay.whatif.assign import Plan
+
+policy = make("pulsar.shared", "pulsar-4.0")
+totals = {"deliveries": 8, "messages": 6, "at_owner": 8, "outside": 8, "in_transition": 0}
+extent = {"messages": 6, "deliveries": 8, "first": 0, "last": 1}
+figures = Figures("t", (), extent, 1, Plan("s", policy, {}), (), totals=totals, consumers=[{"redelivered": 2}])
+assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in facts(policy, figures, ())]
+assert METRICS["delivered once"] in Path("docs/metrics.md").read_text()
+""",
+    "A profile": """
+from subreplay.dispatch.broker.rules import dispatch_rule
+from subreplay.policies import REGISTRY, make
+from subreplay.profiles import KEYLESS
+
+for name in (name for name in REGISTRY if name.startswith("pulsar.")):
+    assert make(name, "pulsar-4.3").space == make(name, "pulsar-4.2").space
+assert dispatch_rule("pulsar-4.3") == dispatch_rule("pulsar-4.2")
+assert KEYLESS["pulsar-4.3"].per_message
+""",
+}
+
+
+def changed(text: str, diff: str) -> str:
+    """A file after a diff without line numbers: what each of its parts expects must stand there exactly once."""
+    for hunk in diff.split("@@\n")[1:]:
+        lines = [(line[:1], line[1:]) for line in hunk.splitlines()]
+        before, after = ("".join(f"{said}\n" for mark, said in lines if mark != other) for other in "+-")
+        assert text.count(before) == 1, f"{text.count(before)} times:\n{before}"
+        text = text.replace(before, after)
+    return text
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    return tmp_path
+
+
+@pytest.mark.parametrize("chapter", MOST_FILES)
+def test_the_page_is_followed_literally(copy: Path, chapter: str) -> None:
+    for name, kind, text in CHAPTERS[chapter]:
+        path = copy / name
+        assert path.exists() == (kind == "diff")
+        path.write_text(changed(path.read_text(encoding="utf-8"), text) if kind == "diff" else text, encoding="utf-8")
+        if path.suffix == ".py":
+            ast.parse(path.read_text(encoding="utf-8"))
+    environment = os.environ | {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    run = subprocess.run(
+        [sys.executable, "-c", CHECKS[chapter]], cwd=copy, env=environment, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.parametrize("chapter", MOST_FILES)
+def test_an_addition_touches_few_files(chapter: str) -> None:
+    files = {name for name, _, _ in CHAPTERS[chapter] if name.startswith("src/")}
+    assert 0 < len(files) <= MOST_FILES[chapter]
+
+
+def test_every_chapter_is_followed() -> None:
+    assert list(CHAPTERS) == list(MOST_FILES)
