@@ -55,6 +55,22 @@ def test_nights_equal_the_whole(
     assert lost_for_good(nights) == lost_for_good([whole])
 
 
+@pytest.mark.parametrize("kind", POLICIES)
+@pytest.mark.parametrize(
+    ("story", "steps"),
+    [
+        ("+C1:1 (C1 ~4 a0>C1 a0>C1 a0! a0>C1 a0>C1 -C1 a0>C1 a0>C1 a0>C1 a0>C9", [108, 109, 125]),
+        ("+C1:1 (C1 +C2:0 a0>C1 a0! a0! ~4 a0! a0! -C1 a0>C2", [111]),
+    ],
+)
+def test_a_close_that_is_under_way_at_midnight_is_known_to_the_night_before(
+    kind: str, story: str, steps: list[int]
+) -> None:
+    tables = published_just_in_time(history("a0", f"{story} ~12 +C8"))
+    ends = [(START + step * STEP + STEP // 2) * 1000 for step in steps] + [NEVER - 1]
+    same(audit_nights(POLICIES[kind], tables, ends), audit(POLICIES[kind], tables))
+
+
 def test_what_ends_after_midnight_does_not_lengthen_the_day() -> None:
     """The later of two messages is handed out first, at midnight; the other follows, a step later."""
     tables = history("n1 a1 a2", "+C1 n1>C1 a2>C1 a1>C1 ~500 n1! a1! a2!")

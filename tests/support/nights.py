@@ -47,7 +47,9 @@ def audit_nights(
 
 
 def _until(membership: pa.Table, end: int) -> pa.Array:
-    return pa.array(np.asarray(membership["at"].cast(pa.int64())) * 1000 <= end)
+    """What was asked for by then."""
+    asked = pc.coalesce(membership["since"], membership["at"])
+    return pa.array(np.asarray(asked.cast(pa.int64())) * 1000 <= end)
 
 
 def _night(log: pa.Table, places: list[Place], happened: Any, begin: int, end: int, carried: pa.Table) -> pa.Table:

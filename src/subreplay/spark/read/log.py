@@ -133,7 +133,13 @@ def _day(day: Date | None) -> Column:
 
 
 def _until(day: Date | None) -> Column:
-    return F.lit(True) if day is None else (F.col("date") <= F.lit(day)) | _of_no_day()
+    """Changes of the members that were asked for by the end of a day: one that is under way at midnight is complete on
+    the next."""
+    if day is None:
+        return F.lit(True)
+    asked = F.date_from_unix_date(F.call_function("div", F.unix_micros("since"), F.lit(_DAY)).cast("int"))
+    under_way = (F.col("date") == F.lit(day + timedelta(days=1))) & (asked <= F.lit(day))
+    return (F.col("date") <= F.lit(day)) | F.coalesce(under_way, F.lit(False)) | _of_no_day()
 
 
 def _of_no_day() -> Column:
