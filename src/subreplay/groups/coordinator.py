@@ -170,7 +170,7 @@ class Coordinator(ABC):
         return process.beat + (self.now - process.beat) // self.heartbeat_interval * self.heartbeat_interval
 
     def detected(self, process: Process, kind: Literal["join", "leave", "crash"], since: int) -> DetectedEvent:
-        """An event of a process, asked for at ``since`` and noticed now."""
+        """An event of a process, asked for at ``since`` and detected now."""
         event = replace(process.event, event=kind, since=Instant(since), at=Instant(self.now), scope=Scope(""))
         return DetectedEvent(Instant(self.now), process.index, event)
 

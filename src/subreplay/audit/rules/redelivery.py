@@ -100,7 +100,7 @@ class Ending(IntEnum):
 # The columns of an attempt to deliver, as the rows of a matrix sorted by message, then time; AT is ``UNKNOWN`` for an
 # acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
-# acknowledged, IN_VAIN where its own acknowledgement is one that the broker ignores. The last five are results.
+# acknowledged, IGNORED where its own acknowledgement is one that the broker ignores. The last five are results.
 AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IGNORED = range(10)
 UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
 ATTEMPT = 15
