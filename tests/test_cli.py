@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import ADAPTERS, FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import FileCount, Ingested, Reason, Rejected
 from subreplay.model.rows import Verdict
 from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
@@ -160,7 +160,7 @@ def test_a_what_if_without_scenarios(spoken, run_file):
 def test_an_unknown_adapter(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
     assert code == 2
-    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(ADAPTERS)}\n"
+    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(cli.ADAPTERS)}\n"
 
 
 def test_an_unknown_format(spoken, tmp_path):
@@ -465,6 +465,69 @@ def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
     run = cli.config.load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
     assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
+
+
+@pytest.fixture
+def nothing_written(monkeypatch, tmp_path):
+    """Adapters are real; what would be written is kept."""
+    kept = []
+    monkeypatch.setattr(session, "open_session", lambda options: Session())
+
+    def write(spark, ingested, root, form, source):
+        Path(root).mkdir()
+        kept.append(ingested)
+
+    monkeypatch.setattr(ingest_spark, "write", write)
+    return kept
+
+
+SPANS = str(ROOT / "tests/data/otlp")
+
+
+def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
+    command = ["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--with", "sampled=false"]
+    assert cli.main([*command, "--to", str(tmp_path / "to")]) == 0
+    out = capsys.readouterr().out
+    assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
+    assert "note: spans have no messages" in out
+    run = cli.config.load(tmp_path / "to" / "audit.yaml")
+    assert (run.subscription.name, run.traffic.inferred()) == ("otel4", True)
+    assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
+
+
+def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_path):
+    cli.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
+    lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
+    comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
+    assert all(note in comment for note in nothing_written[0].notes)
+    assert len(max(lines, key=len)) < 120
+    assert cli.config.load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topic", "t"], "option 'topic': capture takes none"),
+        (["--with", "topic=t"], "option 'topic': capture takes none"),
+        (["--with", "sampled"], "--with sampled: write NAME=VALUE; capture takes none"),
+        (["--with", "clock=UTC"], "option 'clock': there is none of that name; there are: topic, subscription,"),
+    ],
+)
+def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, capsys, words, message):
+    assert cli.main(["ingest", SPANS, "--from", "capture", "--to", str(tmp_path / "to"), *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert nothing_written == []
+
+
+def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
+    read = cli.ADAPTERS["pulsar-recording"]
+    monkeypatch.setitem(
+        cli.ADAPTERS,
+        "pulsar-recording",
+        lambda folder, options: replace(read(folder, options), notes=("not read: a\x1b\nsubscription: 7\x85",)),
+    )
+    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
+    assert cli.config.load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 
 # explain: documented results, to the letter

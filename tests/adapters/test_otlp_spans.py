@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters import Options
+from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.otlp.spans import NOT_JUDGED, Wanted, read, spans
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
@@ -323,3 +323,27 @@ def test_what_spans_cannot_tell_is_said(tmp_path):
     assert "SKIP" in spans(tmp_path).evidence.not_judged
     assert "SKIP" not in spans(tmp_path, sampled=False).evidence.not_judged
     assert spans(tmp_path).evidence.kind == "receipt"
+
+
+def test_options_choose_and_the_run_takes_spans_for_a_sample(tmp_path):
+    spans_of = [kafka(1), kafka(2, values={"messaging.destination.name": "invoices"}), kafka(1)]
+    (tmp_path / "traces.jsonl").write_text(line(*spans_of))
+    (tmp_path / "copy.jsonl").write_text(line(*spans_of))
+    read = ADAPTERS["otlp-spans"]
+    every = read(tmp_path)
+    assert every.others == (("billing", "orders"),) or every.run["subscription"]["topic"] == "orders"
+    assert every.run["traffic"] == {"membership": {"from": "deliveries"}, "deliveries": {"sampled": True}}
+    found = read(tmp_path, Options(topic="orders", sampled=False))
+    assert set(found.tables["deliveries"]["topic"].to_pylist()) == {"orders"}
+    assert found.run["traffic"]["deliveries"] == {"sampled": False}
+    assert sum(count.others for count in found.counts) > sum(count.others for count in every.counts)
+    for count in (*every.counts, *found.counts):
+        assert count.rows_in == count.valid + count.quarantined + count.others
+    with pytest.raises(InputError, match="no span of the topic"):
+        read(tmp_path, Options(topic="order"))
+
+
+def test_the_subscription_that_is_told_is_that_of_spans_which_name_none():
+    found = ADAPTERS["otlp-spans"](SAMPLES, Options(subscription="otel4"))
+    assert found.tables["deliveries"].num_rows == 160
+    assert [count.others for count in found.counts] == [500, 0, 0]

@@ -8,9 +8,9 @@ from dataclasses import astuple
 
 import pytest
 
-from subreplay.adapters import Options
+from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.pulsar_stats.adapter import read, stats
-from subreplay.errors import InputError
+from subreplay.errors import ConfigError, InputError
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
 
 
@@ -189,3 +189,38 @@ def test_rows_in_are_valid_or_quarantined(tmp_path):
     found = read(tmp_path, Options())
     assert [(count.rows_in, count.valid, count.quarantined) for count in found.counts] == [(2, 1, 1)]
     assert found.run == {"subscription": {"name": "billing", "topic": TOPIC, "policy": "pulsar.shared"}}
+
+
+def test_options_choose_and_tell_where_topic_and_time_are(tmp_path):
+    folder = tmp_path / "polls"
+    folder.mkdir()
+    read = ADAPTERS["pulsar-stats"]
+    (folder / f"{AT // SECOND}.json").write_text(json.dumps(answer(consumer(), kind="Failover")))
+    (folder / "copy of broker.log").write_text("no poll\n")
+    found = read(folder, Options(topic=TOPIC, times="name"))
+    assert [row["topic"] for row in found.tables["membership"].to_pylist()] == [TOPIC]
+    assert found.run["subscription"]["policy"] == "pulsar.failover"
+    assert [(count.rows_in, count.valid, count.others) for count in found.counts] == [(1, 1, 0), (1, 0, 1)]
+    with pytest.raises(InputError, match="show no consumer of topic"):
+        read(folder, Options(topic=TOPIC, subscription="other", times="name"))
+    with pytest.raises(ConfigError, match="option 'times': write field, name, modified"):
+        read(folder, Options(times="clock"))
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({"kind": "Shared"}, {"policy": "pulsar.shared"}),
+        ({"kind": "Exclusive"}, {"policy": "pulsar.exclusive"}),
+        ({"kind": "Key_Shared", "keySharedMode": "STICKY"}, {"policy": "pulsar.key_shared.sticky"}),
+        (
+            {"kind": "Key_Shared", "keySharedMode": "AUTO_SPLIT", "allowOutOfOrderDelivery": True},
+            {"policy": "pulsar.key_shared.consistent_hash", "options": {"allow_out_of_order": True}},
+        ),
+        ({"kind": "Of a later release"}, {}),
+    ],
+)
+def test_the_policy_is_that_of_the_type(tmp_path, more, told):
+    (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(), **more)))
+    run = ADAPTERS["pulsar-stats"](tmp_path).run["subscription"]
+    assert run == {"name": "billing", "topic": TOPIC} | told

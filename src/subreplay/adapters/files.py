@@ -26,8 +26,8 @@ _BREAK: Final = 10
 
 
 def files(path: Path) -> list[Path]:
-    """The file, or all files of a folder and its folders, in the order of their names. Names that begin with a dot or
-    an underscore are hidden, as for Spark.
+    """The file, or all files of a folder and its folders, in the order of their names. Names that begin with a dot, or
+    with one underscore as those that Spark writes beside its data, are hidden.
 
     Raises ``InputError`` where there is none, and ``EnvironmentFailed`` where the folder cannot be read.
     """
@@ -43,7 +43,7 @@ def files(path: Path) -> list[Path]:
 
 
 def _hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
+    return any(part.startswith((".", "_")) and not part.startswith("__") for part in path.parts)
 
 
 def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | Rejected]:

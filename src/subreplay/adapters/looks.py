@@ -174,7 +174,7 @@ def _are_group_records(found: pq.FileMetaData, schema: pa.Schema, name: str) -> 
         if column.path_in_schema in ("topic", "key") and column.statistics and column.statistics.has_min_max:
             bounds[column.path_in_schema] = column.statistics.min, column.statistics.max
     if "topic" in bounds:
-        return set(bounds["topic"]) == {"__consumer_offsets"}
+        return "__consumer_offsets" in bounds["topic"]
     if "key" in bounds:
         return all(isinstance(key, bytes) and _is_key(key) for key in bounds["key"])
     return "consumer_offsets" in name

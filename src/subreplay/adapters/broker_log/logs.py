@@ -37,7 +37,6 @@ NOTES: Final = (
 )
 _VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+)")
 _SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
-_BY_POSITION: Final = [(name, "ascending") for name in ("subscription", "topic", "partition", "seq", "batch_index")]
 _MEMBER_RULE: Final = "the log names a consumer where it leaves, or in a DEBUG line of its dispatcher"
 _SHARED_RULE: Final = "a dispatch tells its consumer: several members with this id are on one IO thread"
 
@@ -50,34 +49,34 @@ class _Log:
     files: list[pa.Table] = field(default_factory=lambda: [FILES.empty_table()])
     rejected: list[Rejected] = field(default_factory=list)
     damaged: Counter[str] = field(default_factory=Counter)
-    pairs: set[tuple[str, str]] = field(default_factory=set)
+    topics: set[str] = field(default_factory=set)
+    subscriptions: set[str] = field(default_factory=set)
     version: str | None = None
     of_3: bool = False  # its lines have the form of 3.x
 
     def add(self, path: Path, name: str, options: Options) -> None:
-        for part in lines_of(path, name):
+        for number, part in enumerate(lines_of(path, name)):
             if isinstance(part, Rejected):
                 self.rejected.append(part)
                 self.damaged[name] += 1
                 continue
-            self._look(part)
+            if number == 0:
+                self._look(part)
             parsed = events(part)
             self.files.append(parsed.files)
             self.rejected += parsed.rejected
-            self.pairs |= {
-                (row["subscription"], row["topic"])
-                for row in parsed.events.group_by(["subscription", "topic"]).aggregate([]).to_pylist()
-                if row["subscription"] is not None and row["topic"] is not None
-            }
+            if options.topic is not None or options.subscription is not None:
+                self.topics |= _names(parsed.events["topic"])
+                self.subscriptions |= _names(parsed.events["subscription"])
             self.events.append(_wanted(parsed.events, options))
 
     def _look(self, part: pa.RecordBatch) -> None:
-        """Of which version the broker is."""
+        """Of which version the broker is, by the beginning of a file."""
         data = part.column("text").buffers()[2] or b""
         if found := _VERSION.search(data):
             self.version = found[1].decode()
-        if self.version is None and not self.of_3 and (line := _SUBSCRIBING.search(data)):
-            self.of_3 = line[1] is None
+        elif line := _SUBSCRIBING.search(data):
+            self.of_3 |= line[1] is None
 
 
 def read(path: Path, options: Options) -> Ingested:
@@ -92,7 +91,7 @@ def read(path: Path, options: Options) -> Ingested:
     log = _Log()
     for each in files.mine:
         log.add(each, files.named(each), options)
-    check_asked(path, options, {pair[0] for pair in log.pairs}, {pair[1] for pair in log.pairs})
+    check_asked(path, options, log.subscriptions, log.topics)
     totals = summed(pa.concat_tables(log.files))
     twice = duplicates(totals)
     found = _without_files(pa.concat_tables(log.events), twice)
@@ -115,6 +114,10 @@ def read(path: Path, options: Options) -> Ingested:
         tables, tuple(rejected), tuple(counts), run, tuple(pairs[1:]),
         (*NOTES, *notes, *_of_files(twice, folded), *files.notes),
     )  # fmt: skip
+
+
+def _names(values: pa.ChunkedArray) -> set[str]:
+    return {name for name in pc.unique(values).to_pylist() if name is not None}
 
 
 def _wanted(found: pa.Table, options: Options) -> pa.Table:
@@ -151,19 +154,15 @@ def _folded(found: pa.Table, seen: Stats | None) -> Iterator[tuple[Rows, pa.Tabl
         members = seen.membership.filter(here)
         types = {row["subscription"]: row["type"] for row in members.to_pylist() if row["type"] != "unknown"}
         of = rows(mine, names=polled.names(mine, members), types=types)
-        known = {*_instances(of.membership), *_instances(of.deliveries)}
+        known = _names(of.membership["instance"]) | _names(of.deliveries["instance"])
         span = pc.min_max(mine["at"].cast(pa.int64())).as_py()
         yield of, polled.completed(of.membership, members, known, span["min"], span["max"])
-
-
-def _instances(table: pa.Table) -> list[str]:
-    return [each for each in pc.unique(table["instance"]).to_pylist() if each is not None]
 
 
 def _tables(folded: list[Rows], members: list[pa.Table]) -> dict[str, pa.Table]:
     membership = pa.concat_tables([MEMBERSHIP.empty_table(), *members])
     deliveries = pa.concat_tables([DELIVERIES.empty_table(), *(of.deliveries for of in folded)])
-    return {"membership": membership, "deliveries": deliveries.sort_by(_BY_POSITION)}
+    return {"membership": membership, "deliveries": deliveries}
 
 
 def _unnamed(folded: list[Rows]) -> Iterator[Rejected]:
@@ -189,8 +188,7 @@ def _counts(
     totals: pa.Table, damaged: Counter[str], found: pa.Table, twice: dict[str, str], unnamed: Counter[str]
 ) -> Iterator[FileCount]:
     """Lines by file. Valid ones gave events of what is asked for."""
-    lines = found.group_by(["file", "line"]).aggregate([])
-    kept = {row["file"]: row["line_count"] for row in lines.group_by("file").aggregate([("line", "count")]).to_pylist()}
+    kept = _distinct_lines(found)
     for row in totals.sort_by("file").to_pylist():
         name = row["file"]
         every = row["lines"] + damaged[name]
@@ -203,6 +201,15 @@ def _counts(
         yield FileCount(name, damaged[name], damaged[name])
 
 
+def _distinct_lines(found: pa.Table) -> dict[str, int]:
+    """How many lines of each file gave events, which are in the order of their lines."""
+    names = pc.unique(found["file"])
+    file, line = pc.index_in(found["file"], value_set=names).to_numpy(), found["line"].to_numpy()
+    new = np.ones(len(line), np.bool_)
+    new[1:] = (np.diff(line) != 0) | (np.diff(file) != 0)
+    return dict(zip(names.to_pylist(), np.bincount(file[new], minlength=len(names)).tolist(), strict=True))
+
+
 def _of_files(twice: dict[str, str], folded: list[tuple[Rows, pa.Table]]) -> Iterator[str]:
     for name, first in sorted(twice.items()):
         yield f"{name} has the lines of {first}, and counts once"
@@ -210,5 +217,9 @@ def _of_files(twice: dict[str, str], folded: list[tuple[Rows, pa.Table]]) -> Ite
     for of, _ in folded:
         for name, step in of.backwards.items():
             back[name] = max(step, back.get(name, 0))
+    sizes = [of.entries["messages"] for of, _ in folded]
+    single = sum(pc.sum(pc.equal(each, 1)).as_py() or 0 for each in sizes if (pc.max(each).as_py() or 0) > 1)
+    if single:
+        yield f"{single:,} entries of one message count as no batches: the log does not tell batches of one from others"
     for name, step in sorted(back.items()):
         yield f"the clock of {name} goes back by {step / 1_000:,.3f} s: its lines are taken in the order of the file"

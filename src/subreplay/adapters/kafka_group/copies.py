@@ -67,8 +67,9 @@ def copied(files: Iterable[tuple[Path, str]]) -> Copy:
 
 
 def _is_parquet(path: Path) -> bool:
-    if (path.parent / "_delta_log").exists():
-        raise InputError(f"{path.parent} is a Delta table: {_NO_DELTA}")
+    table = next((folder for folder in path.parents if (folder / "_delta_log").exists()), None)
+    if table is not None:
+        raise InputError(f"{table} is a Delta table: {_NO_DELTA}")
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"

@@ -1,0 +1,424 @@
+"""Copies of ``__consumer_offsets`` as ``ingest`` reads them: of real groups, and as they come."""
+
+import base64
+import gzip
+import json
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from subreplay.adapters import ADAPTERS, Options
+from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged
+from subreplay.adapters.kafka_group.consumer_offsets import decode_records
+from subreplay.adapters.kafka_group.coordinator_log import parse_lines
+from subreplay.adapters.kafka_group.groups import topic_names
+from subreplay.adapters.kafka_group.progress import PROGRESS
+from subreplay.adapters.kafka_group.rows import group_rows
+from subreplay.errors import ConfigError, InputError
+from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from tests.adapters.kafka_group import encoding as encode
+from tests.adapters.kafka_group.encoding import AT, key
+from tests.adapters.kafka_group.encoding import records as made
+from tests.adapters.kafka_group.scenarios import NAMES, log, records, scenario
+from tests.adapters.topic_polls import AT as POLLED
+from tests.adapters.topic_polls import consumer as shown
+from tests.adapters.topic_polls import poll
+
+read = ADAPTERS["kafka-group"]
+FULL = [name for name in NAMES if scenario(name)["commits"]]
+MODERN = "k04_modern_uniform"
+CRASH = "k06_crash"
+BUSY = "k26_close_no_commit"  # its commits are bundled, too
+ASSIGNORS = {
+    "cooperative_sticky": ("k02", "k30", "k38"),
+    "roundrobin": ("k08", "k26"),
+    "sticky": ("k10", "k14"),
+    "uniform": ("k04", "k22", "k32", "k34"),
+    "server_range": ("k20", "k36", "k42"),
+}
+"""Of the scenarios, by their README; of all others range."""
+MS = 1_000
+
+
+def balanced(found):
+    assert all(count.valid >= 0 and count.others >= 0 for count in found.counts)
+    assert sum(count.quarantined for count in found.counts) == len(found.rejected)
+    return True
+
+
+def json_lines(table, **more):
+    """Records as Spark's ``to_json`` writes them, times in ms."""
+    rows = []
+    for row in table.to_pylist():
+        told = {name: None if row[name] is None else base64.b64encode(row[name]).decode() for name in ("key", "value")}
+        at = round(row["timestamp"].timestamp() * 1_000)
+        rows.append(told | {"partition": row["partition"], "offset": row["offset"], "timestamp": at} | more)
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def text(name):
+    return "".join(f"{line}\n" for line in log(name)["text"].to_pylist())
+
+
+def as_files(folder, name):
+    pq.write_table(records(name), folder / "part-0.parquet")
+    (folder / "server.log").write_text("a line before\n" + text(name))
+    return folder
+
+
+# Real groups
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_membership_is_what_records_and_log_tell(tmp_path, name):
+    found = read(as_files(tmp_path, name))
+    told = group_rows(decode_records(records(name)).tables, parse_lines(log(name)).events)
+    assert found.tables["membership"].equals(told.membership)
+    assert found.tables["deliveries"].schema == DELIVERIES
+    assert found.rejected == ()
+    lines, rows = (next(c for c in found.counts if c.file == file) for file in ("server.log", "part-0.parquet"))
+    assert (rows.rows_in, rows.valid) == (len(records(name)),) * 2
+    assert lines.others >= 1
+    assert balanced(found)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_policy_is_that_of_the_scenario(tmp_path, name):
+    subscription = read(as_files(tmp_path, name)).run["subscription"]
+    policy = next((policy for policy, names in ASSIGNORS.items() if name[:3] in names), "range")
+    assert subscription == {
+        "name": "g",
+        "topic": subscription["topic"],
+        "policy": f"kafka.{policy}",
+        "profile": "kafka-4.0",
+    }
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_what_a_commit_acknowledges_is_its_members(tmp_path, name):
+    """Beside the commits as the clients saw them."""
+    who = {row[1]: row[0] for row in scenario(name)["polls"]}
+    rows = read(as_files(tmp_path, name)).tables["deliveries"].to_pylist()
+    by_place = {}
+    for row in rows:
+        assert row["delivered_at"] is row["received_at"] is None
+        by_place.setdefault((row["topic"], row["partition"], row["entry"]), []).append(row)
+    first = set()
+    compared = 0
+    for consumer, topic, partition, offset, at, done in sorted(
+        scenario(name)["commits"], key=lambda row: row[4] or row[5]
+    ):
+        if (topic, partition) not in first:
+            first.add((topic, partition))
+            continue
+        near = [
+            row for row in by_place.get((topic, partition, offset - 1), ())
+            if abs(round(row["acked_at"].timestamp() * 1e6) - (at or done) // 1_000) < 2_000 * MS
+        ]  # fmt: skip
+        compared += len(near)
+        assert all(who[row["consumer"]] == consumer for row in near)
+    assert compared > 20
+
+
+@pytest.mark.parametrize("name", FULL)
+def test_between_the_first_commit_and_the_last_nothing_is_left_out(tmp_path, name):
+    rows = read(as_files(tmp_path, name)).tables["deliveries"].to_pylist()
+    places = {}
+    for row in rows:
+        places.setdefault((row["topic"], row["partition"]), set()).add(row["entry"])
+    assert all(entries == set(range(min(entries), max(entries) + 1)) for entries in places.values())
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_json_lines_give_what_parquet_gives(tmp_path, packed):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    raw = json_lines(records(BUSY)).encode()
+    (tmp_path / "a" / "copy.jsonl").write_bytes(gzip.compress(raw) if packed else raw)
+    pq.write_table(records(BUSY), tmp_path / "b" / "copy.parquet")
+    one, other = read(tmp_path / "a"), read(tmp_path / "b" / "copy.parquet")
+    assert one.tables["membership"].equals(other.tables["membership"])
+    assert one.tables["deliveries"].equals(other.tables["deliveries"])
+    assert balanced(one)
+
+
+def test_times_may_be_iso_8601(tmp_path):
+    rows = [json.loads(row) for row in json_lines(records(CRASH)).splitlines()]
+    for row, at in zip(rows, records(CRASH)["timestamp"].to_pylist(), strict=True):
+        row["timestamp"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    (tmp_path / "copy.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(records(CRASH), tmp_path / "copy.parquet")
+    one, other = (read(tmp_path / name) for name in ("copy.jsonl", "copy.parquet"))
+    assert one.tables["membership"].equals(other.tables["membership"])
+
+
+def test_without_the_log_a_crash_is_a_leave_and_a_note_says_so(tmp_path):
+    pq.write_table(records(CRASH), tmp_path / "copy.parquet")
+    alone = read(tmp_path)
+    assert set(alone.tables["membership"]["event"].to_pylist()) == {"join", "leave"}
+    assert any("coordinator_log" in note for note in alone.notes)
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "logs" / "server.log").write_text(text(CRASH))
+    found = read(tmp_path / "copy.parquet", Options(coordinator_log=tmp_path / "logs"))
+    assert "crash" in found.tables["membership"]["event"].to_pylist()
+    assert not any("coordinator_log" in note for note in found.notes)
+
+
+def test_the_logs_of_recordings_are_read(tmp_path):
+    rows = [{"at": row["at"], "level": "INFO", "text": row["text"]} for row in scenario(CRASH)["coordinator_log"]]
+    (tmp_path / "coordinator_log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "copy.jsonl").write_text(json_lines(records(CRASH)))
+    beside = as_files(tmp_path / "other", CRASH) if (tmp_path / "other").mkdir() is None else None
+    assert (
+        read(tmp_path / "copy.jsonl", Options(coordinator_log=tmp_path / "coordinator_log.jsonl"))
+        .tables["membership"]
+        .equals(read(beside).tables["membership"])
+    )
+
+
+def test_the_log_is_of_the_time_zone_that_is_told(tmp_path):
+    found = read(as_files(tmp_path, CRASH), Options(time_zone="Europe/Berlin"))
+    assert not found.tables["membership"].equals(read(tmp_path).tables["membership"])
+    with pytest.raises(ConfigError, match="no such zone"):
+        read(tmp_path, Options(time_zone="Nowhere"))
+
+
+# What commits acknowledge
+
+
+def commits(*told):
+    """Rows (partition, offset, seq, consumer) of one group and topic, a millisecond apart."""
+    rows = [
+        {
+            "subscription": "g",
+            "topic": "t",
+            "partition": p,
+            "offset": o,
+            "seq": s,
+            "consumer": c,
+            "at": AT * MS + s * MS,
+        }
+        for p, o, s, c in told
+    ]
+    return pa.Table.from_pylist([row | {"date": row["at"] // 86_400_000_000} for row in rows], schema=PROGRESS)
+
+
+def acked(found):
+    rows = found.deliveries.sort_by([("seq", "ascending")]).to_pylist()
+    return [(row["partition"], row["entry"], row["consumer"]) for row in rows]
+
+
+def test_a_commit_acknowledges_what_lies_behind_the_one_before():
+    found = acknowledged(commits((0, 10, 1, "a"), (1, 5, 2, "b"), (0, 12, 3, "a"), (0, 13, 4, "c"), (1, 5, 5, "b")))
+    assert acked(found) == [(0, 10, "a"), (0, 11, "a"), (0, 12, "c")]
+    assert found.first.tolist() == [0, 1]
+    assert found.deliveries.schema == DELIVERIES
+
+
+def test_a_group_that_is_moved_back_acknowledges_again():
+    found = acknowledged(commits((0, 10, 1, "a"), (0, 8, 2, "a"), (0, 11, 3, "a")))
+    assert acked(found) == [(0, 8, "a"), (0, 9, "a"), (0, 10, "a")]
+    assert found.back.tolist() == [1]
+
+
+def test_a_commit_of_nobody_and_a_leap_are_no_deliveries():
+    found = acknowledged(commits((0, 10, 1, "a"), (0, 12, 2, None), (0, 13, 3, "a"), (0, 14 + MOST, 4, "a")))
+    assert acked(found) == [(0, 12, "a")]
+    assert (found.nobodys.tolist(), found.leaps.tolist()) == ([1], [3])
+
+
+def test_no_commits_acknowledge_nothing():
+    assert acknowledged(PROGRESS.empty_table()).deliveries.num_rows == 0
+
+
+def group(*members, generation=1):
+    return (
+        key(2, "g"),
+        encode.classic_group(
+            3, 3, {"protocol_type": "consumer", "generation": generation, "protocol": "range", "leader": "m",
+                   "state_since": AT, "members": [member(*each) for each in members]},
+        ),
+    )  # fmt: skip
+
+
+def member(name, *partitions):
+    return {
+        "member_id": name, "instance_id": None, "client_id": "c", "client_host": "/h", "rebalance_timeout_ms": 1,
+        "session_timeout_ms": 1, "topics": ["t"], "owned": [], "owned_generation": None, "rack": None,
+        "user_data": None, "assignment": [{"topic": "t", "partition": p} for p in partitions],
+    }  # fmt: skip
+
+
+def committed(offset, topic="t", partition=0, name="g"):
+    return key(1, name, topic, partition=partition), encode.commit(3, offset, 1, "", AT)
+
+
+def test_a_commit_whose_owner_nobody_knows_is_quarantined(tmp_path):
+    pq.write_table(made(committed(3), committed(5), group(("m", 0)), committed(7)), tmp_path / "copy.parquet")
+    found = read(tmp_path)
+    assert [(row.table, row.row, row.reasons[0].column) for row in found.rejected] == [("deliveries", 2, "consumer")]
+    assert found.tables["deliveries"]["entry"].to_pylist() == [5, 6]
+    assert balanced(found)
+
+
+# As copies come
+
+
+def test_a_record_that_was_copied_twice_counts_once(tmp_path):
+    table = made(group(("m", 0)), committed(3), committed(5))
+    pq.write_table(table, tmp_path / "monday.parquet")
+    (tmp_path / "tuesday.jsonl").write_text(json_lines(table))
+    found = read(tmp_path)
+    assert [(count.valid, count.others) for count in found.counts] == [(3, 0), (0, 3)]
+    assert found.tables["deliveries"]["entry"].to_pylist() == [3, 4]
+
+
+def test_two_contents_at_one_place_are_one_too_many(tmp_path):
+    pq.write_table(made(group(("m", 0)), committed(3), committed(5)), tmp_path / "one.parquet")
+    pq.write_table(made(group(("m", 0)), committed(3), committed(6)), tmp_path / "two.parquet")
+    found = read(tmp_path)
+    assert [(row.file, row.row, row.reasons[0].value) for row in found.rejected] == [("two.parquet", 3, "7:2")]
+    assert balanced(found)
+
+
+def test_lines_that_are_no_records_are_quarantined(tmp_path):
+    good = json_lines(made(group(("m", 0)), committed(3), committed(5))).splitlines()
+    wrong = [
+        good[1][: len(good[1]) // 2], "5", good[1].replace('"key": "', '"key": "*'),
+        good[1].replace('"offset": 1', '"offset": 1.5'),
+    ]  # fmt: skip
+    (tmp_path / "copy.jsonl").write_bytes("\n".join([good[0], *wrong, "", *good[1:]]).encode() + b'\n{"key": "\xff"}\n')
+    found = read(tmp_path)
+    assert sorted(row.row for row in found.rejected) == [2, 3, 4, 5, 9]
+    assert all(row.reasons[0].remedy for row in found.rejected)
+    assert found.tables["deliveries"]["entry"].to_pylist() == [3, 4]
+    assert (found.counts[0].rows_in, found.counts[0].valid) == (8, 3)
+    assert balanced(found)
+
+
+def test_records_that_cannot_be_decoded_are_quarantined(tmp_path):
+    pq.write_table(made(group(("m", 0)), committed(3), committed(5), (b"\0\7xyz", b"?")), tmp_path / "copy.parquet")
+    found = read(tmp_path)
+    assert [(row.file, row.row) for row in found.rejected] == [("copy.parquet: __consumer_offsets-7", 3)]
+    assert balanced(found)
+
+
+def test_a_cut_file_gives_what_precedes_the_cut(tmp_path):
+    packed = gzip.compress(json_lines(records(BUSY)).encode())
+    (tmp_path / "copy.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    found = read(tmp_path)
+    (rest,) = found.rejected
+    assert rest.reasons[0].remedy == "copy it again"
+    assert 0 < found.counts[0].valid < len(records(BUSY))
+    assert balanced(found)
+
+
+def test_a_cut_parquet_file_is_an_error(tmp_path):
+    pq.write_table(records(CRASH), tmp_path / "copy.parquet")
+    (tmp_path / "copy.parquet").write_bytes((tmp_path / "copy.parquet").read_bytes()[:-100])
+    with pytest.raises(InputError, match="copy it again"):
+        read(tmp_path)
+
+
+def test_other_topics_groups_and_files_are_counted_or_told(tmp_path):
+    table = made(group(("m", 0)), committed(3), committed(5), committed(9, name="other"), committed(9, topic="u"))
+    topics = ["__consumer_offsets"] * len(table)
+    both = pa.concat_tables(
+        [
+            table.append_column("topic", pa.array(topics)),
+            table.slice(0, 2).append_column("topic", pa.array(["orders"] * 2)),
+        ]
+    )
+    pq.write_table(both, tmp_path / "__consumer_offsets.parquet")
+    (tmp_path / "polls.jsonl").write_text(json.dumps(poll(POLLED, shown())))
+    (tmp_path / "readme.txt").write_text("copied by hand")
+    found = read(tmp_path, Options(subscription="g", topic="t"))
+    assert [(count.rows_in, count.valid, count.others) for count in found.counts] == [(7, 3, 4)]
+    assert any(note.startswith("not read: polls.jsonl: each looks like topic statistics") for note in found.notes)
+    assert any(note.startswith("not read: readme.txt") for note in found.notes)
+
+
+def test_hidden_files_are_passed_over(tmp_path):
+    as_files(tmp_path, CRASH)
+    for name in ("_SUCCESS", ".part-0.parquet.crc"):
+        (tmp_path / name).write_bytes(b"\0")
+    assert len(read(tmp_path).counts) == 2
+
+
+def test_a_log_that_was_copied_twice_tells_each_event_once(tmp_path):
+    as_files(tmp_path, CRASH)
+    once = read(tmp_path)
+    lines = (tmp_path / "server.log").read_bytes()
+    (tmp_path / "server.log.1").write_bytes(lines[: len(lines) // 2] + b"\n\xff\xfe Group g\n")
+    twice = read(tmp_path)
+    assert twice.tables["membership"].equals(once.tables["membership"])
+    copied = next(count for count in twice.counts if count.file == "server.log.1")
+    assert (copied.valid, copied.quarantined > 0) == (0, True)
+    assert balanced(twice)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (Options(subscription="h"), "nothing of subscription 'h'; it has subscription 'g'"),
+        (Options(topic="order"), "nothing of topic 'order'; did you mean 'orders'?"),
+    ],
+)
+def test_what_the_copy_does_not_have_is_an_error_that_names_what_it_has(tmp_path, options, message):
+    as_files(tmp_path, BUSY)
+    with pytest.raises(InputError) as error:
+        read(tmp_path, options)
+    assert message in str(error.value)
+
+
+def test_an_empty_folder_and_records_that_tell_nothing_say_so(tmp_path):
+    with pytest.raises(InputError, match="no file there"):
+        read(tmp_path)
+    (tmp_path / "copy.jsonl").write_text("")
+    with pytest.raises(InputError, match="0 records of __consumer_offsets tell of no member"):
+        read(tmp_path)
+
+
+def test_a_table_of_another_topic_and_a_delta_table_are_refused(tmp_path):
+    pq.write_table(pa.table({"key": [1], "value": [2]}), tmp_path / "orders.parquet")
+    with pytest.raises(InputError, match="no column partition, offset, timestamp"):
+        read(tmp_path)
+    as_files(tmp_path, CRASH)
+    (tmp_path / "_delta_log").mkdir()
+    with pytest.raises(InputError, match="is a Delta table"):
+        read(tmp_path)
+
+
+def test_a_log_alone_is_told_to_need_records(tmp_path):
+    (tmp_path / "server.log").write_text(text(CRASH))
+    with pytest.raises(InputError, match="give it beside a copy of __consumer_offsets"):
+        read(tmp_path)
+
+
+# Topic ids
+
+
+def test_the_topic_of_an_id_is_known_where_its_member_asks_for_one_only():
+    tables = dict(decode_records(records(MODERN)).tables)
+    names = {
+        row["topic_id"]: row["topic"] for told in tables["topic_metadata"].to_pylist() for row in told["topics"] or ()
+    }
+    assert topic_names(tables) == names != {}
+
+
+def test_a_copy_of_4_1_which_names_no_ids_gives_the_same_deliveries(tmp_path):
+    table = records(MODERN)
+    kinds = [row[:2] for row in table["key"].to_pylist()]
+    pq.write_table(table, tmp_path / "copy.parquet")
+    told = read(tmp_path)
+    pq.write_table(table.filter(pa.array([kind != b"\0\4" for kind in kinds])), tmp_path / "copy.parquet")
+    found = read(tmp_path)
+    assert found.tables["membership"].equals(told.tables["membership"])
+    assert found.tables["deliveries"].equals(told.tables["deliveries"])
+    assert found.counts[0].rows_in == told.counts[0].rows_in - Counter(kinds)[b"\0\4"] < told.counts[0].rows_in
+
+
+def test_the_schema_of_members_is_canonical(tmp_path):
+    assert read(as_files(tmp_path, MODERN)).tables["membership"].schema == MEMBERSHIP
