@@ -57,7 +57,7 @@ def slot(key: ColumnOrName, profile: str, policy: str = _CONSISTENT_HASH, **opti
     def of_keys(keys: pa.Array) -> pa.Array:
         return slots(keys)
 
-    return _function(of_keys, "long")(key)
+    return _function("slot", "long", of_keys)(key)
 
 
 def kafka_partition(key: ColumnOrName, n: int | ColumnOrName) -> Column:
@@ -184,7 +184,7 @@ def register(spark: SparkSession, of: Owners | None = None) -> None:
     functions of SQL, for this session; with ``of``, ``owner(key, at)`` and ``owner(key, at, partition)``, too."""
     functions = {
         "murmur3": _murmur3(),
-        "slot": _function(_slots_by_name, "long"),
+        "slot": _slot_by_name(),
         "kafka_partition": _kafka_partition(),
     }
     if of is not None:
@@ -193,9 +193,10 @@ def register(spark: SparkSession, of: Owners | None = None) -> None:
         spark.udf.register(name, function)
 
 
-def _function(function: Callable[..., pa.Array], kind: str) -> Callable[..., Column]:
+def _function(name: str, kind: str, function: Callable[..., pa.Array]) -> Callable[..., Column]:
     """A function of Arrow arrays as one of columns. Made when it is asked for: only then it is known whether the
     session is a classic one or Spark Connect's."""
+    function.__name__ = name  # which Spark calls the column by
     made: Callable[..., Column] = arrow_udf(function, kind)  # type: ignore[call-overload]
     return made
 
@@ -204,7 +205,7 @@ def _murmur3() -> Callable[..., Column]:
     def hashes(keys: pa.Array) -> pa.Array:
         return _known(murmur3_32_array(keys), keys)
 
-    return _function(hashes, "long")
+    return _function("murmur3", "long", hashes)
 
 
 def _kafka_partition() -> Callable[..., Column]:
@@ -214,31 +215,35 @@ def _kafka_partition() -> Callable[..., Column]:
         found = (murmur2_32_array(keys) & np.uint32(MASK_31)) % counts
         return _known(found, keys, n).cast(pa.int32())
 
-    return _function(partitions, "int")
+    return _function("kafka_partition", "int", partitions)
 
 
 def _owner(of: Owners) -> Callable[..., Column]:
     def names(keys: pa.Array, at: pa.Array, *partition: pa.Array) -> pa.Array:
         return of.names(keys, at, *partition)
 
-    return _function(names, "string")
+    return _function("owner", "string", names)
+
+
+def _slot_by_name() -> Callable[..., Column]:
+    """Of SQL, where profile and policy are constants in columns."""
+
+    def slots(keys: pa.Array, profiles: pa.Array, *policies: pa.Array) -> pa.Array:
+        found = np.zeros(len(keys), np.int64)
+        of = policies[0] if policies else pa.array([_CONSISTENT_HASH] * len(keys), pa.string())
+        names = pc.binary_join_element_wise(of, profiles, " ")
+        for name, rows in _groups(names):
+            if name is not None:
+                found[rows] = _slots(make(*name.split(" ", 1)))(keys.take(pa.array(rows))).fill_null(0)
+        return _known(found, keys, names)
+
+    return _function("slot", "long", slots)
 
 
 def _slots(policy: Policy) -> Callable[[pa.Array], pa.Array]:
     if policy.routing != "slot":
         raise ConfigError(f"{policy.name} has no slots: it routes by {policy.routing}")
     return lambda keys: _known(policy.slots(murmur3_32_array(keys)), keys)
-
-
-def _slots_by_name(keys: pa.Array, profiles: pa.Array, *policies: pa.Array) -> pa.Array:
-    """Slots where profile and policy are columns, as constants of SQL are."""
-    found = np.zeros(len(keys), np.int64)
-    of = policies[0] if policies else pa.array([_CONSISTENT_HASH] * len(keys), pa.string())
-    names = pc.binary_join_element_wise(of, profiles, " ")
-    for name, rows in _groups(names):
-        if name is not None:
-            found[rows] = _slots(make(*name.split(" ", 1)))(keys.take(pa.array(rows))).fill_null(0)
-    return _known(found, keys, names)
 
 
 def _groups(values: pa.Array) -> Iterator[tuple[Any, NDArray[np.int64]]]:

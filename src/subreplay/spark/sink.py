@@ -9,6 +9,7 @@ from typing import Protocol
 import pyspark.sql.functions as F
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from subreplay.spark import lake
 
@@ -68,8 +69,16 @@ class Kept:
         """Keep the rows; nothing is written."""
         rows = lake.with_values(frame, where)
         with suppress(PySparkException):  # serverless compute keeps nothing
-            self.cached.append(rows.persist())
+            rows = self._kept(rows)
         self.written[name] = rows
+        return rows
+
+    def _kept(self, rows: DataFrame) -> DataFrame:
+        # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a checkpoint
+        # are known by its name, and freed with its frame
+        if is_remote():
+            return rows.localCheckpoint(eager=False)
+        self.cached.append(rows.persist())
         return rows
 
     def find(self, name: str) -> DataFrame | None:
