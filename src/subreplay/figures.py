@@ -43,6 +43,8 @@ class Figures:
     quarantine: Sequence[Row] = ()  # table, column, rule, remedy, count, example: why rows were rejected
     repeated: Mapping[str, int] = field(default_factory=dict)  # rows that say the same as another one, by table
     contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
+    unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join
+    members: tuple[str, ...] = ()  # who joined
     quiet: bool = False  # a day on which nothing was published or delivered
     warnings: tuple[str, ...] = ()  # of how producers route
     guessable: bool = False  # digests of keys are keyed with the default secret

@@ -9,6 +9,7 @@ from subreplay.model.rows import Scope
 from subreplay.policies import make
 from subreplay.reports.assemble import epochs, loads, moves
 from subreplay.reports.assemble.compare import scenario_views
+from subreplay.reports.assemble.report import facts
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
@@ -125,3 +126,13 @@ def test_of_many_epochs_and_ranges_a_map_has_a_few_columns_and_shares() -> None:
     assert len(last.shares) == epochs.SHARES + 1
     assert sum(one.share for one in last.shares) == pytest.approx(1)
     assert [a.end_us for a in mapped.epochs[:-1]] == [b.start_us for b in mapped.epochs[1:]]
+
+
+def test_names_that_only_the_deliveries_know_stand_beside_those_of_the_membership() -> None:
+    plan = planned("pulsar.key_shared.auto_split", GROWING)
+    figures = counted(plan, unknown_consumers=("c1", "c2"), members=("xc1",))
+    (fact,) = [fact for fact in facts(plan.policy, figures, ()) if fact.label == "Names"]
+    assert fact.note == (
+        "the deliveries name consumers 'c1', 'c2', of whom the membership does not know; it has consumer 'xc1'"
+    )
+    assert not [fact for fact in facts(plan.policy, counted(plan), ()) if fact.label == "Names"]

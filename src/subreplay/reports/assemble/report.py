@@ -9,6 +9,7 @@ from subreplay import __version__
 from subreplay.audit.needs import Need
 from subreplay.config.run import RunConfig
 from subreplay.figures import Figures, Row
+from subreplay.model.held import told
 from subreplay.model.words import instant, position
 from subreplay.policies.base import Policy
 from subreplay.reports.assemble.answer import answers
@@ -125,6 +126,10 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         for row in figures.withdrawn
     ]
     found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
+    if figures.unknown_consumers and figures.members:
+        unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))
+        why = f"the deliveries name {unknown}, of whom the membership does not know; it has {known}"
+        found.append(Fact("Names", "warning", why))
     if figures.clocks.shifts:
         found.append(Fact("Clocks", "warning", figures.clocks.sentence))
     if figures.guessable:

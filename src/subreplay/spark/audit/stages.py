@@ -148,6 +148,8 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
         held=source.held,
+        unknown_consumers=tuple(sorted(source.census.strangers)),
+        members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
         quiet=source.quiet,
         repeated={
             "messages": totals["stored_again"],
