@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 import subreplay
 from subreplay.adapters import ADAPTERS
 from subreplay.cli import main
-from subreplay.errors import ConfigError, InputError, NothingThere
+from subreplay.errors import ConfigError, InputError
 from subreplay.model.rows import Verdict
 from subreplay.reports.json_report import to_json
 from subreplay.spark import lake
@@ -144,7 +144,11 @@ def test_without_a_membership_who_was_served_was_there(frames: dict[str, DataFra
 def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path) -> None:
     rows = [(f"order {i % 5}", 1_700_000_000_000 + i, i) for i in range(100)]
     theirs = spark.createDataFrame(rows, "id string, sent long, nr long")
-    columns = {"key": "id", "publish_time": {"column": "sent", "as": "epoch_ms"}, "offset": "nr"}
+    columns = {
+        "key": {"column": "id", "as": "utf8"},
+        "publish_time": {"column": "sent", "as": "epoch_ms"},
+        "offset": "nr",
+    }
     values = {"topic": "orders", "partition": -1}
     result = subreplay.whatif(theirs, scenarios=[TWO], columns=columns, values=values)
     consumers = result.report.scenarios[0].per_consumer
@@ -159,19 +163,18 @@ def test_a_what_if_takes_messages_in_any_columns(spark: SparkSession, here: Path
 @pytest.mark.parametrize(
     ("function", "arguments", "error", "why"),
     [
-        ("audit", {"polcy": "pulsar.shared"}, ConfigError, "unknown key polcy; did you mean 'policy'?"),
-        ("audit", {"policy": "pulsar.share"}, ConfigError, "subscription: unknown policy 'pulsar.share'"),
-        ("audit", {"profile": "9"}, ConfigError, "subscription: pulsar.key_shared.consistent_hash has no"),
+        ("audit", {"polcy": "pulsar.shared"}, ConfigError, "audit: unknown key polcy; did you mean 'policy'?"),
+        ("audit", {"policy": "pulsar.share"}, ConfigError, "audit: subscription: unknown policy"),
+        ("audit", {"profile": "9"}, ConfigError, "audit: subscription: pulsar.key_shared.consistent_hash has"),
         ("audit", {"windows": {"widht": "1s"}}, ConfigError, "unknown key windows.widht; did you mean 'width'?"),
         ("audit", {"date": "today"}, ConfigError, "subreplay.audit: date: not a day; write YYYY-MM-DD"),
-        ("audit", {"subscription": 7}, ConfigError, "subscription: a mapping of keys is needed, not int"),
-        ("audit", {"subscription": "nobody"}, NothingThere, "the frames given: tables membership"),
+        ("audit", {"subscription": 7}, ConfigError, "audit: subscription: a mapping of keys is needed, not int"),
         ("audit", {"messages": "a path"}, ConfigError, "messages: give a pyspark DataFrame, or a mapping .*, not str"),
         ("audit", {"deliveries": None}, InputError, "deliveries: no frame is given; it is needed here"),
         ("audit", {"columns": {"messages": {"kee": "k"}}}, ConfigError, "messages.columns: unknown name 'kee'"),
         ("audit", {"columns": {"key": "nothing"}}, InputError, "messages: .*nothing"),
         ("audit", {"columns": ["key"]}, ConfigError, "columns: a mapping of names is needed, not list"),
-        ("whatif", {"scenarios": []}, ConfigError, "scenarios is empty; a what-if needs at least one"),
+        ("whatif", {"scenarios": []}, ConfigError, "whatif: scenarios is empty; a what-if needs at least one"),
         ("whatif", {"scenarios": [TWO], "values": {"deliveries": {"seq": 0}}, "deliveries": None}, ConfigError,
          "values.deliveries: there is no such table; give deliveries"),
         ("explain", {}, ConfigError, "subreplay.explain: give either key or message"),
