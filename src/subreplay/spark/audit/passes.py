@@ -151,7 +151,8 @@ def finding_counts(rows: DataFrame, judge: Judge, width: int) -> DataFrame:
         for code in Code
         if judge.applicable & code.bit
     )
-    found = F.expr(f"array_compact(array({', '.join(each)}))")
+    # the type is named because there may be no rule that applies
+    found = F.expr(f"array_compact(CAST(array({', '.join(each)}) AS ARRAY<STRUCT<code: STRING, excuse: INT>>))")
     at = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
     return (
         rows.where("codes != 0")
