@@ -16,7 +16,7 @@ from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
 from subreplay.policies import POLICIES
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
 
-# One example of pulsar.key_hash_range under pulsar-4.2 does not end (ConsumerModel with nack_delay 0, failure_rate 0.6):
+# One example of pulsar.key_hash_range under pulsar-4.2 does not end (nack_delay 0, failure_rate 0.6, queue of 1):
 # until that is understood, `make test` leaves these properties out and `make slow` runs them.
 pytestmark = pytest.mark.slow
 
