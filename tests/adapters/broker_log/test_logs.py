@@ -2,7 +2,7 @@
 
 import gzip
 import json
-from collections import Counter, defaultdict
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -188,13 +188,15 @@ def test_logs_of_two_brokers_are_one_story(tmp_path):
 
 
 def test_a_file_that_is_there_twice_counts_once(tmp_path):
-    write(tmp_path, "broker.log", story(1, 2))
-    write(tmp_path, "copy.log.gz", story(1, 2), packed=True)
+    lines = [*story(1, 2), sending(3)[:-5]]
+    write(tmp_path, "broker.log", lines)
+    write(tmp_path, "copy.log.gz", lines, packed=True)
     found = read(tmp_path)
     assert entries(found) == [(1, "c1"), (2, "c1")]
     assert [(count.file, count.valid, count.others) for count in found.counts] == [
-        ("broker.log", 7, 0), ("copy.log.gz", 0, 7),
+        ("broker.log", 7, 0), ("copy.log.gz", 0, 8),
     ]  # fmt: skip
+    assert [row.file for row in found.rejected] == ["broker.log"]
     assert "copy.log.gz has the lines of broker.log, and counts once" in found.notes
 
 
@@ -342,6 +344,10 @@ def test_who_was_gone_before_the_log_begins_is_not_in_it(tmp_path):
     write(tmp_path, "broker.log", story(1, hour="13"))
     gone = consumer("c0", BEGIN - 3_600 * SECOND, "/10.0.0.1:1")
     here = consumer("c1", BEGIN + 3_600 * SECOND, "/10.0.0.9:5000")
-    told = [poll(BEGIN + second * SECOND, *who) for second, who in ((0, [gone]), (5, []), (3_601, [here]))]
+    polls = ((0, [gone]), (5, []), (3_601, [here]))
+    told = [poll(BEGIN + second * SECOND, *who) | {"topic": TOPIC} for second, who in polls]
     (tmp_path / "polls.jsonl").write_text("".join(json.dumps(one) + "\n" for one in told))
-    assert Counter(read(tmp_path).tables["membership"]["consumer"].to_pylist()) == {"c1": 2}
+    rows = read(tmp_path).tables["membership"].to_pylist()
+    assert [(row["consumer"], row["event"], row["type"]) for row in rows] == [
+        ("c1", "join", "Shared"), ("c1", "crash", "Shared"),
+    ]  # fmt: skip
