@@ -94,7 +94,7 @@ def test_the_life_of_a_key_ends_with_the_deliveries_asked_for(explained: Explain
     assert code == 0
     assert said.count(" delivered to ") == 2
     snapshot("explain_key.txt", said)
-    assert explained("--key", "never seen")[1].endswith("\nno message of this key in OUT/in\n")
+    assert explained("--key", "never seen")[1].endswith("\nno message of this key on 2026-11-21 in OUT/in\n")
 
 
 @pytest.mark.slow
@@ -323,7 +323,7 @@ def test_a_table_without_a_needed_column_says_which(
     for name in INPUTS:
         frame = lake.read(spark, str(steady / "in"), name, "delta")
         frame = (
-            frame.drop("producer").withColumn("entry", F.col("entry").cast("string")) if name == "messages" else frame
+            frame.drop("publish_time").withColumn("entry", F.col("entry").cast("string")) if name == "messages" else frame
         )
         frame.write.format("delta").save(str(tmp_path / name))
     assert (
@@ -331,7 +331,7 @@ def test_a_table_without_a_needed_column_says_which(
         == 2
     )
     message = " ".join(capsys.readouterr().err.split())
-    assert "missing columns: producer" in message
+    assert "missing columns: publish_time" in message
     assert "entry is string and must be bigint" in message
 
 

@@ -17,6 +17,8 @@ from pyspark.sql import SparkSession
 
 from subreplay import cli
 from subreplay.model.rows import Verdict
+from subreplay.model.tables import INPUTS
+from subreplay.spark import lake
 
 pytestmark = pytest.mark.spark
 
@@ -179,7 +181,8 @@ def test_the_job_of_a_what_if_is_its_command(workplace, monkeypatch):
 
 def test_the_code_for_a_notebook_works(workplace, spark):
     workplace.run(INGEST)
-    (text,) = [text for kind, text in blocks() if kind == "python"]
-    held = {"spark": spark}
-    exec(text.replace("/Volumes/main/logs/tables", f"{workplace.folder}/build/tables"), held)  # noqa: S102
-    assert held["result"].verdict is Verdict.INVALID
+    tables = f"{workplace.folder}/build/tables"
+    held = {"spark": spark} | {name: lake.read(spark, tables, name, "delta") for name in INPUTS}
+    for text in (text for kind, text in blocks() if kind == "python"):
+        exec(text.replace("/Volumes/main/logs/tables", tables), held)  # noqa: S102
+    assert held["found"].verdict is held["result"].verdict is Verdict.INVALID

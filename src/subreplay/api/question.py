@@ -86,7 +86,10 @@ class Question:
                 )
             elif more:
                 raise ConfigError(f"{caller}: {', '.join(more)}.{name}: there is no such table; give {name}")
-        raw["traffic"] = {"path": _FRAMES, **traffic}
+        if frames or traffic:
+            raw["traffic"] = {"path": _FRAMES, **traffic}
+        else:
+            del raw["traffic"]  # to name no table is to have none
         if out is not None:
             raw["output"] = {
                 **raw["output"],
