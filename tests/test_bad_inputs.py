@@ -42,6 +42,13 @@ audit --cofnig run.yaml                              | 2 | No such option: --cof
 audit                                                | 2 | Missing option '--config'
 audit --config run.yaml --date                       | 2 | Option '--date' requires an argument
 audit --config run.yaml --quite                      | 2 | No such option: --quite
+audit --config run.yaml --config typo.yaml           | 2 | subreplay: --config is given 2 times; give it once
+whatif --config run.yaml --out a --out b --out c     | 2 | subreplay: --out is given 3 times; give it once
+whatif --messages t --consumers 2 --consumers=3      | 2 | subreplay: --consumers is given 2 times; give it once
+explain --config run.yaml --key a --key b            | 2 | subreplay: --key is given 2 times; give it once
+ingest cut --to out --to there                       | 2 | subreplay: --to is given 2 times; give it once
+ingest cut --to out --with clock=a --with clock=b    | 2 | --with clock: clock is given 2 times; give it once
+ingest cut --to out --topic a --with topic=b         | 2 | --with topic: topic is given 2 times; give it once
 audit --config nowhere.yaml                          | 2 | nowhere.yaml: cannot be read: No such file or directory
 audit --config empty                                 | 2 | empty: cannot be read: Is a directory
 audit --config binary.yaml                           | 2 | binary.yaml: not YAML
