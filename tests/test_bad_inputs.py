@@ -24,7 +24,7 @@ FILES = {
     "profile.yaml": "subscription: {profile: pulsar-9}\n",
     "option.yaml": "subscription: {options: {points: 1000000000}}\n",
     "lookback.yaml": "traffic: {lookback_days: 999999999}\n",
-    "windows.yaml": "windows: {width: 1}\n",
+    "windows.yaml": "windows: {width: 0.5ms}\n",
     "long.yaml": f"windows: {{width: {'9' * 400}d}}\n",
     "queue.yaml": SCENARIOS % "dispatch: {consumers: {receiver_queue_size: 2147483647}}",
     "seed.yaml": SCENARIOS % f"dispatch: {{seed: {'9' * 30}}}",
@@ -42,9 +42,16 @@ audit --cofnig run.yaml                              | 2 | No such option: --cof
 audit                                                | 2 | Missing option '--config'
 audit --config run.yaml --date                       | 2 | Option '--date' requires an argument
 audit --config run.yaml --quite                      | 2 | No such option: --quite
+audit --config run.yaml --config typo.yaml           | 2 | subreplay: --config is given 2 times; give it once
+whatif --config run.yaml --out a --out b --out c     | 2 | subreplay: --out is given 3 times; give it once
+whatif --messages t --consumers 2 --consumers=3      | 2 | subreplay: --consumers is given 2 times; give it once
+explain --config run.yaml --key a --key b            | 2 | subreplay: --key is given 2 times; give it once
+ingest cut --to out --to there                       | 2 | subreplay: --to is given 2 times; give it once
+ingest cut --to out --with clock=a --with clock=b    | 2 | --with clock: clock is given 2 times; give it once
+ingest cut --to out --topic a --with topic=b         | 2 | --with topic: topic is given 2 times; give it once
 audit --config nowhere.yaml                          | 2 | nowhere.yaml: cannot be read: No such file or directory
 audit --config empty                                 | 2 | empty: cannot be read: Is a directory
-audit --config binary.yaml                           | 2 | binary.yaml: not YAML
+audit --config binary.yaml                           | 2 | binary.yaml:1: not YAML
 audit --config /dev/zero                             | 2 | /dev/zero: longer than 1,000,000 bytes; is this a run file?
 audit --config bomb.yaml                             | 2 | stands for more than 100,000 values, aliases included
 audit --config twice.yaml                            | 2 | key 'keys' is there twice
@@ -53,14 +60,14 @@ audit --config typo.yaml                             | 2 | unknown key subscript
 audit --config policy.yaml                           | 2 | unknown policy 'pulsar.key_shard'; nearest: pulsar.
 audit --config profile.yaml                          | 2 | has no profile 'pulsar-9'; it has: documented
 audit --config option.yaml                           | 2 | points must be at most 10000
-audit --config lookback.yaml                         | 2 | traffic.lookback_days: Input should be less than
+audit --config lookback.yaml                         | 2 | traffic.lookback_days: must be at most 3650
 audit --config windows.yaml                          | 2 | windows: width must be at least 1ms
 audit --config long.yaml                             | 2 | windows.width: a duration is from 0s to 36525d, a century
-audit --config queue.yaml                            | 2 | receiver_queue_size: Input should be less than or equal to
-audit --config seed.yaml                             | 2 | seed: Input should be less than or equal to
-audit --config ranges.yaml                           | 2 | ranges.0.1: Input should be less than or equal to
+audit --config queue.yaml                            | 2 | receiver_queue_size: must be at most 100000
+audit --config seed.yaml                             | 2 | seed: must be at most
+audit --config ranges.yaml                           | 2 | ranges.0.1: must be at most
 audit --config group.yaml                            | 2 | only scenarios of kafka.* policies have it
-audit --config memory.yaml                           | 2 | spark.driver_memory: String should match pattern
+audit --config memory.yaml                           | 2 | spark.driver_memory: not a size of memory
 audit --config run.yaml --date 21.11.2026            | 2 | --date '21.11.2026': not a day; write YYYY-MM-DD
 audit --config run.yaml --date 2026-02-30            | 2 | --date '2026-02-30': day is out of range for month
 audit --config run.yaml --date 9999-12-31            | 2 | --date '9999-12-31': a day is from 1970-01-01 to 2149-12-31
@@ -125,3 +132,68 @@ def test_a_mistake_has_its_exit_code_and_one_sentence(strange, line, monkeypatch
     assert "Traceback" not in err
     assert "log: " not in err or returned == 4
     assert not Path("out").exists()
+
+
+A = "scenarios:\n  - name: a\n    policy: pulsar.shared\n"
+D = A + "    dispatch:\n      consumers:\n"
+SECTION = "must be a section of keys: "
+DURATION = "not a duration; write a number and one of ms, s, m, h, d, e.g. 10s"
+MISTAKES = [
+    ("orders", ": a run is a mapping of keys, not str"),
+    ("subscription: orders", f":1: subscription: {SECTION}name, topic, policy, profile, options (given: 'orders')"),
+    ("subscription:\n  - name: s", f":1: subscription: {SECTION}name, topic, policy, profile, options (given: [{{"),
+    ("date:\nsubscription:", f":2: subscription: {SECTION}name, topic, policy, profile, options (given: nothing)"),
+    ("subscription:\n  nmae: s", ":2: unknown key subscription.nmae; did you mean 'name'?"),
+    ("subscription:\n  zzz: s", ":2: unknown key subscription.zzz; legal here: name, topic, policy, profile, options"),
+    ("subscription:\n  name: 5", ":2: subscription.name: must be a text; put it into quotes (given: 5)"),
+    ("subscription:\n  name: yes", ":2: subscription.name: must be a text; put it into quotes (given: true)"),
+    ("subscription:\n  policy: [a]", ":2: subscription.policy: must be a text (given: ['a'])"),
+    ("keys:\n  show: perhaps", ":2: keys.show: must be true or false (given: 'perhaps')"),
+    ("traffic:\n  lookback_days: many", ":2: traffic.lookback_days: must be a whole number (given: 'many')"),
+    ("traffic:\n  format: excel", ":2: traffic.format: must be 'delta' or 'parquet' (given: 'excel')"),
+    ("report:\n  worst: 2.5", ":2: report.worst: must be a whole number (given: 2.5)"),
+    ("tolerate:\n  messages: 5%", ":2: tolerate.messages: must be a number (given: '5%')"),
+    ("require:\n  share_judged: 99", ":2: require.share_judged: must be at most 1 (given: 99)"),
+    ("windows:\n  width: 10", f":2: windows.width: {DURATION} (given: 10)"),
+    ("windows:\n  width: 10 min", f":2: windows.width: {DURATION} (given: '10 min')"),
+    ("date: 2026-02-30", ":1: not YAML: '2026-02-30': day is out of range for month (column 7)"),
+    ("scenarios:\n  name: a", ":1: scenarios: must be a list: lines that begin with - (given: {'name': 'a'})"),
+    (A + "    members: 4", ":4: scenarios.0.members: must be recorded, or a list of consumers (given: 4)"),
+    (A + "    members: [x]", f":4: scenarios.0.members.0: {SECTION}consumer, join, leave, priority, ranges, instance"),
+    (A + "  - policy: pulsar.shared", ":4: scenarios.1.name is required"),
+    (D + "        on_failure: nak", ":6: scenarios.0.dispatch.consumers.on_failure: must be 'nack', 'retry' or 'noth"),
+    (D + "        service: 5ms", f":6: scenarios.0.dispatch.consumers.service: {SECTION}model, time, per_kib, sigma"),
+    (
+        D + "        failure_rate: 1.5",
+        ":6: scenarios.0.dispatch.consumers.failure_rate: must be at most 1 (given: 1.5)",
+    ),
+    ("a:\n  b: c\n    d: e", ":3: not YAML: mapping values are not allowed here (column 6); indent the line as its"),
+    ("a:\n   b: c\n  d: e", ":3: not YAML: expected <block end>, but found '<block mapping start>' (column 3); indent"),
+    (
+        "a:\n\tb: c",
+        ":2: not YAML: found character '\\t' that cannot start any token (column 1); indent with spaces, no",
+    ),
+    ("a: {b: c\nd: e", ":1: not YAML: expected ',' or '}', but got ':' (column 4); close the bracket or the brace"),
+    (
+        "a: {b: c",
+        ":1: not YAML: expected ',' or '}', but got '<stream end>' (column 4); close the bracket or the brace",
+    ),
+    ('a:\n  b: "c', ":2: not YAML: found unexpected end of stream (column 6); close the quotes"),
+    ("a: @home", ":1: not YAML: found character '@' that cannot start any token (column 4); put the value into quotes"),
+    ("a: *x", ":1: not YAML: found undefined alias 'x' (column 4); put a value that begins with * into quotes"),
+    ("a: !Env B", ":1: not YAML: could not determine a constructor for the tag '!Env' (column 4); write a plain value"),
+    ("a: b\n---\na: c", ":2: not YAML: expected a single document in the stream, but found another document"),
+    ("a: \0", ":1: not YAML: a character '\\x00' is not allowed"),
+    ("a: \ud800", ":1: not YAML: byte 0xed is no UTF-8"),
+]
+
+
+@pytest.mark.parametrize(("text", "sentence"), MISTAKES, ids=[repr(text) for text, _ in MISTAKES])
+@pytest.mark.parametrize("command", ["audit", "whatif"])
+def test_a_mistake_in_a_run_file_is_one_sentence_with_its_line(tmp_path, monkeypatch, capsys, command, text, sentence):
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_bytes(text.encode(errors="surrogatepass"))
+    assert cli.main([command, "--config", "run.yaml"]) == 2
+    out, err = capsys.readouterr()
+    assert (out, len(err.splitlines())) == ("", 1)
+    assert err.startswith(f"subreplay: run.yaml{sentence}")

@@ -128,13 +128,13 @@ def test_a_missing_run_file(spoken):
 
 def test_an_unknown_key(spoken, run_file):
     code, _, err = spoken("audit", "--config", run_file("subscription: {polcy: x}"))
-    assert (code, err) == (2, f"subreplay: {run_file()}: unknown key subscription.polcy; did you mean 'policy'?\n")
+    assert (code, err) == (2, f"subreplay: {run_file()}:1: unknown key subscription.polcy; did you mean 'policy'?\n")
 
 
 def test_a_bad_policy(spoken, run_file):
     code, _, err = spoken("audit", "--config", run_file("subscription: {policy: pulsar.keyshared}"))
     assert code == 2
-    assert f"{run_file()}: subscription: unknown policy 'pulsar.keyshared'; nearest: " in err
+    assert f"{run_file()}:1: subscription: unknown policy 'pulsar.keyshared'; nearest: " in err
 
 
 def test_a_long_message_is_not_cut_into_lines(spoken, run_file):

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
@@ -27,7 +28,7 @@ from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
 from subreplay.policies import make
 from subreplay.program import inspection
-from subreplay.program.command import EXIT, log, run_command, session, terminal
+from subreplay.program.command import EXIT, Command, log, run_command, session, terminal
 from subreplay.reports.clean import clean
 from subreplay.reports.data import ReportData
 from subreplay.reports.finding_data import CodeSummary
@@ -35,6 +36,7 @@ from subreplay.reports.load import from_json
 from subreplay.reports.write import ReportPaths, write_reports
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+command = partial(app.command, cls=Command)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
@@ -60,7 +62,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
         raise typer.Exit(0)
 
 
-@app.command()
+@command()
 def audit(
     config_file: ConfigFile,
     date: Date = None,
@@ -75,7 +77,7 @@ def audit(
     return _run("audit", _load(config_file, date, tables, out_dir))
 
 
-@app.command()
+@command()
 def whatif(
     config_file: Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")] = None,
     messages: Annotated[
@@ -191,7 +193,7 @@ def _count(rule: CodeSummary) -> int | None:
     return rule.count if looked else None
 
 
-@app.command()
+@command()
 def inspect(
     place: Annotated[str, typer.Argument(help="A file, a folder, or a table as catalog.schema.table.")],
     to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
@@ -258,7 +260,7 @@ def _inspect_files(path: Path, adapter: str) -> int:
     return 0
 
 
-@app.command()
+@command()
 def ingest(
     source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
     to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
@@ -286,7 +288,12 @@ def ingest(
     wrong = [each for each in more or () if "=" not in each]
     if wrong:
         raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
-    told = {"topic": topic, "subscription": subscription} | dict(each.split("=", 1) for each in more or ())
+    pairs = [each.split("=", 1) for each in more or ()]
+    named = [name for name, value in (("topic", topic), ("subscription", subscription)) if value is not None]
+    named += [name for name, _ in pairs]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise ConfigError(f"--with {twice[0]}: {twice[0]} is given {named.count(twice[0])} times; give it once")
+    told = {"topic": topic, "subscription": subscription} | dict(pairs)
     return _ingest(source_path, to, source, form, {}, Options.of(**told))
 
 
@@ -348,7 +355,7 @@ def _say_counts(ingested: Ingested) -> None:
     terminal.say(f"tables: {rows}")
 
 
-@app.command()
+@command()
 def explain(
     config_file: ConfigFile,
     key: Annotated[str | None, typer.Option("--key", help="A key, as text.")] = None,
@@ -383,7 +390,7 @@ def explain(
     return 0
 
 
-@app.command()
+@command()
 def report(
     json_file: Annotated[Path, typer.Argument(help="A report.json of an earlier run.")],
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
@@ -403,7 +410,7 @@ def report(
     return 0
 
 
-@app.command()
+@command()
 def conformance(
     paths: Annotated[list[Path], typer.Argument(help="Golden files (.jsonl, .jsonl.gz), or folders of them.")],
     profile: Annotated[str | None, typer.Option("--profile", help="Instead of the one of the version folder.")] = None,
@@ -435,7 +442,7 @@ def conformance(
     return max(codes)
 
 
-@app.command()
+@command()
 def fidelity(
     paths: Annotated[list[Path], typer.Argument(help="Recordings of a real broker, or folders of them.")],
     profile: Annotated[
@@ -473,7 +480,7 @@ def fidelity(
     return max(codes)
 
 
-@app.command()
+@command()
 def demo(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
 ) -> int:
@@ -486,7 +493,7 @@ def demo(
         return _run("audit", _load(run_file, None, f"{out_dir}/input", str(out_dir)))
 
 
-@app.command(name="config")
+@command(name="config")
 def print_config() -> int:
     """Print every key of a run file with its default, its unit and its legal values."""
     terminal.out.file.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))

@@ -104,15 +104,23 @@ def test_d_nack_1_with_one_active_consumer_everything_unacknowledged_comes_again
     assert len({row.ordinal for row in run.rows if row.settled}) == 10
 
 
-@pytest.mark.parametrize(
-    ("profile", "comes_again"),
-    [("documented", 1_201), ("pulsar-3.2", 1_201), ("pulsar-4.0", 1_024)],
-)
-def test_the_profile_decides_when_a_rejected_message_comes_again(profile, comes_again):
-    """3.2 looks every third of the delay from the first rejection on, 4.x cuts the due time down to 256 ms."""
+@pytest.mark.parametrize("profile", ["documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
+def test_a_message_that_is_rejected_alone_waits_for_the_whole_delay(profile):
     model = consumer(failure_rate=1.0, nack_delay=1200 * MILLISECOND)
     run = predict(SHARED, profile, "+a", "k", model, until=1300)
-    assert run.of(0)[1].delivered_at == comes_again
+    assert run.of(0)[1].delivered_at == 1_201
+
+
+@pytest.mark.parametrize(
+    ("rejected_at", "comes_again"),
+    [(30, 1_200), (100, 1_280), (300, 1_280), (500, 1_536)],
+)
+def test_in_4_0_a_rejected_message_may_come_early_with_others(rejected_at, comes_again):
+    """``NegativeAcksTracker``: its due time is cut down to 256 ms, but the first look comes after a whole delay."""
+    model = consumer(0, failure_rate=1.0, nack_delay=1200 * MILLISECOND)
+    run = predict(SHARED, "pulsar-4.0", "+a", f"k {rejected_at}:k", model, until=2000)
+    assert [row.delivered_at for row in run.of(0)][:2] == [0, 1_200]
+    assert [row.delivered_at for row in run.of(1)][:2] == [rejected_at, comes_again]
 
 
 def test_in_3_2_a_rejected_message_waits_for_the_next_look():

@@ -1,13 +1,14 @@
 """How predictions end: every message in one way, and no sooner than nothing can happen any more."""
 
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
 from subreplay.dispatch.broker.rules import MILLISECOND, Settings
 from subreplay.dispatch.prediction import SECOND, ConsumerModel, OnFailure
 from subreplay.dispatch.service import Empirical, Fixed, LogNormal
-from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
+from tests.dispatch.predicting import AUTO_SPLIT, BROKERS, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
 
 def ends(run):
@@ -21,7 +22,17 @@ def test_what_several_rejections_at_one_instant_ask_for_comes_once(name):
     model = consumer(failure_rate=1.0, nack_delay=500 * MILLISECOND)
     run = predict(name, "pulsar-4.0", "+a", "k " * 10, model, until=900, settings=Settings(failover_delay=0))
     deliveries = Counter(row.delivered_at for row in run.rows)
-    assert deliveries == {0: 10, 256: 10, 512: 10, 768: 10}
+    assert deliveries == {0: 10, 501: 10}
+
+
+@pytest.mark.parametrize("profile", BROKERS)
+def test_a_stuck_application_that_rejects_at_once_is_given_messages_again_only_after_the_least_delay(profile):
+    """Nothing is settled and no work takes time: only the delay lets the clock go on."""
+    model = consumer(0, failure_rate=0.6, nack_delay=0, stuck_from=10 * MILLISECOND)
+    run = predict(EXCLUSIVE, profile, "+a", "20:k " * 10, model, until=1_000)
+    times = sorted({row.delivered_at for row in run.rows})
+    assert len(times) > 2
+    assert all(later - earlier >= 100 for earlier, later in pairwise(times))
 
 
 @pytest.mark.parametrize("name", [SHARED, FAILOVER, AUTO_SPLIT])

@@ -16,10 +16,6 @@ from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
 from subreplay.policies import POLICIES
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
 
-# One example of pulsar.key_hash_range under pulsar-4.2 does not end (nack_delay 0, failure_rate 0.6, queue of 1):
-# until that is understood, `make test` leaves these properties out and `make slow` runs them.
-pytestmark = pytest.mark.slow
-
 PULSAR = tuple(policy.name for policy in POLICIES)
 STICKY, CONSISTENT_HASH = "pulsar.key_shared.sticky", "pulsar.key_shared.consistent_hash"
 PROFILES = ("documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import date as Date
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
 
@@ -13,22 +13,29 @@ _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d":
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
-def parse_duration(value: Any) -> int:
-    """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs; an integer is taken as µs already."""
-    if isinstance(value, int) and not isinstance(value, bool):
+WRITTEN: Final = {"written": True}
+"""The context in which what somebody wrote is validated: there a duration has its unit."""
+
+
+def parse_duration(value: Any, written: bool = False) -> int:
+    """A duration such as ``500ms``, ``10s`` or ``1.5h`` in µs. An integer is taken as µs already, unless it was
+    ``written``: then 0 alone needs no unit."""
+    if isinstance(value, int) and not isinstance(value, bool) and not (written and value):
         found = float(value) if abs(value) <= CENTURY else CENTURY + 1
     else:
         text = _DURATION.fullmatch(str(value).strip())
         if not text:
-            raise ValueError(f"not a duration: {value!r}; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
+            raise ValueError(f"not a duration; write a number and one of {', '.join(_UNITS)}, e.g. 10s")
         found = float(text[1]) * _UNITS[text[2]]
     if not 0 <= found <= CENTURY:
-        raise ValueError(f"a duration is from 0s to 36525d, a century: {str(value)[:40]!r} is not")
+        raise ValueError("a duration is from 0s to 36525d, a century")
     return round(found)
 
 
 CENTURY = 36_525 * _UNITS["d"]
-Duration = Annotated[int, BeforeValidator(parse_duration)]
+Duration = Annotated[
+    int, BeforeValidator(lambda value, info: parse_duration(value, written=bool((info.context or {}).get("written"))))
+]
 
 
 def parse_day(value: Any) -> Date:

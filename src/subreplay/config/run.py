@@ -6,22 +6,22 @@ file names only what it changes. An unknown key is an error with a hint; nothing
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Terms
+from subreplay.config import mistakes
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
+from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.traffic import Traffic
-from subreplay.config.yaml_text import read
+from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
@@ -33,10 +33,6 @@ SHORTEST = 1_000  # µs, a window
 MOST_SCENARIOS = 100
 
 RECORDED: Final = "as recorded"  # the recorded subscription among the scenarios
-OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
-"""The option of the command line that overrides a key: an error of its value is the option's."""
-
-
 Name = Annotated[str, Field(min_length=1)]
 
 
@@ -171,11 +167,16 @@ class Member(Model):
         return self
 
 
+def _word(given: Any) -> Any:
+    if given != "recorded":
+        raise ValueError("must be recorded, or a list of consumers")
+    return given
+
+
 # Told apart by their shape, so that a mistake in a list is not also reported as a wrong word.
-Members = Annotated[
-    Annotated[Literal["recorded"], Tag("(word)")] | Annotated[list[Member], Field(min_length=1), Tag("(list)")],
-    Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)"),
-]
+_Recorded = Annotated[Literal["recorded"], BeforeValidator(_word), Tag("(word)")]
+_Listed = Annotated[list[Member], Field(min_length=1), Tag("(list)")]
+Members = Annotated[_Recorded | _Listed, Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)")]
 
 
 class AnyScenario(Model):
@@ -252,13 +253,19 @@ class Report(Model):
     hot_keys: Annotated[int, Field(ge=0, le=1000)] = 10
 
 
+def _memory(given: str) -> str:
+    if not re.fullmatch(r"[1-9]\d{0,6}[kmgt]b?", given):
+        raise ValueError("not a size of memory; write a whole number and one of k, m, g, t, e.g. 2g")
+    return given
+
+
 class Spark(Model):
     """How a session is made where none is active."""
 
     master: str = "local[*]"
     remote: str | None = None
     shuffle_partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    driver_memory: Annotated[str, Field(pattern=r"^[1-9]\d{0,6}[kmgt]b?$")] | None = None
+    driver_memory: Annotated[str, AfterValidator(_memory)] | None = None
     conf: dict[str, str] = Field(default_factory=dict)
 
 
@@ -312,11 +319,14 @@ class RunConfig(Model):
 
 def load(path: Path, **overrides: Any) -> RunConfig:
     """Read a run file; ``overrides`` (dotted names) win over it. Raises ``ConfigError`` naming file, key and remedy."""
-    return parse(read(path), str(path), **overrides)
+    document = read(path)
+    return parse(document.values, str(path), document.lines, **overrides)
 
 
-def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
-    """Validate a mapping as a run; builds every policy once, so that a bad option is found now, not in the middle."""
+def parse(raw: Any, source: str, lines: Lines | None = None, /, **overrides: Any) -> RunConfig:
+    """Validate a mapping as a run; builds every policy once, so that a bad option is found now, not in the middle.
+    ``lines`` are those of ``source`` in which its keys stand."""
+    lines = lines or {}
     if raw is not None and not isinstance(raw, dict):
         raise ConfigError(f"{source}: a run is a mapping of keys, not {type(raw).__name__}")
     merged = dict(raw or {})
@@ -324,13 +334,15 @@ def parse(raw: Any, source: str, **overrides: Any) -> RunConfig:
     for name, value in given.items():
         merged = _overridden(merged, name, value)
     try:
-        config = RunConfig.model_validate(merged)
+        config = RunConfig.model_validate(merged, context=WRITTEN)
     except ValidationError as error:
-        told = [_sentence(source, e, given) for e in error.errors(include_url=False)]
+        told = [
+            mistakes.sentence(source, lines, e, given, RunConfig, SCENARIOS) for e in error.errors(include_url=False)
+        ]
         raise ConfigError("\n".join(dict.fromkeys(told))) from error
-    _check_policy(f"{source}: subscription", config.subscription)
+    _check_policy(source, lines, ("subscription",), config.subscription)
     for i, scenario in enumerate(config.scenarios):
-        _check_policy(f"{source}: scenarios.{i}", scenario)
+        _check_policy(source, lines, ("scenarios", i), scenario)
     return config
 
 
@@ -343,53 +355,9 @@ def _overridden(raw: dict[str, Any], name: str, value: Any) -> dict[str, Any]:
     return raw | {head: _overridden(section, rest, value) if isinstance(section, dict) else section}
 
 
-def _check_policy(place: str, part: Subscription | AnyScenario) -> None:
+def _check_policy(source: str, lines: Lines, path: tuple[str | int, ...], part: Subscription | AnyScenario) -> None:
     try:
         part.make_policy()
     except ConfigError as error:
-        raise ConfigError(f"{place}: {error}") from error
-
-
-def _sentence(source: str, error: Any, given: Mapping[str, Any]) -> str:
-    """One validation error with its key, or the option that gave the value, and, for an unknown key, the nearest legal
-    one."""
-    place = tuple(part for part in error["loc"] if not str(part).startswith("("))
-    key = ".".join(map(str, place))
-    if error["type"] == "extra_forbidden":
-        return f"{source}: unknown key {key}; {_hint(error['loc'][:-1], str(place[-1]))}"
-    if error["type"] == "missing":
-        return f"{source}: {key} is required"
-    message = error["msg"].removeprefix("Value error, ")
-    if key in given and key in OPTIONS:
-        return f"{OPTIONS[key]} {str(error['input'])[:100]!r}: {message}"
-    return f"{source}: {key}: {message} (given: {str(error['input'])[:100]!r})" if key else f"{source}: {message}"
-
-
-def _hint(place: tuple[Any, ...], key: str) -> str:
-    """What to write instead of a key that the section at ``place`` does not have."""
-    legal = legal_keys(place)
-    near = difflib.get_close_matches(key, legal, n=1)
-    for kind in set(SCENARIOS) & set(place):
-        other = next(name for name in SCENARIOS if name != kind)
-        if key in legal_keys(tuple(other if part == kind else part for part in place)):
-            return f"only scenarios of {other[1:-1]}.* policies have it; legal here: {', '.join(legal)}"
-    return f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
-
-
-def legal_keys(place: tuple[Any, ...]) -> list[str]:
-    """The keys that a section of the configuration knows; ``place`` is its path, with the kinds of scenarios in it."""
-    model: Any = RunConfig
-    for part in place:
-        if part in SCENARIOS:
-            model = SCENARIOS[part]
-        elif isinstance(part, str) and part in model.model_fields:
-            model = next(iter(_models(model.model_fields[part].annotation)), None)
-            if model is None:
-                return []
-    return list(model.model_fields)
-
-
-def _models(annotation: Any) -> list[Any]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return [annotation]
-    return [m for inner in getattr(annotation, "__args__", ()) for m in _models(inner)]
+        where = mistakes.place(source, lines, path)
+        raise ConfigError(f"{where}: {'.'.join(map(str, path))}: {error}") from error

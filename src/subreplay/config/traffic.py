@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.source.mapping import parse
@@ -15,7 +16,15 @@ from subreplay.errors import ConfigError
 INFERRED: Final = "deliveries"
 """What a membership may be made from where nobody recorded one: who was given something, was there."""
 Format = Literal["delta", "parquet", "iceberg", "json", "csv", "avro", "orc"]
-CatalogName = Annotated[str, Field(pattern=r"^[^.\s`;]+(\.[^.\s`;]+){0,2}$")]
+
+
+def _catalog_name(given: str) -> str:
+    if not re.fullmatch(r"[^.\s`;]+(\.[^.\s`;]+){0,2}", given):
+        raise ValueError("not the name of a table; write catalog.schema.table")
+    return given
+
+
+CatalogName = Annotated[str, AfterValidator(_catalog_name)]
 
 
 class InputTable(Model):

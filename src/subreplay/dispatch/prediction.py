@@ -137,12 +137,14 @@ class Prediction:
 class NackRule:
     """When the client asks for a message again, after its delay.
 
-    ``ticks``: how often in a delay it looks what is due (0: it has a timer for each). ``precision``: due times are cut
-    down to multiples of it, so that a message may come earlier. ``least`` is the shortest delay.
+    ``ticks``: how often in a delay it looks what is due (0: it has a timer for each). ``precision`` (0: exact): due
+    times are cut down to multiples of it. The first look comes when the delay of the first message is over, each other
+    one at the next due time: a message that is rejected alone waits for the whole delay, one that is rejected while
+    others wait may come earlier, with them. ``least`` is the shortest delay.
     """
 
     ticks: int = 0
-    precision: int = 1
+    precision: int = 0
     least: int = 0
 
 

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from subreplay import failures
 from subreplay.config.run import Spark
-from subreplay.errors import EnvironmentFailed
+from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.model.rows import Verdict
 from subreplay.program.interruption import Interruption
 from subreplay.program.run_log import RunLog
@@ -27,6 +28,18 @@ BROKEN_PIPE = 141
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
 USAGE: Any = next(base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException")
 terminal, log, interruption = Terminal(), RunLog(), Interruption()
+
+
+class Command(TyperCommand):
+    """A command that takes an option once, unless it may be repeated: of two values one would be ignored."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        given = self.make_parser(ctx).parse_args(args=list(args))[2]
+        for option in given:
+            once = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if once and given.count(option) > 1:
+                raise ConfigError(f"{option.opts[0]} is given {given.count(option)} times; give it once")
+        return super().parse_args(ctx, args)
 
 
 def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from subreplay.dispatch.broker.records import Records
+from subreplay.dispatch.broker.records import NEVER, Records
 from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.acknowledging import settle
@@ -48,10 +48,24 @@ def ask_again_later(b: Broker, c: Clients, head: int) -> None:
             it.nack_origin = now
         period = max(it.nack_delay // t.nack_ticks, 1)
         due = it.nack_origin + -(-(due - it.nack_origin) // period) * period
-    else:
-        due = max(due // t.nack_precision * t.nack_precision, now)
+    elif t.nack_precision > 0:
+        if it.nacks == 0:
+            it.nack_look = due
+        elif it.nack_look <= now:
+            it.nack_look = _next_look(c, in_flight.consumer)
+        due = max(due // t.nack_precision * t.nack_precision, it.nack_look)
     it.nacks += 1
     set_timer(c, due, ranked(Event.NACK, in_flight.consumer), head)
+
+
+@inlined
+def _next_look(c: Clients, consumer: int) -> int:
+    """When the first of the rejected messages that a client still keeps comes again."""
+    first, rank = NEVER, ranked(Event.NACK, consumer)
+    for at in range(c.totals[0].timers):
+        if c.timers[at].rank == rank:
+            first = min(first, c.timers[at].at)
+    return first
 
 
 @inlined

@@ -120,6 +120,7 @@ CLIENT = np.dtype(
         ("held_last", "i8"),
         ("nacks", "i8"),  # under way
         ("nack_origin", "i8"),  # when the first of them began
+        ("nack_look", "i8"),  # when the client looks next at what is due
         ("chunked_first", "i8"),  # of the incomplete chunked messages
         ("chunked_last", "i8"),
         ("chunked", "i8"),

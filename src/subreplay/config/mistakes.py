@@ -1,0 +1,106 @@
+"""What is wrong with a run file, one sentence each: file and line, key, what is legal there, and what was given."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from subreplay.config.yaml_text import Lines
+
+OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
+"""The option of the command line that overrides a key: an error of its value is the option's."""
+
+_WANTED: Final = {
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), "must be a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "must be a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "must be true or false"),
+    "string_type": "must be a text",
+    "list_type": "must be a list: lines that begin with -",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "greater_than": "must be more than {gt:g}",
+    "less_than_equal": "must be at most {le:g}",
+    "less_than": "must be less than {lt:g}",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    "too_long": "must have at most {max_length} entries",
+    "invalid_key": "a key must be a word",
+}
+_SECTION: Final = ("model_type", "model_attributes_type", "dict_type")
+
+
+def place(source: str, lines: Lines, path: tuple[str | int, ...]) -> str:
+    """Where a key stands: the file, and the line of the key or of the section that lacks it."""
+    for length in range(len(path), 0, -1):
+        if path[:length] in lines:
+            return f"{source}:{lines[path[:length]]}"
+    return source
+
+
+def sentence(
+    source: str, lines: Lines, error: Any, given: Mapping[str, Any], model: Any, kinds: Mapping[str, Any]
+) -> str:
+    """One validation error of ``model``; ``given`` are the values of options, ``kinds`` the models of scenarios."""
+    path = tuple(part for part in error["loc"] if not str(part).startswith("("))
+    key = ".".join(map(str, path))
+    where = place(source, lines, path)
+    if error["type"] == "extra_forbidden":
+        return f"{where}: unknown key {key}; {_hint(error['loc'][:-1], str(path[-1]), model, kinds)}"
+    if error["type"] == "missing":
+        return f"{where}: {key} is required"
+    wanted, value = _wanted(error, model, kinds), error["input"]
+    if key in given and key in OPTIONS:
+        return f"{OPTIONS[key]} {str(value)[:100]!r}: {wanted}"
+    told = "" if error["type"] == "value_error" and isinstance(value, dict) else f" (given: {_shown(value)})"
+    return f"{where}: {key}: {wanted}{told}" if key else f"{where}: {wanted}"
+
+
+def _wanted(error: Any, model: Any, kinds: Mapping[str, Any]) -> str:
+    """What a value has to be."""
+    if error["type"] in _SECTION:
+        known = ", ".join(legal_keys(error["loc"], model, kinds))
+        return "must be a section of keys" + (f": {known}" if known else "")
+    wanted = _WANTED.get(error["type"])
+    if wanted is None:
+        return str(error["msg"]).removeprefix("Value error, ")
+    plain = error["type"] == "string_type" and not isinstance(error["input"], (list, dict, type(None)))
+    return wanted.format(**error.get("ctx", {})) + ("; put it into quotes" if plain else "")
+
+
+def _shown(value: Any) -> str:
+    """A value as a run file has it."""
+    if value is None or isinstance(value, bool):
+        return {None: "nothing", True: "true", False: "false"}[value]
+    return (repr(value[:100]) if isinstance(value, str) else str(value))[:102]
+
+
+def _hint(section: tuple[Any, ...], key: str, model: Any, kinds: Mapping[str, Any]) -> str:
+    """What to write instead of a key that the section does not have."""
+    legal = legal_keys(section, model, kinds)
+    near = difflib.get_close_matches(key, legal, n=1)
+    for kind in set(kinds) & set(section):
+        other = next(name for name in kinds if name != kind)
+        if key in legal_keys(tuple(other if part == kind else part for part in section), model, kinds):
+            return f"only scenarios of {other[1:-1]}.* policies have it; legal here: {', '.join(legal)}"
+    return f"did you mean {near[0]!r}?" if near else f"legal here: {', '.join(legal)}"
+
+
+def legal_keys(section: tuple[Any, ...], model: Any, kinds: Mapping[str, Any]) -> list[str]:
+    """The keys that a section of ``model`` knows; it is named by its path, with the kinds of scenarios in it."""
+    for part in section:
+        if part in kinds:
+            model = kinds[part]
+        elif isinstance(part, str) and part in model.model_fields:
+            model = next(iter(_models(model.model_fields[part].annotation)), None)
+            if model is None:
+                return []
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _models(annotation: Any) -> list[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [m for inner in getattr(annotation, "__args__", ()) for m in _models(inner)]
