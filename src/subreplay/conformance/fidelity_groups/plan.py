@@ -62,14 +62,10 @@ def planned(recording: Recording, ids: bool = True, starts: bool = False) -> Pla
     """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
     consumers join when they did, not when they should: how long a client takes to start is the host's matter."""
     scenario = recording.scenario
-    counts = final_counts(scenario)
-    known = topic_ids(recording.decoded, scenario.group) if ids else {}
-    whole = Partitions.of(counts, topic_ids=invented_ids(counts) | known)
-    begin = np.array([scenario.topics[topic] for topic in whole.topics], np.int64)
-    partitions = Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
+    partitions = all_partitions(recording, ids)
     members = member_ids(recording) if ids else {}
     replay = GroupReplay(
-        _policy(scenario),
+        policy_of(scenario),
         partitions,
         list(_events(scenario, members, started(recording) if starts else {})),
         [logged(recording.records, partitions)],
@@ -78,6 +74,15 @@ def planned(recording: Recording, ids: bool = True, starts: bool = False) -> Pla
         remembers=True,
     )
     return Planned(replay, partitions)
+
+
+def all_partitions(recording: Recording, ids: bool = True) -> Partitions:
+    """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for ``planned``."""
+    counts = final_counts(recording.scenario)
+    known = topic_ids(recording.decoded, recording.scenario.group) if ids else {}
+    whole = Partitions.of(counts, topic_ids=invented_ids(counts) | known)
+    begin = np.array([recording.scenario.topics[topic] for topic in whole.topics], np.int64)
+    return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
 
 def final_counts(scenario: Scenario) -> dict[str, int]:
@@ -132,7 +137,8 @@ def _broker(scenario: Scenario, name: str, default: int) -> int:
     return int(scenario.broker.get(name, default)) * MS
 
 
-def _policy(scenario: Scenario) -> Any:
+def policy_of(scenario: Scenario) -> Any:
+    """The group's assignor with the settings of a scenario."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _broker(scenario, "group.consumer.session.timeout.ms", 45_000)
