@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
-from subreplay.conformance.fidelity_groups.measure import compare, decided_by, table
+from subreplay.conformance.fidelity_groups.figures import decided_by
+from subreplay.conformance.fidelity_groups.instants import derived_instants, off
 from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
 from subreplay.conformance.fidelity_groups.plan import planned
-from subreplay.conformance.fidelity_groups.instants import derived_instants, off
+from subreplay.conformance.fidelity_groups.predicted import compare, table
 from subreplay.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"

@@ -7,13 +7,14 @@ that it did. Who has which partition, where it begins to read it, and so which r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.adapters.kafka_recording.rows import Commit, Record
+from subreplay.adapters.kafka_recording.rows import Commit, Poll, Record
+from subreplay.dispatch.broker.records import NEVER
 from subreplay.groups.members import Members, Owners
 from subreplay.groups.simulation_parameters import SimulationParameters
 from subreplay.groups.state import NONE
@@ -39,6 +40,7 @@ class Reader:
     """Where a partition is read: ``position`` is the next offset, ``highest`` the first that nobody was given."""
 
     end: NDArray[np.int64]  # when (ns) each record was there, ascending
+    polled: list[tuple[int, int]] = field(default_factory=list)  # when which offsets were
     position: int = 0
     committed: int = NONE
     highest: int = 0
@@ -49,7 +51,9 @@ class Reader:
 class RecordedMembers(Members):
     """Members over a log that nobody simulates: they never do anything by themselves."""
 
-    def __init__(self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record]) -> None:
+    def __init__(
+        self, partitions: Partitions, parameters: SimulationParameters, records: Iterable[Record], polls: Iterable[Poll]
+    ) -> None:
         super().__init__(len(partitions), parameters, remembers=True)
         self.partitions = partitions
         times: dict[int, list[tuple[int, int]]] = {}
@@ -60,6 +64,10 @@ class RecordedMembers(Members):
             Reader(np.maximum.accumulate(np.array([at for _, at in sorted(times.get(number, ()))], np.int64)))
             for number in range(len(partitions))
         ]
+        for poll in polls:
+            self.readers[partitions.number(Scope(poll.topic, poll.partition))].polled.append(
+                (poll.polled_at, poll.offset)
+            )
         self.given: list[Given] = []
         self.why: Cause = "revoked"  # whatever is released now
         self.blocked: set[int] = set()
@@ -100,13 +108,13 @@ class RecordedMembers(Members):
         if self._fetcher(number) == consumer:
             self.readers[number].position, self.readers[number].again = to, "rewind"
 
-    def commits(self, row: Commit, index: int | None) -> bool:
-        """Whether a commit is accepted: that of a member of the group, and between its JoinGroup and its assignment
-        only what its own callbacks commit."""
-        if index is None or (index in self.blocked and row.kind in ("sync", "async")):
-            return False
+    def may_commit(self, index: int, kind: str) -> bool:
+        """Whether a member's commit counts: between its JoinGroup and its assignment only what its callbacks commit."""
+        return index not in self.blocked or kind not in ("sync", "async")
+
+    def commits(self, row: Commit) -> None:
+        """A commit counts."""
         self.readers[self.partitions.number(Scope(row.topic, row.partition))].committed = row.offset
-        return True
 
     @property
     def unseen(self) -> set[tuple[TopicPartition, int]]:
@@ -133,8 +141,13 @@ class RecordedMembers(Members):
                 reader.again = reader.ended
 
     def _reset(self, reader: Reader) -> int:
-        """Where a partition of which no offset was committed is read from."""
-        return 0 if self.parameters.reset == "earliest" else int(np.searchsorted(reader.end, self.now))
+        """Where a partition of which no offset was committed is read from. When a client asks for the end of the log is
+        not recorded: between its callbacks and its first poll, as late as what that poll brought leaves room for."""
+        if self.parameters.reset == "earliest":
+            return 0
+        at, first = next((one for one in sorted(reader.polled) if one[0] >= self.now), (NEVER, len(reader.end)))
+        before = int(reader.end[first]) if first < len(reader.end) else NEVER
+        return int(np.searchsorted(reader.end, min(max(before, self.now), at)))
 
     def _skip(self, which: NDArray[np.int64]) -> None:
         """The position says it."""

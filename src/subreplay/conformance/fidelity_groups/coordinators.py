@@ -29,7 +29,8 @@ class RequestedClassic(Requested, ClassicProtocol):
     """Members rejoin, ask for their assignment and take it when they did."""
 
     def rejoin(self, index: int) -> None:
-        """Nobody rejoins but by a request of its own (``asks_to_join``)."""
+        """Nobody rejoins but by a request of its own (``asks_to_join``); who is about to cannot commit any more."""
+        self.members.block(index, True)
 
     def asks_to_join(self, process: Process, metadata_changed: bool) -> None:
         """A member's JoinGroup; a leader may have seen new partitions."""

@@ -25,6 +25,8 @@ from subreplay.groups.simulation_parameters import SimulationParameters
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import TopicPartition
 
+SAME = 5 * MS
+"""Requests that are so close may have arrived in either order."""
 LEFT, AWAY = -1, -2
 """Epochs of heartbeats that say farewell, for good and for a while."""
 
@@ -40,9 +42,13 @@ class Reenactment:
     accepted: list[tuple[Commit, bool]] = field(default_factory=list)
     closing: set[str] = field(default_factory=set)
     topics: dict[str, tuple[str, ...]] = field(default_factory=dict)  # that a consumer subscribes to
+    changing: dict[str, list[Request]] = field(default_factory=dict)  # a consumer's requests that change its standing
 
     def play(self) -> None:
         """All that was recorded, in order of time."""
+        for row in self.recording.requests:
+            if row.api in ("join_group", "consumer_group_heartbeat"):
+                self.changing.setdefault(row.consumer, []).append(row)
         for at, action in sorted(self._actions(), key=lambda one: one[0]):
             self.agenda.enter(at, action)
         while self.agenda:
@@ -170,10 +176,24 @@ class Reenactment:
     def _commits(self, row: Commit) -> None:
         process = self._latest(row.consumer)
         here = process is not None and process.index in self.coordinator.present
-        counts = self.members.commits(row, process.index if process is not None and here else None)
-        if counts and process is not None and self.recording.scenario.protocol == "classic":
-            self.coordinator.last[process.index] = self.members.now
+        counts = process is not None and here and self.members.may_commit(process.index, row.kind)
+        if process is None or (counts and not row.ok and self._races(row)):
+            return
+        if counts:
+            self.members.commits(row)
+            if isinstance(self.coordinator, RequestedClassic):
+                self.coordinator.last[process.index] = self.members.now
         self.accepted.append((row, counts))
+
+    def _races(self, row: Commit) -> bool:
+        """Whether a commit was under way beside a request of its member that may have changed its epoch: which of both
+        came first only its own answer tells."""
+        begin = row.done_at if row.at is None else row.at
+        return any(
+            begin - SAME <= (one.received_at if one.api == "join_group" else one.answered_at)
+            and one.received_at <= row.done_at + SAME
+            for one in self.changing.get(row.consumer, ())
+        )
 
 
 def reenacted(it: Recording) -> Reenactment:
@@ -186,7 +206,7 @@ def reenacted(it: Recording) -> Reenactment:
         max_poll_interval=int(first.props.get("max.poll.interval.ms", 300_000)) * MS,
         reset=first.props.get("auto.offset.reset", "latest"),
     )
-    members = RecordedMembers(partitions, parameters, it.records)
+    members = RecordedMembers(partitions, parameters, it.records, it.polls)
     kind = RequestedServer if policy.rebalance == "server" else RequestedClassic
     found = Reenactment(it, members, kind(policy, partitions, members, agenda), agenda)
     found.play()
