@@ -59,8 +59,7 @@ class ServerProtocol(Coordinator):
         self.epoch += 1
         self._decide()
         self.responds(process)
-        if process.index not in self.told:
-            self.members.assign(self.holders, self.epoch, [process.index])
+        self._tell(process)
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
@@ -162,32 +161,47 @@ class ServerProtocol(Coordinator):
         else:
             self.holders[free] = index
         if wrong.any() or free.any():
-            self.told.add(index)
-            self.members.action(index, max(self.now, process.joined_at + self.members.model(index).warm_up))
+            self._tell(process)
         self._settle()
 
+    def _tell(self, process: Process) -> None:
+        """The member has an answer to act upon, between two polls."""
+        self.told.add(process.index)
+        at = process.joined_at + self.members.model(process.index).warm_up
+        self.members.action(process.index, max(self.now, at))
+
     def heard(self, process: Process) -> None:
-        """The member does what it was told, and acknowledges it at once."""
+        """The member does what it was told: what it has to give up with one poll; what is new it begins with, and
+        acknowledges all, with the next one."""
         index = process.index
         self.out.pop(index, None)
         if index not in self.told:
             return
         if not self.members.between_polls:
             self.members.action(index, self.now)
-            return
-        self.takes(process)
-        self.acknowledges(process)
+        elif self.gives_up(process):
+            self.members.action(index, self.now + 1)
+        else:
+            self.takes(process)
+            self.acknowledges(process)
+
+    def gives_up(self, process: Process) -> bool:
+        """A member's callbacks for what it loses run, if there is anything."""
+        lost = np.flatnonzero((self.members.owners == process.index) & (self._due_to(process) != process.index))
+        if len(lost):
+            self.members.give_up(process.index, lost, process.index)
+        return bool(len(lost))
 
     def takes(self, process: Process) -> None:
-        """A member's callbacks run: it gives up what it has to, and begins with what is new."""
-        index = process.index
-        self.told.discard(index)
-        mine = np.where(self.holders == index, np.int32(index), np.int32(NONE))
-        mine[self.revoking.get(index, [])] = NONE
-        lost = np.flatnonzero((self.members.owners == index) & (mine != index))
-        if len(lost):
-            self.members.give_up(index, lost, index)
-        self.members.assign(mine, self.epoch, [index])
+        """A member begins with what is new to it."""
+        self.told.discard(process.index)
+        self.members.assign(self._due_to(process), self.epoch, [process.index])
+
+    def _due_to(self, process: Process) -> NDArray[np.int32]:
+        """The member at each partition that it is told to have."""
+        mine = np.where(self.holders == process.index, np.int32(process.index), np.int32(NONE))
+        mine[self.revoking.get(process.index, [])] = NONE
+        return mine
 
     def acknowledges(self, process: Process) -> None:
         """A heartbeat says that a member has done what it was told; others may have what it gave up."""

@@ -66,6 +66,7 @@ class RequestedServer(Requested, ServerProtocol):
     def calls_back(self, process: Process) -> None:
         """A member's callbacks run."""
         if process.index in self.told:
+            self.gives_up(process)
             self.takes(process)
 
     def _expect(self, process: Process) -> None:
