@@ -21,8 +21,7 @@ from subreplay.adapters import ADAPTERS, Ingested, Options, sniff
 from subreplay.adapters.looks import TITLES
 from subreplay.config import run as config
 from subreplay.config.fields import folder_path
-from subreplay.conformance.fidelity import measure as recorded
-from subreplay.conformance.fidelity import text as fidelity_text
+from subreplay.conformance import recorded
 from subreplay.conformance.golden import files as golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
@@ -444,7 +443,7 @@ def conformance(
 
 @command()
 def fidelity(
-    paths: Annotated[list[Path], typer.Argument(help="Recordings of a real broker, or folders of them.")],
+    paths: Annotated[list[Path], typer.Argument(help="Recordings of a real broker or group, or folders of them.")],
     profile: Annotated[
         str | None, typer.Option("--profile", help="Instead of the one of the broker's version.")
     ] = None,
@@ -452,30 +451,22 @@ def fidelity(
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Re-enact recordings and compare; exit 1 if entries go to other consumers. Permits: of its log, or modelled."""
+    """Re-enact recordings and compare; exit 1 if messages go to other consumers."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     codes, told = {0}, list[dict[str, object]]()
     for folder in recorded.recordings(paths):
         try:
             with terminal.progress(f"re-enacting {folder.name}"):
-                result = recorded.fidelity(folder, profile)
+                result = recorded.reenact(folder, profile)
         except (InputError, EnvironmentFailed) as error:  # the other recordings are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
             codes.add(error.exit_code)
             told.append({"recording": str(folder), "error": str(error)})
             continue
         codes.add(EXIT[Verdict.VALID if result.passed else Verdict.INVALID])
-        for line in fidelity_text.lines(result):
+        for line in result.lines:
             terminal.say(line)
-        told.append(
-            {
-                "recording": str(folder),
-                "profile": result.profile,
-                "passed": result.passed,
-                "dispatches": result.compared,
-                "same_consumer_percent": result.same_consumer,
-            }
-        )
+        told.append({"recording": str(folder), "passed": result.passed, **result.figures})
     terminal.object({"command": "fidelity", "exit_code": max(codes), "recordings": told})
     return max(codes)
 

@@ -5,10 +5,13 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import read, recording
+from subreplay.adapters.kafka_recording.deliveries import delivery_table
+from subreplay.adapters.kafka_recording.rows import Poll
 from subreplay.errors import InputError
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -61,6 +64,32 @@ def test_offsets_keys_and_times_are_those_of_the_records():
     )  # fmt: skip
     assert first["key"] == b"key-" + first["key"].removeprefix(b"key-")
     assert round(first["publish_time"].timestamp() * 1_000) == row["timestamp"]
+
+
+def test_deliveries_are_of_members_and_acknowledged_by_their_own_commits():
+    tables = read(SLOW).tables
+    deliveries = tables["deliveries"].to_pylist()
+    again = {(d["partition"], d["entry"]) for d in deliveries if d["redelivery_count"]}
+    first = [d for d in deliveries if (d["partition"], d["entry"]) in again and not d["redelivery_count"]]
+
+    assert {d["consumer"] for d in deliveries} == {*tables["membership"]["consumer"].to_pylist()}
+    assert len(again) == len(first) == 50  # the batch of the member that was out: its commit failed
+    assert {d["outcome"] for d in first} == {"redelivered"}
+    assert {d["outcome"] for d in deliveries if d not in first} == {"acked"}
+    assert all(d["acked_at"] > d["received_at"] for d in deliveries if d["outcome"] == "acked")
+
+
+def test_a_commit_whose_client_did_not_live_to_tell_is_taken_from_the_log():
+    at = 1_800_000_000_000_000_000
+    poll = Poll(consumer="c", topic="t", partition=0, offset=4, polled_at=at, processed_at=None, generation=1,
+                member_id="m")  # fmt: skip
+    logged = pa.table({
+        "topic": ["t"], "partition": [0], "offset": [5], "tombstone": [False],
+        "committed_at": pa.array([at // 1_000 + 7_000], pa.timestamp("us", tz="UTC")),
+    })  # fmt: skip
+
+    assert delivery_table("g", [poll], [], logged)["acked_at"].cast(pa.int64()).to_pylist() == [at // 1_000 + 7_000]
+    assert delivery_table("g", [poll], [], logged.slice(1))["outcome"].to_pylist() == ["pending"]
 
 
 def test_callbacks_name_the_partitions_that_come_and_go():

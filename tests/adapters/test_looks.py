@@ -47,6 +47,11 @@ def test_recordings_also_with_their_logs(path):
     assert sniff(path) == "pulsar-recording"
 
 
+@pytest.mark.parametrize("path", sorted((DATA / "kafka_recordings").glob("k*")), ids=lambda path: path.name)
+def test_recordings_of_groups(path):
+    assert sniff(path) == "kafka-recording"
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_groups(tmp_path, name):
     (tmp_path / "copy.jsonl").write_text(json_lines(records(name)))

@@ -12,9 +12,10 @@ import pytest
 
 from subreplay.cli import main
 from subreplay.conformance.fidelity.inputs import inputs
-from subreplay.conformance.fidelity.measure import ENOUGH, fidelity, recordings
+from subreplay.conformance.fidelity.measure import ENOUGH, fidelity
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.conformance.recorded import recordings
 from subreplay.dispatch.reenact import ClientCommand
 from subreplay.errors import InputError
 

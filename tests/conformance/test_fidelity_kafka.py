@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
-from subreplay.conformance.fidelity_groups.measure import compare, decided_by, table
+from subreplay.conformance.fidelity_groups.figures import decided_by
+from subreplay.conformance.fidelity_groups.instants import derived_instants, off
 from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
 from subreplay.conformance.fidelity_groups.plan import planned
-from subreplay.conformance.fidelity_groups.reenact import off, reenacted
+from subreplay.conformance.fidelity_groups.predicted import compare, table
 from subreplay.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -78,7 +79,7 @@ def test_a_wrong_plan_is_told():
 
 
 def test_rebalances_are_derived_from_what_was_before_them():
-    found = [one for folder in (COOPERATIVE, SLOW) for one in reenacted(read(folder))]
+    found = [one for folder in (COOPERATIVE, SLOW) for one in derived_instants(read(folder))]
 
     assert off(found, "told") < 10
     assert off(found, "joined") < 20
@@ -88,7 +89,7 @@ def test_rebalances_are_derived_from_what_was_before_them():
 
 
 def test_under_the_consumer_protocol_it_is_derived_when_members_give_up_and_take():
-    found = reenacted(read(STATIC))
+    found = derived_instants(read(STATIC))
 
     assert off(found, "revoked") < 100
     assert off(found, "assigned") < 150
@@ -105,7 +106,7 @@ def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
         for row in it.requests
     )
 
-    assert off(reenacted(replace(it, requests=later)), "told") > 900
+    assert off(derived_instants(replace(it, requests=later)), "told") > 900
 
 
 def test_the_table_has_a_line_for_each_recording():

@@ -15,10 +15,11 @@ from subreplay.cli import main
 from subreplay.conformance.fidelity.figures import compare
 from subreplay.conformance.fidelity.inputs import inputs
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
-from subreplay.conformance.fidelity.measure import fidelity, recordings
+from subreplay.conformance.fidelity.measure import fidelity
 from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at, read_by
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.conformance.recorded import recordings
 from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
 from subreplay.dispatch.broker.records import DISPATCHED
 from subreplay.dispatch.reenact import ClientCommand

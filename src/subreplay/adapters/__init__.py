@@ -8,6 +8,7 @@ from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reaso
 from subreplay.adapters.broker_log import logs
 from subreplay.adapters.capture import adapter as captures
 from subreplay.adapters.kafka_group import groups
+from subreplay.adapters.kafka_recording import adapter as kafka_recordings
 from subreplay.adapters.looks import sniff
 from subreplay.adapters.otlp import spans
 from subreplay.adapters.pulsar_recording import adapter as recordings
@@ -21,6 +22,7 @@ ADAPTERS: Final[dict[str, Adapter]] = {
         Adapter("pulsar-broker-log", logs.read, ("topic", "subscription", "statistics")),
         Adapter("pulsar-stats", statistics.read, ("topic", "subscription", "times")),
         Adapter("otlp-spans", spans.read, ("topic", "subscription", "sampled")),
+        Adapter("kafka-recording", lambda path, _: kafka_recordings.read(path)),
         Adapter("kafka-group", groups.read, ("topic", "subscription", "coordinator_log", "time_zone")),
     )
 }

@@ -30,6 +30,7 @@ COORDINATOR_LOG: Final = "kafka-coordinator-log"
 TITLES: Final = {
     "capture": "a capture file of subreplay",
     "pulsar-recording": "a recording in the project's own format",
+    "kafka-recording": "a recording of a Kafka group",
     "kafka-group": "records of __consumer_offsets",
     "pulsar-broker-log": "the log of a Pulsar broker",
     "otlp-spans": "spans as OTLP JSON lines",
@@ -38,7 +39,11 @@ TITLES: Final = {
 }
 """In words, the surest first."""
 
-_RECORDING: Final = ("messages", "broker_events")
+_RECORDINGS: Final = {
+    "pulsar-recording": ("messages", "broker_events"),
+    "kafka-recording": ("records", "polls", "membership", "consumer_offsets"),
+}
+"""The files of a folder that is a recording."""
 _UNPACKED: Final = 2**20  # bytes, of a packed head
 _BROKER: Final = re.compile(rb"^\S+ \[[^\]]*\] +[A-Z]+ +org\.apache\.(?:pulsar|bookkeeper)\.", re.MULTILINE)
 _SPANS: Final = re.compile(rb'"(?:resourceSpans|scopeSpans)"\s*:')
@@ -55,8 +60,9 @@ def sniff(path: Path) -> str | None:
     At most ``HEAD`` bytes of each of the first ``MOST_FILES`` files are read. What cannot be read looks like nothing.
     """
     try:
-        if path.is_dir() and _is_recording(path):
-            return "pulsar-recording"
+        recordings = (name for name, needed in _RECORDINGS.items() if path.is_dir() and _has(path, needed))
+        if (recording := next(recordings, None)) is not None:
+            return recording
         found = {kind(each) for each in files(path)[:MOST_FILES]}
     except (OSError, InputError):
         return None
@@ -133,8 +139,8 @@ def _told(like: str | None) -> str:
     return f"looks like {TITLES[like]}; {how}"
 
 
-def _is_recording(folder: Path) -> bool:
-    return all(any((folder / f"{name}{end}").exists() for end in (".jsonl", ".jsonl.gz")) for name in _RECORDING)
+def _has(folder: Path, needed: Collection[str]) -> bool:
+    return all(any((folder / f"{name}{end}").exists() for end in (".jsonl", ".jsonl.gz")) for name in needed)
 
 
 def _unpacked(head: bytes) -> bytes:

@@ -38,6 +38,7 @@ class ServiceKind(IntEnum):
     LINEAR = 0  # Fixed, PerByte
     LOGNORMAL = 1
     EMPIRICAL = 2
+    IN_TURN = 3
 
 
 SERVICE = np.dtype(
@@ -47,8 +48,9 @@ SERVICE = np.dtype(
         ("ns_per_byte", "f8"),
         ("sigma", "f8"),
         ("factor", "f8"),
-        ("first", "i8"),  # of its quantiles, among those of all consumers
+        ("first", "i8"),  # of its quantiles or times, among those of all consumers
         ("quantiles", "i8"),
+        ("turn", "i8"),  # which of them is the next one, where they are taken in turn
     ],
     align=True,
 )
@@ -114,17 +116,31 @@ class Empirical:
         return cls(tuple(np.quantile(np.asarray(times_ns, np.float64), np.linspace(0, 1, steps + 1)).tolist()))
 
 
-Service: TypeAlias = Fixed | PerByte | LogNormal | Empirical
+@dataclass(frozen=True)
+class InTurn:
+    """The n-th message that a consumer works on takes ``times_ns[n]``; after the last one comes the first again."""
+
+    times_ns: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        if not self.times_ns:
+            raise ConfigError("service.times_ns: at least one time is needed, got none")
+        _at_least_0("service.times_ns", min(self.times_ns))
+
+
+Service: TypeAlias = Fixed | PerByte | LogNormal | Empirical | InTurn
 
 
 def write_service(row: Records, service: Service, factor: float, first: int) -> tuple[float, ...]:
-    """Fill a row of ``SERVICE``; returns the quantiles, which have to stand at ``first`` among those of all."""
+    """Fill a row of ``SERVICE``; returns the quantiles, or times, which have to stand at ``first`` among those of all."""
     quantiles: tuple[float, ...] = ()
     row.factor, row.first = factor, first
     if isinstance(service, LogNormal):
         row.kind, row.ns, row.sigma = ServiceKind.LOGNORMAL, service.median_ns, service.sigma
     elif isinstance(service, Empirical):
         row.kind, quantiles = ServiceKind.EMPIRICAL, service.quantiles_ns
+    elif isinstance(service, InTurn):
+        row.kind, quantiles = ServiceKind.IN_TURN, service.times_ns
     else:
         row.kind, row.ns = ServiceKind.LINEAR, service.ns
         row.ns_per_byte = service.ns_per_byte if isinstance(service, PerByte) else 0
@@ -140,6 +156,10 @@ def service_ns(services: Records, consumer: int, quantiles: NDArray[np.float64],
         return _whole(it.ns + it.ns_per_byte * size, it.factor)
     if it.kind == ServiceKind.LOGNORMAL:
         return _whole(it.ns * math.exp(min(it.sigma * _normal(draw), _MOST_EXPONENT)), it.factor)
+    if it.kind == ServiceKind.IN_TURN:
+        turn = it.turn
+        it.turn = (turn + 1) % it.quantiles
+        return _whole(quantiles[it.first + turn], it.factor)
     rank = uniform(draw) * (it.quantiles - 1)
     below = int(rank)
     above = min(below + 1, it.quantiles - 1)

@@ -119,11 +119,11 @@ class ClassicProtocol(Coordinator):
         index = process.index
         stage = self.stages[index]
         if stage is Stage.ANSWERED:
-            self._sync([index])
+            self.sync([index])
         elif stage is Stage.GIVEN:
-            self._receive([index])
+            self.receive([index])
         elif self.told_at.get(index, NEVER) <= self.now:
-            self._rejoin(index)
+            self.rejoin(index)
             return
         if self.told_at.get(index, NEVER) < NEVER:
             self.members.call(index, max(self.told_at[index], self.now))
@@ -198,7 +198,7 @@ class ClassicProtocol(Coordinator):
             self.depart(process, "crash", min(process.silent_at, self.now))
         self._check()
 
-    def _rejoin(self, index: int) -> None:
+    def rejoin(self, index: int) -> None:
         """A member sends its JoinGroup; whoever does so while no round runs begins one."""
         if self.stages[index] is Stage.JOINED:
             return
@@ -256,9 +256,9 @@ class ClassicProtocol(Coordinator):
         for index in set(self.present) - set(idle):
             if self.members.runs(index):
                 self.members.call(index, self.now)
-        self._sync(idle)
+        self.sync(idle)
 
-    def _sync(self, which: Sequence[int]) -> None:
+    def sync(self, which: Sequence[int]) -> None:
         """Members ask for their assignment; the leader's request brings what all are given."""
         for index in which:
             self.present[index].beat = self.now
@@ -300,9 +300,9 @@ class ClassicProtocol(Coordinator):
         for index in runs:
             if self.members.busy(index):
                 self.members.call(index, self.now)
-        self._receive([index for index in runs if not self.members.busy(index)])
+        self.receive([index for index in runs if not self.members.busy(index)])
 
-    def _receive(self, which: Sequence[int]) -> None:
+    def receive(self, which: Sequence[int]) -> None:
         """Members' callbacks run: they give up what is not theirs any more, and begin with what is new."""
         owners = self.owners()
         rejoining = []
@@ -317,7 +317,7 @@ class ClassicProtocol(Coordinator):
             self.members.block(index, False)
         self.members.assign(owners, self.fold.group.generation, which)
         for index in rejoining:
-            self._rejoin(index)
+            self.rejoin(index)
 
     # an empty group
 

@@ -101,6 +101,7 @@ class Members:
         before, it = self.state.members[old.index], self.state.members[new.index]
         it.stall = it.stalls_end - (before.stalls_end - before.stall)
         it.polls_from, it.commit_at = before.polls_from, before.commit_at
+        self.state.services[new.index].turn = self.state.services[old.index].turn
         new.actions, new.closing_at = old.actions, old.closing_at
         for at in (*(at for at, _ in new.actions), new.closing_at):
             self.action(new.index, at)

@@ -46,7 +46,8 @@ class ServerProtocol(Coordinator):
         self.epoch = 0
         self.undecided: list[DetectedEvent] = []
         self.outdated = False  # the target is of an earlier epoch
-        self.reconciling: set[int] = set()  # members that were told, and have not acknowledged
+        self.told: set[int] = set()  # members with an answer that their application has not acted upon
+        self.revoking: dict[int, NDArray[np.int64]] = {}  # what members are to give up, and have not acknowledged
         self.due: dict[int, int] = {}  # the next heartbeat of members for whom it matters
         self.out: dict[int, int] = {}  # when members that did not poll in time say so
         self.open: deque[Change] = deque()
@@ -57,9 +58,8 @@ class ServerProtocol(Coordinator):
         self.undecided.append(self.detected(process, "join", self.now))
         self.epoch += 1
         self._decide()
-        self._respond(process)
-        if process.index not in self.reconciling:
-            self.members.assign(self.holders, self.epoch, [process.index])
+        self.responds(process)
+        self._tell(process)
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
@@ -96,7 +96,8 @@ class ServerProtocol(Coordinator):
             self.depart(process, "leave", self.now)
 
     def _forget(self, process: Process) -> None:
-        self.reconciling.discard(process.index)
+        self.told.discard(process.index)
+        self.revoking.pop(process.index, None)
         self.due.pop(process.index, None)
         self.out.pop(process.index, None)
 
@@ -141,9 +142,9 @@ class ServerProtocol(Coordinator):
                 self._outdate()
             return
         process.beat = self.now
-        self._respond(process)
+        self.responds(process)
 
-    def _respond(self, process: Process) -> None:
+    def responds(self, process: Process) -> None:
         """What the answer to a heartbeat tells its member."""
         index = process.index
         self.due.pop(index, None)
@@ -151,35 +152,65 @@ class ServerProtocol(Coordinator):
             self.epoch += 1
         if self.outdated or index in self.resubscribed:
             self._decide()
-        if index in self.reconciling:
+        if index in self.revoking:
             return
         wrong = (self.holders == index) & (self.targets != index)
         free = (self.holders == NONE) & (self.targets == index)
-        if not wrong.any():
+        if wrong.any():
+            self.revoking[index] = np.flatnonzero(wrong)
+        else:
             self.holders[free] = index
         if wrong.any() or free.any():
-            self.reconciling.add(index)
-            self.members.action(index, max(self.now, process.joined_at + self.members.model(index).warm_up))
+            self._tell(process)
         self._settle()
 
+    def _tell(self, process: Process) -> None:
+        """The member has an answer to act upon, between two polls."""
+        self.told.add(process.index)
+        at = process.joined_at + self.members.model(process.index).warm_up
+        self.members.action(process.index, max(self.now, at))
+
     def heard(self, process: Process) -> None:
-        """The member does what it was told, and acknowledges it at once."""
+        """The member does what it was told: what it has to give up with one poll; what is new it begins with, and
+        acknowledges all, with the next one."""
         index = process.index
         self.out.pop(index, None)
-        if index not in self.reconciling:
+        if index not in self.told:
             return
         if not self.members.between_polls:
             self.members.action(index, self.now)
-            return
-        self.reconciling.discard(index)
-        lost = np.flatnonzero((self.members.owners == index) & (self.targets != index))
+        elif self.gives_up(process):
+            self.members.action(index, self.now + 1)
+        else:
+            self.takes(process)
+            self.acknowledges(process)
+
+    def gives_up(self, process: Process) -> bool:
+        """A member's callbacks for what it loses run, if there is anything."""
+        lost = np.flatnonzero((self.members.owners == process.index) & (self._due_to(process) != process.index))
         if len(lost):
-            self.members.give_up(index, lost, index)
-            self.holders[lost] = NONE
-        self.members.assign(self.holders, self.epoch, [index])
+            self.members.give_up(process.index, lost, process.index)
+        return bool(len(lost))
+
+    def takes(self, process: Process) -> None:
+        """A member begins with what is new to it."""
+        self.told.discard(process.index)
+        self.members.assign(self._due_to(process), self.epoch, [process.index])
+
+    def _due_to(self, process: Process) -> NDArray[np.int32]:
+        """The member at each partition that it is told to have."""
+        mine = np.where(self.holders == process.index, np.int32(process.index), np.int32(NONE))
+        mine[self.revoking.get(process.index, [])] = NONE
+        return mine
+
+    def acknowledges(self, process: Process) -> None:
+        """A heartbeat says that a member has done what it was told; others may have what it gave up."""
+        index = process.index
         process.beat = self.now
-        self._respond(process)
-        for other in np.unique(self.targets[lost]).tolist():
+        freed = self.revoking.pop(index, np.zeros(0, np.int64))
+        self.holders[freed] = NONE
+        self.responds(process)
+        for other in np.unique(self.targets[freed]).tolist():
             if other != NONE and other != index:
                 self._plan(self.present[other])
 
@@ -188,7 +219,7 @@ class ServerProtocol(Coordinator):
         index = process.index
         waits = (self.holders == NONE) & (self.targets == index)
         wrong = (self.holders == index) & (self.targets != index)
-        if index not in self.reconciling and self.members.runs(index) and (waits.any() or wrong.any()):
+        if index not in self.revoking and self.members.runs(index) and (waits.any() or wrong.any()):
             self._expect(process)
 
     # targets

@@ -16,12 +16,13 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
-from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected
+from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected, told_of
 from subreplay.adapters.capture.adapter import UNTOLD
 from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log import parse_lines
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
+from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.rows import (
     Commit,
     GroupRecord,
@@ -119,18 +120,18 @@ def read(folder: Path) -> Ingested:
     it = recording(folder)
     tables = {
         "messages": pa.Table.from_pylist([_message(row) for row in it.records], INPUTS["messages"]),
+        "membership": it.groups.membership,
+        "deliveries": delivery_table(it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"]),
         "polls": pa.Table.from_pylist([row.model_dump() for row in it.polls], TABLES["polls"]),
         "commits": pa.Table.from_pylist([row.model_dump() for row in it.commits], TABLES["commits"]),
         "happenings": pa.Table.from_pylist([_happening(row) for row in it.happenings], TABLES["happenings"]),
         "rewinds": pa.Table.from_pylist(list(_rewinds(it.happenings)), TABLES["rewinds"]),
         **{name: getattr(it.groups, name) for name in ("generations", "owners", "members", "member_events")},
     }
-    topics = sorted(it.scenario.topics)
-    named = {"name": it.scenario.group, "policy": it.scenario.policy}
-    named |= {"profile": "kafka-" + ".".join(it.scenario.kafka_version.split(".")[:2])}
-    run = {"subscription": named | ({"topic": topics[0]} if len(topics) == 1 else {})}
-    others = () if len(topics) == 1 else tuple((it.scenario.group, topic) for topic in topics)
-    return Ingested(tables, it.rejected, it.counts, run, others)
+    pairs = told_of(tables) or [(it.scenario.group, topic) for topic in sorted(it.scenario.topics)]
+    profile = "kafka-" + ".".join(it.scenario.kafka_version.split(".")[:2])
+    named = {"name": it.scenario.group, "topic": pairs[0][1], "policy": it.scenario.policy, "profile": profile}
+    return Ingested(tables, it.rejected, it.counts, {"subscription": named}, tuple(pairs[1:]))
 
 
 def recording(folder: Path) -> Recording:

@@ -193,6 +193,7 @@ class Application(_Row):
     commit_on_revoke: bool = False
     service_us: Annotated[float, Field(ge=0)]
     poll_ms: Natural
+    seed: int | None = None  # of the times that it works
     actions: tuple[Deed, ...] = ()
 
 

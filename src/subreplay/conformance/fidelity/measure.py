@@ -7,7 +7,6 @@ dispatcher (``changes``). All else is the re-enactment's own decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,6 @@ PROMISED = ("Key_Shared", "Failover", "Exclusive")
 many entries each read brought and on permits that came while they were handed out: no recording tells both exactly."""
 ENOUGH = 99.9
 """Percent of dispatches to the same consumer."""
-_EVENTS = ("broker_events.jsonl.gz", "broker_events.jsonl")
 
 
 @dataclass(frozen=True)
@@ -98,17 +96,6 @@ class Fidelity:
 
 def percent(part: int, whole: int) -> float:
     return 100 * part / whole if whole else 100.0
-
-
-def recordings(paths: Iterable[Path]) -> list[Path]:
-    """The recordings among ``paths``, and those in the folders; raises InputError for none."""
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted({events.parent for name in _EVENTS for events in path.rglob(name)})
-        if not inside:
-            raise InputError(f"{path}: no recording: none of its folders has a file {' or '.join(_EVENTS)}")
-        found += inside
-    return found
 
 
 def fidelity(folder: Path, profile: str | None = None) -> Fidelity:

@@ -1,7 +1,10 @@
-"""How faithfully the replay of a Kafka group predicts what a real group did: recordings in, figures out.
+"""How faithfully a Kafka group is replayed: recordings of real groups in, figures out.
+
+``reenact`` lets clients do what they did, with ``clients`` and ``coordinators``: the coordinator decides anew.
+``figures`` compares both sides, with ``instants``, which derives when each member hears, joins and takes from what was
+before; ``text`` puts the figures into words.
 
 ``plan`` makes the group to be predicted from a recorded scenario's plan: who comes, goes and does what when. ``owners``
-says who owned which partition when, by the consumers' callbacks and by the prediction. ``measure`` compares both.
-
-Of what happened, only the log and the names that a cluster draws at random are given.
+says who owned which partition when, by the consumers' callbacks and by the prediction. ``predicted`` compares both. Of
+what happened, a prediction is given the log only, and the names that a cluster draws at random.
 """

@@ -6,7 +6,6 @@ random: member ids of the consumer protocol and topic ids, by which its assignor
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,8 +14,8 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording
 from subreplay.adapters.kafka_recording.rows import Application, Deed, Record, Scenario
+from subreplay.conformance.fidelity_groups.work import planned_work
 from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.dispatch.service import Empirical
 from subreplay.groups.decisions import topic_ids
 from subreplay.groups.predict import GroupReplay
 from subreplay.groups.simulation_parameters import (
@@ -62,22 +61,28 @@ def planned(recording: Recording, ids: bool = True, starts: bool = False) -> Pla
     """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
     consumers join when they did, not when they should: how long a client takes to start is the host's matter."""
     scenario = recording.scenario
-    counts = final_counts(scenario)
-    known = topic_ids(recording.decoded, scenario.group) if ids else {}
-    whole = Partitions.of(counts, topic_ids=invented_ids(counts) | known)
-    begin = np.array([scenario.topics[topic] for topic in whole.topics], np.int64)
-    partitions = Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
+    partitions = all_partitions(recording, ids)
     members = member_ids(recording) if ids else {}
+    events = list(_events(scenario, members, started(recording) if starts else {}))
     replay = GroupReplay(
-        _policy(scenario),
+        policy_of(scenario),
         partitions,
-        list(_events(scenario, members, started(recording) if starts else {})),
+        events,
         [logged(recording.records, partitions)],
-        _supposed(scenario),
+        _supposed(scenario, events[0].consumer, 2 * len(recording.records)),
         list(_further(scenario)),
         remembers=True,
     )
     return Planned(replay, partitions)
+
+
+def all_partitions(recording: Recording, ids: bool = True) -> Partitions:
+    """The partitions at the beginning, numbered with room for all that topics will have; ``ids`` as for ``planned``."""
+    counts = final_counts(recording.scenario)
+    known = topic_ids(recording.decoded, recording.scenario.group) if ids else {}
+    whole = Partitions.of(counts, topic_ids=invented_ids(counts) | known)
+    begin = np.array([recording.scenario.topics[topic] for topic in whole.topics], np.int64)
+    return Partitions(whole.topics, begin, whole.bounds, whole.racks, whole.topic_ids)
 
 
 def final_counts(scenario: Scenario) -> dict[str, int]:
@@ -132,7 +137,8 @@ def _broker(scenario: Scenario, name: str, default: int) -> int:
     return int(scenario.broker.get(name, default)) * MS
 
 
-def _policy(scenario: Scenario) -> Any:
+def policy_of(scenario: Scenario) -> Any:
+    """The group's assignor with the settings of a scenario."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _broker(scenario, "group.consumer.session.timeout.ms", 45_000)
@@ -145,14 +151,14 @@ def _policy(scenario: Scenario) -> Any:
     )
 
 
-def _supposed(scenario: Scenario) -> SimulationParameters:
+def _supposed(scenario: Scenario, first_to_join: str, records: int) -> SimulationParameters:
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         heartbeat = _broker(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
     else:
         heartbeat = _setting(first, "heartbeat.interval.ms", 3_000)
     return SimulationParameters(
-        others={one.name: _model(one, scenario.protocol, scenario.t0, one is first) for one in scenario.consumers},
+        others={one.name: _model(one, scenario, one.name == first_to_join, records) for one in scenario.consumers},
         max_poll_records=int(first.props.get("max.poll.records", 500)),
         max_poll_interval=_setting(first, "max.poll.interval.ms", 300_000),
         commit_interval=_setting(first, "auto.commit.interval.ms", 5_000),
@@ -163,16 +169,17 @@ def _supposed(scenario: Scenario) -> SimulationParameters:
     )
 
 
-def _model(one: Application, protocol: str, t0: int, first: bool) -> MemberModel:
-    mean = one.service_us * 1_000
+def _model(one: Application, scenario: Scenario, first: bool, records: int) -> MemberModel:
     return MemberModel(
-        service=Empirical((*(-mean * math.log1p(-q / 1_000) for q in range(1_000)), mean * 9.2)),
-        stalls=tuple(Stall(_at(deed, t0), deed.ms * MS, deed.min) for deed in one.actions if deed.do == "stall"),
+        service=planned_work(one, records),
+        stalls=tuple(
+            Stall(_at(deed, scenario.t0), deed.ms * MS, deed.min) for deed in one.actions if deed.do == "stall"
+        ),
         commit="auto" if one.commit == "auto" else "sync",
         commit_interval=None if one.commit == "auto" else one.commit_every_ms * MS,
         commits_on_revoke=one.commit_on_revoke,
         commits_on_close=any(deed.commit for deed in one.actions if deed.do == "close"),
-        poll_time=one.poll_ms * MS + POLLING[protocol],
+        poll_time=one.poll_ms * MS + POLLING[scenario.protocol],
         warm_up=WARM_UP if first else 0,
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording, recording
+from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.owners import (
     Intervals,
     agreeing,
@@ -21,11 +22,9 @@ from subreplay.conformance.fidelity_groups.owners import (
     pauses,
 )
 from subreplay.conformance.fidelity_groups.plan import Planned, planned
-from subreplay.groups.decisions import Decision, decisions
-from subreplay.policies import make
+from subreplay.groups.decisions import Decision
 from subreplay.policies.kafka.assignor import TopicPartition
 
-CLASSIC = ("range", "roundrobin", "sticky", "cooperative-sticky")
 Key = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
 """The members of a generation, by the names of their consumers, with what each has."""
 
@@ -97,26 +96,6 @@ def compare(it: Recording, plan: Planned) -> Fidelity:
         100 * right / whole if whole else 100.0,
         sum(bool(one.differs) for one in decided),
     )
-
-
-def decided_by(it: Recording) -> Iterable[Decision]:
-    """The decisions that a recording tells of, without static members' quiet returns."""
-    classic = it.scenario.protocol == "classic"
-    names = CLASSIC if classic else ("range", "uniform")
-    assignors: dict[str, Any] = {
-        name: make(f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", "kafka-4.0")
-        for name in names
-    }
-    return (one for one in decisions(it.decoded, it.scenario.group, assignors, known_counts(it)) if one.rebalanced)
-
-
-def known_counts(it: Recording) -> dict[str, list[int]]:
-    """The numbers of partitions that each topic had, ascending."""
-    counts = {topic: [count] for topic, count in it.scenario.topics.items()}
-    for row in it.happenings:
-        if row.event == "partitions_grown" and row.topic is not None and row.to is not None:
-            counts[row.topic].append(row.to)
-    return counts
 
 
 def _generations(

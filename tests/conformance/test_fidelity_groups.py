@@ -1,0 +1,114 @@
+"""``subreplay fidelity``: recordings of real Kafka groups re-enacted, and compared with what the groups did."""
+
+import gzip
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from subreplay.adapters.kafka_recording.adapter import recording
+from subreplay.cli import main
+from subreplay.conformance.fidelity_groups.figures import agreement, compare, recorded_causes
+from subreplay.conformance.fidelity_groups.reenact import reenacted
+from subreplay.conformance.recorded import recordings
+
+RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
+ALL = recordings([RECORDINGS])
+COOPERATIVE, SLOW, STATIC, LATEST = ALL
+
+
+@cache
+def read(folder):
+    return recording(folder)
+
+
+@cache
+def result(folder):
+    return compare(read(folder), reenacted(read(folder)))
+
+
+def changed(folder, **files):
+    """The figures of a recording of which the rows of some files are changed."""
+    it = read(folder)
+    it = replace(it, **{name: tuple(change(row) for row in getattr(it, name)) for name, change in files.items()})
+    return compare(it, reenacted(it))
+
+
+@pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
+def test_generations_members_and_assignments_are_the_recorded_ones(folder):
+    assert result(folder).generations.same
+    assert result(folder).generations.recorded > 1
+
+
+@pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
+def test_records_go_to_the_consumers_they_went_to_and_commits_end_as_they_did(folder):
+    assert result(folder).records.same
+    assert result(folder).commits.same
+    assert result(folder).passed
+
+
+def test_what_comes_again_has_its_recorded_cause():
+    assert result(COOPERATIVE).again == (6, 6, 6)
+    assert Counter(cause for *_, cause in recorded_causes(read(COOPERATIVE))) == {"revoked": 6}
+    assert result(SLOW).again == (50, 50, 50)
+    assert Counter(cause for *_, cause in recorded_causes(read(SLOW))) == {"lost": 50}
+
+
+def test_what_grew_before_a_group_that_reads_the_latest_had_it_is_never_given():
+    assert result(LATEST).unseen == (62, 62, 62)
+
+
+def test_each_assignment_has_its_instant_and_each_consumer_its_pause():
+    assert result(COOPERATIVE).off(0.5) < 50
+    assert all(abs(mine - other) < 100_000_000 for mine, other in result(COOPERATIVE).pauses.values())
+
+
+def test_a_member_that_leaves_earlier_has_other_generations():
+    def earlier(row):
+        moved = {"received_at": row.received_at - 9_000_000_000, "answered_at": row.answered_at - 9_000_000_000}
+        return row.model_copy(update=moved if row.api == "leave_group" else {})
+
+    assert not changed(SLOW, requests=earlier).passed
+
+
+def test_commits_that_did_not_happen_bring_records_again():
+    found = changed(COOPERATIVE, commits=lambda row: row.model_copy(update={"offset": 0}))
+
+    assert found.again.replayed > 500
+    assert not found.passed
+
+
+def test_a_poll_of_a_partition_that_is_not_the_members_brings_nothing():
+    found = changed(SLOW, polls=lambda row: row.model_copy(update={"consumer": "c1"}))
+
+    assert found.records.both < 0.6 * found.records.recorded
+    assert not found.passed
+
+
+def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
+    assert main(["fidelity", str(SLOW), str(LATEST)]) == 0
+    told = capsys.readouterr().out
+
+    assert "k16_slow (kafka.range): generations with members and assignment 4 found of 4 recorded" in told
+    assert "same consumer 100.00 % of 2,550 records, same outcome of 2,086 of 2,086 commits" in told
+    assert "given again, with consumer and cause: 50 found of 50 recorded" in told
+    assert "never given: 62 found of 62 recorded" in told
+
+
+def test_the_command_leaves_with_1_where_others_were_given_the_records(tmp_path):
+    shutil.copytree(SLOW, tmp_path / "r")
+    path = tmp_path / "r/polls.jsonl.gz"
+    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+    with gzip.open(path, "wt") as file:
+        file.writelines(json.dumps(row | {"consumer": "c1"}) + "\n" for row in rows)
+
+    assert not agreement(tmp_path / "r").passed
+    assert main(["fidelity", str(tmp_path)]) == 1
+
+
+def test_a_group_has_the_release_that_it_has():
+    assert main(["fidelity", "--profile", "pulsar-4.2", str(SLOW)]) == 2
