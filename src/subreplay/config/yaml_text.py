@@ -6,6 +6,7 @@ for millions of values.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from subreplay.errors import ConfigError
 MOST_BYTES = 1_000_000
 MOST_VALUES = 100_000
 DEEPEST = 50
+_SECRET = re.compile("secret|password", re.IGNORECASE)
 
 
 def read(path: Path) -> Any:
@@ -32,6 +34,9 @@ def read(path: Path) -> Any:
     try:
         return yaml.load(text.decode("utf-8"), _Loader)  # noqa: S506  a SafeLoader
     except (yaml.YAMLError, ValueError) as error:  # a ValueError: bytes that are no UTF-8, a date that never was
+        for mark in (getattr(error, "context_mark", None), getattr(error, "problem_mark", None)):
+            if mark is not None and _SECRET.search(mark.get_snippet() or ""):
+                mark.buffer = None  # the line number tells enough
         raise ConfigError(f"{path}: not YAML: {error}") from error
 
 
