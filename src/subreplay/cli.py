@@ -136,7 +136,11 @@ def _of_messages(
 
 
 def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
-    return config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
+    run = config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
+    run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
+    if run.keys.readable:
+        terminal.warn(f"{path}: keys.secret stands there for anybody who reads it; name its place: {{env: NAME}}")
+    return run
 
 
 def _outputs(out_dir: str | None) -> dict[str, str]:

@@ -322,9 +322,8 @@ def test_a_table_without_a_needed_column_says_which(
 ) -> None:
     for name in INPUTS:
         frame = lake.read(spark, str(steady / "in"), name, "delta")
-        frame = (
-            frame.drop("publish_time").withColumn("entry", F.col("entry").cast("string")) if name == "messages" else frame
-        )
+        if name == "messages":
+            frame = frame.drop("publish_time").withColumn("entry", F.col("entry").cast("string"))
         frame.write.format("delta").save(str(tmp_path / name))
     assert (
         main(["audit", "--config", str(steady / "in/audit.yaml"), "--tables", str(tmp_path), "--out", str(tmp_path)])

@@ -54,7 +54,9 @@ def sentence(
     wanted, value = _wanted(error, model, kinds), error["input"]
     if key in given and key in OPTIONS:
         return f"{OPTIONS[key]} {str(value)[:100]!r}: {wanted}"
-    told = "" if error["type"] == "value_error" and isinstance(value, dict) else f" (given: {_shown(value)})"
+    secret = path[:1] == ("keys",) and path[1:] != ("show",)
+    silent = secret or (error["type"] == "value_error" and isinstance(value, dict))
+    told = "" if silent else f" (given: {_shown(value)})"
     return f"{where}: {key}: {wanted}{told}" if key else f"{where}: {wanted}"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -20,6 +21,7 @@ from subreplay.config import mistakes
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
@@ -118,24 +120,30 @@ class Windows(Model):
         return self.slide or self.width
 
 
-DEFAULT_SECRET: Final = "subreplay"
+DEFAULT_SECRET: Final = Kept(PLAIN, "subreplay")
 
 
 class Keys(Model):
     """How keys appear in outputs."""
 
     show: bool = False
-    secret: Annotated[str, Field(min_length=1)] = DEFAULT_SECRET
+    secret: Secret = DEFAULT_SECRET
 
-    @property
+    @cached_property
     def words(self) -> KeyWords:
-        """How keys are written in this run."""
-        return KeyWords.of(self.show, self.secret)
+        """How keys are written in this run. Raises ``ConfigError`` or ``EnvironmentFailed`` where the secret is not at
+        its place."""
+        return KeyWords.of(self.show, self.secret.value("keys.secret"))
 
     @property
     def guessable(self) -> bool:
         """Whether anybody who guesses a key can check the guess."""
         return not self.show and self.secret == DEFAULT_SECRET
+
+    @property
+    def readable(self) -> bool:
+        """Whether anybody who reads the run file has the secret."""
+        return self.secret.kind == PLAIN and self.secret != DEFAULT_SECRET
 
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]
