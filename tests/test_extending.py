@@ -26,7 +26,7 @@ CHECKS = {
     "A policy": """
 from subreplay.audit.codes import Code
 from subreplay.audit.rules.registry import standing
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.choice import dispatcher_of
 from subreplay.model.rows import Consumer, Scope, Standing
 from subreplay.policies import make
@@ -37,7 +37,7 @@ for index in range(3):
     state = policy.join(state, Consumer(index, f"C{index}"))
 assert state.table.rows() == [(0, 21844, 0), (21845, 43689, 1), (43690, 65535, 2)]
 assert policy.leave(state, Consumer(0, "C0")).table.rows() == [(0, 32767, 1), (32768, 65535, 2)]
-assert dispatcher_of(policy) is Dispatcher.KEY_SHARED_DRAINING
+assert dispatcher_of(policy) is DispatcherKind.KEY_SHARED_DRAINING
 assert standing(Code.KEY_ORDER, policy) is Standing.PROMISED
 """,
     "A rule": """

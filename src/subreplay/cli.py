@@ -31,7 +31,7 @@ from subreplay.program.command import EXIT, Command, log, run_command, session, 
 from subreplay.reports.clean import clean
 from subreplay.reports.data import ReportData
 from subreplay.reports.finding_data import CodeSummary
-from subreplay.reports.load import from_json
+from subreplay.reports.json_report import from_json
 from subreplay.reports.write import ReportPaths, write_reports
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)

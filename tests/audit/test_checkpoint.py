@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from subreplay.adapters.pulsar_recording.rows import to_table
+from subreplay.adapters.canonical import to_table
 from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, packed, read, unpacked, written
 from subreplay.errors import InputError
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column

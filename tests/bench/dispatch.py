@@ -22,7 +22,7 @@ import numpy as np
 from subreplay.dispatch.broker.records import Records, empty_records
 from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.broker.state import new_broker
-from subreplay.dispatch.choice import log_of, subscription_of
+from subreplay.dispatch.choice import options_of
 from subreplay.dispatch.predict import Replay
 from subreplay.dispatch.prediction import SECOND, ConsumerModel, Prediction
 from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
@@ -33,6 +33,7 @@ from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
 from subreplay.timelines.timeline import Timeline
 from tests.bench import queue_in_simpy
 from tests.support.joins import fold
+from tests.support.log import log_of
 
 START, GAP, SERVICE, QUEUE = SECOND, 100_000, 600_000, 1_000
 BATCH = 65_536
@@ -122,12 +123,10 @@ def reenacted(profile: str, messages: int) -> Figures:
     entries, commands = empty_records(messages, ENTRIES), _commands(told)
     for name in ENTRIES.names or ():
         entries[name] = log[name]
-    subscription = subscription_of(timeline.policy)
 
     def play() -> int:
-        found = list(
-            reenact(new_broker(subscription), changes(timeline), [entries], [commands], int(log.at[-1]) + SECOND)
-        )
+        broker = new_broker(options_of(timeline.policy))
+        found = list(reenact(broker, changes(timeline), [entries], [commands], int(log.at[-1]) + SECOND))
         assert sum(len(rows) for rows in found) == messages
         return messages
 

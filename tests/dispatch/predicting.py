@@ -10,7 +10,6 @@ import numpy as np
 
 from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.broker.rules import MILLISECOND, Settings
-from subreplay.dispatch.choice import log_of
 from subreplay.dispatch.clients.state import Outcome
 from subreplay.dispatch.predict import Replay
 from subreplay.dispatch.prediction import ConsumerModel, Prediction
@@ -20,6 +19,7 @@ from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.timelines.timeline import Timeline
 from tests.support.joins import KIND, WORD
+from tests.support.log import log_of
 
 SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclusive"
 AUTO_SPLIT, KEY_FAILOVER = "pulsar.key_shared.auto_split", "pulsar.key_failover"

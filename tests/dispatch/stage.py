@@ -5,7 +5,6 @@ An answer reads ``"a:0,1 b:2"``: consumers by name, their entries in order.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 
 import numpy as np
@@ -26,34 +25,23 @@ from subreplay.dispatch.broker.operations import (
     rejected,
 )
 from subreplay.dispatch.broker.records import NO_CHUNK
-from subreplay.dispatch.broker.rules import MILLISECOND, Dispatcher, Settings, dispatch_rule
-from subreplay.dispatch.broker.state import Subscription, new_broker, with_window
+from subreplay.dispatch.broker.rules import MILLISECOND, DispatcherKind, Settings
+from subreplay.dispatch.broker.state import new_broker, with_window
+from subreplay.dispatch.choice import options_of
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.model.rows import Consumer, Scope
 from subreplay.policies import make
 
 SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclusive"
 AUTO_SPLIT = "pulsar.key_shared.auto_split"
-DISPATCHERS = {SHARED: Dispatcher.SHARED, FAILOVER: Dispatcher.SINGLE_ACTIVE, EXCLUSIVE: Dispatcher.SINGLE_ACTIVE}
 
 
 class Stage:
     def __init__(self, name, profile, *, ordered=True, batch_index_acks=None, partition=-1, **settings):
-        self.policy = make(name, profile)
-        rule = dispatch_rule(profile)
-        if batch_index_acks is not None:
-            rule = replace(rule, batch_index_acks=batch_index_acks)
-        dispatcher = DISPATCHERS.get(name, rule.key_shared)
-        subscription = Subscription(
-            dispatcher,
-            rule,
-            Settings(**settings),
-            ordered=ordered,
-            failover=name == FAILOVER,
-            last_slot=self.policy.space[1],
-        )
-        self.slots_are_hashes = dispatcher == Dispatcher.KEY_SHARED_DRAINING
-        self.broker = new_broker(subscription, window=64)
+        self.policy = make(name, profile, **({} if ordered else {"allow_out_of_order": True}))
+        options = options_of(self.policy, Settings(**settings), batch_index_acks=batch_index_acks)
+        self.slots_are_hashes = options.dispatcher == DispatcherKind.KEY_SHARED_DRAINING
+        self.broker = new_broker(options, window=64)
         self.state = self.policy.start(Scope("persistent://public/default/t", partition))
         self.names: list[str] = []
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from subreplay.dispatch.broker.rules import Dispatcher, dispatch_rule
-from subreplay.dispatch.broker.state import Subscription, new_broker
+from subreplay.dispatch.broker.rules import DispatcherKind
+from subreplay.dispatch.broker.state import new_broker
+from subreplay.dispatch.choice import dispatcher_of, options_of
 from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.model.rows import Instant, MembershipEvent, Scope
@@ -54,10 +55,9 @@ def cut(rows, size):
 
 
 def played(profile, size, until=10_000 * MS):
-    policy, rule = make("pulsar.key_shared.consistent_hash", profile), dispatch_rule(profile)
-    subscription = Subscription(rule.key_shared, rule, last_slot=policy.space[1])
-    draining = rule.key_shared == Dispatcher.KEY_SHARED_DRAINING
-    broker = new_broker(subscription, window=256, output=256)
+    policy = make("pulsar.key_shared.consistent_hash", profile)
+    draining = dispatcher_of(policy) == DispatcherKind.KEY_SHARED_DRAINING
+    broker = new_broker(options_of(policy), window=256, output=256)
     streams = cut(entries(policy, draining), size), cut(commands(), size)
     parts = list(reenact(broker, changes(timeline(policy)), *streams, until))
     return np.concatenate(parts)
@@ -91,7 +91,7 @@ def test_nothing_happens_before_it_is_published_or_after_the_end():
 @pytest.mark.parametrize(("command", "again"), [(0, [0, 1]), (7, [0, 0])])
 def test_what_one_command_rejects_is_read_again_together(command, again):
     """3.x reads at once after each command, and a read is one consumer's turn."""
-    policy, rule = make("pulsar.shared", "pulsar-3.2"), dispatch_rule("pulsar-3.2")
+    policy = make("pulsar.shared", "pulsar-3.2")
     log = entries(policy, False)[:2]
     log["at"] = 1
     rows = np.zeros(4, CLIENT_COMMANDS)
@@ -101,7 +101,7 @@ def test_what_one_command_rejects_is_read_again_together(command, again):
         10,
     )
     rows["consumer"], rows["ordinal"], rows["command"] = [0, 1, 0, 0], [-1, -1, 0, 1], [0, 0, command, command]
-    broker = new_broker(Subscription(Dispatcher.SHARED, rule), window=256, output=256)
+    broker = new_broker(options_of(policy), window=256, output=256)
     played = np.concatenate([*reenact(broker, changes(timeline(policy)), [log], [rows], 10)])
 
     assert played["consumer"].tolist()[:2] == [0, 0]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.adapters.pulsar_recording.rows import day
+from subreplay.adapters.canonical import day
 from subreplay.cli import main
 from subreplay.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
 from subreplay.model.tables import INPUTS

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.pulsar_recording.rows import to_table
+from subreplay.adapters.canonical import to_table
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
 from subreplay.audit.rules.partitions import FIRST_MESSAGES

@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters.pulsar_recording.rows import day, to_table
+from subreplay.adapters.canonical import day, to_table
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from subreplay.adapters.pulsar_recording.rows import day, to_table
+from subreplay.adapters.canonical import day, to_table
 
 TOPIC, START, SECOND = "persistent://public/default/t", 1_700_000_000_000_000, 1_000_000
 

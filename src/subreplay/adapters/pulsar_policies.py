@@ -7,8 +7,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.pulsar_recording.adapter import TYPES
-
+TYPES: Final = {"Exclusive": "pulsar.exclusive", "Failover": "pulsar.failover", "Shared": "pulsar.shared"}
+"""The policy of a type of subscription; that of Key_Shared depends on its mode and its selector."""
 _KEY_SHARED: Final = "pulsar.key_shared."
 _HASHING: Final = "subscription.policy is pulsar.key_shared.auto_split where broker.conf sets "
 _CONSISTENT: Final = "subscriptionKeySharedUseConsistentHashing=false"

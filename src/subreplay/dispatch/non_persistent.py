@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from subreplay.dispatch.broker.consumers import is_available
 from subreplay.dispatch.broker.dispatchers.turns import next_consumer
 from subreplay.dispatch.broker.records import Records
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import count_settled, end_of_message
@@ -49,7 +49,7 @@ def pass_on(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) 
 @inlined
 def _receiver(b: Broker, slot: int, hash_: int) -> int:
     dispatcher = b.rule[0].dispatcher
-    if dispatcher == Dispatcher.SHARED:
+    if dispatcher == DispatcherKind.SHARED:
         return next_consumer(b)
-    consumer = b.state[0].active if dispatcher == Dispatcher.SINGLE_ACTIVE else owner_of(b, slot, hash_)
+    consumer = b.state[0].active if dispatcher == DispatcherKind.SINGLE_ACTIVE else owner_of(b, slot, hash_)
     return consumer if consumer != NOBODY and is_available(b, consumer) else NOBODY

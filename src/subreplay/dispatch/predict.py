@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -18,8 +17,8 @@ from subreplay.dispatch.broker.membership import join, leave
 from subreplay.dispatch.broker.operations import room
 from subreplay.dispatch.broker.records import NEVER, Records, copied, empty_records
 from subreplay.dispatch.broker.rules import Settings
-from subreplay.dispatch.broker.state import Broker, Subscription, new_broker, with_window
-from subreplay.dispatch.choice import subscription_of
+from subreplay.dispatch.broker.state import Broker, new_broker, with_window
+from subreplay.dispatch.choice import options_of
 from subreplay.dispatch.clients.blocking import open_waits
 from subreplay.dispatch.clients.in_flight import keep_time
 from subreplay.dispatch.clients.intake import PUBLISHED
@@ -43,7 +42,6 @@ from subreplay.dispatch.event_loop import Need, play
 from subreplay.dispatch.prediction import Prediction, nack_rule
 from subreplay.dispatch.reenact import Change, changes
 from subreplay.model.range_table import NOBODY
-from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 
 
@@ -69,7 +67,9 @@ class Replay:
         self, timeline: Timeline, entries: Iterable[Records], prediction: Prediction, settings: Settings = Settings()
     ) -> None:
         self.timeline, self.prediction = timeline, prediction
-        self.broker: Broker = new_broker(_subscription(timeline.policy, prediction, settings))
+        self.broker: Broker = new_broker(
+            options_of(timeline.policy, settings, batch_index_acks=prediction.batch_index_acks)
+        )
         filters = timeline.policy.serving == "filtered"
         nacks = nack_rule(timeline.policy.profile)
         self.clients: Clients = new_clients(prediction, nacks, filters, len(self.broker.log))
@@ -233,10 +233,3 @@ class Replay:
         state, origins = self.broker.state[0], self.clients.origins
         here = state.start < state.end
         return int(origins[state.start & (len(origins) - 1)].first if here else self.clients.totals[0].mark_end)
-
-
-def _subscription(policy: Policy, prediction: Prediction, settings: Settings) -> Subscription:
-    subscription, by_index = subscription_of(policy, settings), prediction.batch_index_acks
-    if by_index is None:
-        return subscription
-    return replace(subscription, rule=replace(subscription.rule, batch_index_acks=by_index))

@@ -6,20 +6,24 @@ next one, so a timeline is a plain fold and a policy can be tested without anyth
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.model.range_table import RangeTable
-from subreplay.model.rows import Consumer, Instant, Scope
+from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 
 Routing = Literal["slot", "partition", "any"]
-Serving = Literal["single active", "filtered", "shared", "key shared", "draining", "polled"]
-"""Who hands out the messages: Pulsar's dispatcher of a ``single active`` consumer (``filtered``: behind a filter of
-slots, so that it skips the others), the ``shared`` one, the one of ``key shared`` that the profile has, or always the
-one of its releases from 4.0 on (``draining``: a hash waits for its former consumer); nobody where members of a group
-have ``polled``."""
+Serving = Literal[
+    "exclusive", "failover", "filtered", "shared", "key shared", "key shared sticky", "key failover", "polled"
+]
+"""Who hands out the messages. Pulsar's dispatcher of a single active consumer serves ``exclusive``, ``failover`` and
+``filtered`` (behind a filter of slots, so that it skips the others). ``shared`` has its own, and ``key shared`` the one
+of the profile; where consumers choose their ranges (``key shared sticky``), no hash waits for its former consumer.
+``key failover`` is served as by a Key_Shared of 4.0 or later in which no hash waits either. Members of a group have
+``polled``: nobody hands out."""
 
 
 class State(Protocol):
@@ -75,6 +79,17 @@ class Timed(Protocol):
 
     def seen(self, state: Any, at: Instant) -> Any:
         """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
+
+
+@runtime_checkable
+class Measuring(Policy, Protocol):
+    """A policy that decides by the recent traffic of slots, which is measured before its timelines are folded."""
+
+    def windows(self, events: Iterable[MembershipEvent]) -> Any:
+        """The windows in which the traffic of a dispatcher with these events has to be counted."""
+
+    def with_traffic(self, traffic: Mapping[Scope, Any]) -> Measuring:
+        """This policy, with the traffic of each dispatcher in its ``windows``."""
 
 
 @runtime_checkable

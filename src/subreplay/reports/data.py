@@ -6,7 +6,9 @@ Keys appear as digests unless the run says otherwise; times are ISO 8601 UTC str
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
+
+from pydantic import ConfigDict
 
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
@@ -220,6 +222,11 @@ class Answer:
 @dataclass(frozen=True, slots=True)
 class ReportData:
     """Everything a report shows. ``schema_version`` follows semantic versioning."""
+
+    # How ``json_report`` writes and reads this row and all below it: nothing else is in it, and every figure is finite.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", allow_inf_nan=False, json_schema_serialization_defaults_required=True
+    )
 
     schema_version: str
     run: RunInfo

@@ -1,80 +1,56 @@
-"""The report as JSON: every field of ``ReportData``, in the order it is declared, and the schema that says so.
+"""The report as JSON, in both directions, and the schema that says what is in it.
 
-The fields are those of ``ReportData``, so the JSON is stable as long as ``SCHEMA_VERSION`` is. A number that is not
-finite (a ceiling without traffic) is ``null``, because JSON has no other way to say it.
+The fields are those of ``ReportData``, in the order they are declared, so the JSON is stable as long as
+``SCHEMA_VERSION`` is.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import math
-import types
-from functools import cache
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
-from subreplay.reports.data import ReportData
+from pydantic import TypeAdapter, ValidationError
+from pydantic.json_schema import GenerateJsonSchema
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
-PLAIN: dict[type, dict[str, Any]] = {
-    str: {"type": "string"},
-    int: {"type": "integer"},
-    bool: {"type": "boolean"},
-    float: {"type": ["number", "null"]},  # null = not finite
-}
+from subreplay.errors import InputError
+from subreplay.reports.data import SCHEMA_VERSION, ReportData
+
+REPORT: Final = TypeAdapter(ReportData)
 
 
 def to_json(data: ReportData) -> str:
-    """The report as indented JSON ending in a newline; the same data gives the same bytes."""
-    return json.dumps(_finite(dataclasses.asdict(data)), indent=1, ensure_ascii=True, allow_nan=False) + "\n"
+    """The report as indented ASCII JSON ending in a newline; the same data gives the same bytes."""
+    return json.dumps(REPORT.dump_python(data, mode="json"), indent=1, allow_nan=False) + "\n"
 
 
-def _finite(value: Any) -> Any:
-    """The value with NaN and infinities as None."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def from_json(text: str) -> ReportData:
+    """Report data from JSON. Raises ``InputError`` where it is not a report of this schema's major version.
+
+    A field that an earlier minor version did not have takes its default; one that a later version added is left out.
+    """
+    try:
+        raw = json.loads(text)
+    except ValueError as error:
+        raise InputError(f"not a report: {error}") from error
+    version = str(raw.get("schema_version")) if isinstance(raw, dict) else "none"
+    if version.split(".")[0] != SCHEMA_VERSION.split(".")[0]:
+        raise InputError(f"a report of schema version {version} cannot be read; this program knows {SCHEMA_VERSION}")
+    try:
+        return REPORT.validate_json(text, extra="ignore")
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"not a complete report: {at}: {first['msg']}") from error
 
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of the report, derived from the declared types; unknown fields are not allowed."""
-    return {"$schema": DIALECT, "title": "subreplay report", **_object(ReportData)}
+    schema = REPORT.json_schema(mode="serialization", schema_generator=_Untitled)
+    return {"$schema": _Untitled.schema_dialect, **schema, "title": "subreplay report"}
 
 
-def _object(row: type) -> dict[str, Any]:
-    """One frozen row: every field required, none besides."""
-    fields = _fields(row)
-    return {
-        "type": "object",
-        "description": (row.__doc__ or "").strip().split("\n")[0],
-        "properties": {name: _schema(kind) for name, kind in fields.items()},
-        "required": list(fields),
-        "additionalProperties": False,
-    }
+class _Untitled(GenerateJsonSchema):
+    """A schema in which only rows have titles: that of a field would be its name once more."""
 
-
-@cache
-def _fields(row: type) -> dict[str, Any]:
-    """Field name to type, in declared order."""
-    hints = get_type_hints(row)
-    return {field.name: hints[field.name] for field in dataclasses.fields(row)}
-
-
-def _schema(kind: Any) -> dict[str, Any]:
-    """The schema of one declared type."""
-    if kind in PLAIN:
-        return dict(PLAIN[kind])
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _object(kind)
-    origin, args = get_origin(kind), get_args(kind)
-    if origin is Literal:
-        return {"enum": list(args)}
-    if origin in (Union, types.UnionType):
-        return {"anyOf": [{"type": "null"} if arg is type(None) else _schema(arg) for arg in args]}
-    if origin is tuple and args[-1] is Ellipsis:
-        return {"type": "array", "items": _schema(args[0])}
-    if origin is tuple:
-        return {"type": "array", "prefixItems": [_schema(arg) for arg in args], "minItems": len(args), "items": False}
-    raise TypeError(f"no JSON schema for {kind!r}")
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -13,7 +12,7 @@ MISSING = "–"
 
 def count(value: float) -> str:
     """A whole number with thousands separators."""
-    return f"{value:,.0f}" if math.isfinite(value) else MISSING
+    return f"{value:,.0f}"
 
 
 def percent(share: float) -> str:
@@ -22,8 +21,6 @@ def percent(share: float) -> str:
     >>> [percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5, 1)]
     ['0%', '<0.01%', '0.12%', '4.6%', '50.0%', '100%']
     """
-    if not math.isfinite(share):
-        return MISSING
     if share in (0, 1):
         return f"{share * 100:.0f}%"
     if 0 < share < 0.0001:
@@ -38,8 +35,6 @@ def percent_or_none(share: float | None) -> str:
 
 def times(ratio: float) -> str:
     """A ratio such as a skew, 1.42 times."""
-    if not math.isfinite(ratio):
-        return MISSING
     return f"{ratio:,.2f}×" if ratio < 100 else f"{ratio:,.0f}×"
 
 
@@ -57,8 +52,6 @@ def best(names: Sequence[str], of: int, most: int = 3) -> str:
 
 def size(value: float) -> str:
     """Bytes in decimal units."""
-    if not math.isfinite(value):
-        return MISSING
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
             break

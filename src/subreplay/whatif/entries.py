@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.dispatch.broker.records import NO_CHUNK, Records, empty_records
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.choice import dispatcher_of
 from subreplay.dispatch.clients.intake import PUBLISHED
 from subreplay.hashing.identity import key_identity
@@ -93,7 +93,7 @@ class Entries:
         slots = self.policy.slots(hashes)
         entries = empty_records(len(starts), PUBLISHED)
         entries.at, entries.slot, entries.messages = at, slots, counts
-        draining = dispatcher_of(self.policy) == Dispatcher.KEY_SHARED_DRAINING
+        draining = dispatcher_of(self.policy) == DispatcherKind.KEY_SHARED_DRAINING
         entries.hash = slots if draining else hashes & np.uint32(MASK_31)
         entries.deliver_at = ints(firsts, "deliver_at", 0)
         entries.size = np.add.reduceat(ints(rows, "size", 0), starts)

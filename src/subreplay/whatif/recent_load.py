@@ -12,7 +12,7 @@ from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.model.columns import gathered, ints
 from subreplay.model.entry_keys import outer_sticky_keys
 from subreplay.model.rows import MembershipEvent, Scope
-from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.policies.base import Measuring
 from subreplay.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
 from subreplay.whatif.assign import scopes_of
 
@@ -29,11 +29,11 @@ LOAD: Final = pa.schema(
 class RecentLoad:
     """Counts traffic in the windows before the membership events of every dispatcher; picklable."""
 
-    policy: KeyFailover
+    policy: Measuring
     windows: Mapping[Scope, RecentWindows]
 
     @classmethod
-    def of(cls, policy: KeyFailover, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> RecentLoad:
+    def of(cls, policy: Measuring, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> RecentLoad:
         """For the members that ``events`` tell of."""
         return cls(policy, {scope: policy.windows(mine) for scope, mine in events.items()})
 
@@ -51,7 +51,7 @@ class RecentLoad:
                 place = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
                 yield from pa.table([*place, *counted.columns], schema=LOAD).to_batches()
 
-    def measured(self, rows: Iterable[Mapping[str, Any]]) -> KeyFailover:
+    def measured(self, rows: Iterable[Mapping[str, Any]]) -> Measuring:
         """The policy with the load of ``LOAD`` rows, summed or not."""
         found: dict[Scope, list[Mapping[str, Any]]] = {scope: [] for scope in self.windows}
         for row in rows:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.base import Policy
-from subreplay.policies.kafka.assignor import GroupPolicy, Partitions, invented_ids
-from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.policies.base import Measuring, Policy
+from subreplay.policies.kafka.assignor import Partitions, invented_ids, is_group
 from subreplay.timelines.group_timeline import GroupTimeline
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
@@ -73,10 +72,11 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
 
 def plan(name: str, policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> Plan:
     """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions."""
-    if isinstance(policy, GroupPolicy):
-        return Plan(name, policy, _group_timelines(policy, events))
-    timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
-    if isinstance(policy, KeyFailover):  # its load has done its part, and need not travel
+    if is_group(policy):
+        timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
+    else:
+        timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
+    if isinstance(policy, Measuring):  # its load has done its part, and need not travel
         policy = policy.with_traffic({})
         timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
     return Plan(name, policy, timelines)
@@ -88,7 +88,3 @@ def partitions_of(scopes: Iterable[Scope]) -> Partitions:
     for scope in scopes:
         counts[scope.topic] = max(counts.get(scope.topic, 0), scope.partition + 1, 1)
     return Partitions.of(counts, topic_ids=invented_ids(counts))
-
-
-def _group_timelines(policy: GroupPolicy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
-    return GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)

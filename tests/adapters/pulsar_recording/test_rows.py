@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.adapters.pulsar_recording.rows import base_topic
+from subreplay.adapters.canonical import base_topic
 from subreplay.model.tables import INPUTS
 from tests.adapters.pulsar_recording.recording import Recording, rows
 

@@ -23,9 +23,9 @@ from subreplay.adapters.broker_log import polled
 from subreplay.adapters.broker_log.adapter import Rows, of_topic, rows, topics
 from subreplay.adapters.broker_log.events import EVENTS, FILES, duplicates, events, summed
 from subreplay.adapters.broker_log.runs import suggested
+from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.looks import Chosen, chosen
-from subreplay.adapters.pulsar_recording.rows import base_topic
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.pulsar_recording.rows import day
+from subreplay.adapters.canonical import day
 
 RARE: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
 _WHOLE: Final = ("got", "shown", "nacked", "removed", "disconnecting")

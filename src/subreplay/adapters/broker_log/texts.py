@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log.scan import Ints, natural
-from subreplay.adapters.pulsar_recording.rows import base_topic
+from subreplay.adapters.canonical import base_topic
 from subreplay.kernels.compiled import compiled
 from subreplay.model.contracts import shortened
 

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from subreplay.adapters.base import FileCount, Ingested
+from subreplay.adapters.canonical import to_table
 from subreplay.adapters.capture.checks import are, checked, codes, seen_messages
 from subreplay.adapters.capture.deliveries import delivery_rows
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.capture.membership import membership_rows
-from subreplay.adapters.pulsar_recording.rows import to_table
 from subreplay.capture.events import EVENTS, METADATA, VERSION, Event
 from subreplay.capture.files import files
 from subreplay.errors import InputError

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.capture.joins import ranks
-from subreplay.adapters.pulsar_recording.rows import base_topic
 from subreplay.capture.events import KAFKA, Event
 from subreplay.model.columns import Ints, ints
 from subreplay.model.contracts import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from subreplay.adapters.canonical import day, micros
 from subreplay.adapters.capture.checks import are, nulls
-from subreplay.adapters.pulsar_recording.rows import day, micros
 from subreplay.capture.events import KAFKA, Event
 
 UNTOLD = "unknown"

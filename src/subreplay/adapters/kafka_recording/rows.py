@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from subreplay.adapters.pulsar_recording.rows import Millis, Name, Nanos, Natural, Partition, Size
+from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition, Size
 from subreplay.model.contracts import ENTRY
 from subreplay.policies.kafka.assignor import TopicPartition
 

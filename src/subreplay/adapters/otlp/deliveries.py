@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.capture.checks import Mask
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.otlp.columns import codes, ints, mask, natural, nonempty, number, times, whole
 from subreplay.adapters.otlp.counts import SpanCounts
 from subreplay.adapters.otlp.lines import SPANS
 from subreplay.adapters.otlp.repeats import again, beside_named, of_worse_tellers
-from subreplay.adapters.pulsar_recording.rows import base_topic
 from subreplay.model.columns import Ints
 from subreplay.model.contracts import (
     BATCH_INDEX,

@@ -18,7 +18,10 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from subreplay.adapters.base import Ingested, Reason
+from subreplay.adapters.canonical import base_topic, to_table
+from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.jsonl import Lines, read_lines
+from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter, dead_letter_rows, recorded_policy
 from subreplay.adapters.pulsar_recording.deliveries import Replayer
 from subreplay.adapters.pulsar_recording.membership import membership_rows
@@ -29,13 +32,10 @@ from subreplay.adapters.pulsar_recording.rows import (
     Disconnected,
     Dispatch,
     Message,
-    QueueSize,
     Receipt,
     Redeliver,
     Subscribe,
-    base_topic,
     message_rows,
-    to_table,
 )
 from subreplay.errors import InputError
 
@@ -45,7 +45,6 @@ SELECTORS = {
 }
 UNDER_WAY = 10_000_000
 """How long (ns) a broker may still write to a connection that is closed; it takes a millisecond to notice."""
-TYPES = {"Exclusive": "pulsar.exclusive", "Failover": "pulsar.failover", "Shared": "pulsar.shared"}
 
 
 class _Note(BaseModel):

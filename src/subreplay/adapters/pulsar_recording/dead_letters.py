@@ -10,20 +10,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from subreplay.adapters.pulsar_recording.rows import (
-    BatchIndex,
-    Entry,
-    Ledger,
-    Millis,
-    Name,
-    Partition,
-    Position,
-    Size,
-    TopicName,
-    base_topic,
-    day,
-    encoded,
-)
+from subreplay.adapters.canonical import base_topic, day, encoded
+from subreplay.adapters.contract_types import BatchIndex, Entry, Ledger, Millis, Name, Partition, Size, TopicName
+from subreplay.adapters.pulsar_recording.rows import Position
 
 # The client's text of a message id: "ledger:entry:partition[:batch index]" in Java, in parentheses with commas in C++
 # and Python; of a chunked message the last chunk's stands last.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from subreplay.adapters.canonical import base_topic, day, micros
 from subreplay.adapters.pulsar_recording.rows import (
     Ack,
     Closed,
@@ -24,9 +25,6 @@ from subreplay.adapters.pulsar_recording.rows import (
     Position,
     Redeliver,
     Subscribe,
-    base_topic,
-    day,
-    micros,
 )
 
 One = tuple[Position, int]  # one message: its entry and batch index

@@ -10,17 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from subreplay.adapters.pulsar_recording.rows import (
-    Close,
-    Closed,
-    Created,
-    Disconnected,
-    Refused,
-    Subscribe,
-    base_topic,
-    day,
-    micros,
-)
+from subreplay.adapters.canonical import base_topic, day, micros
+from subreplay.adapters.pulsar_recording.rows import Close, Closed, Created, Disconnected, Refused, Subscribe
 
 _Connection = tuple[str, str, int]
 

@@ -2,78 +2,31 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta, timezone
-from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple
 
-import pyarrow as pa
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 
-from subreplay.model.contracts import (
-    BATCH_INDEX,
-    HAPPENED,
-    LARGEST,
-    LEDGER,
-    MAY_HAPPEN,
-    OF_A_LEDGER,
-    PARTITION,
-    PRIORITY,
-    QUEUE_SIZE,
-    REDELIVERY_COUNT,
-    SEQ,
-    SEQUENCE_ID,
-    SIZE,
-    SLOT,
-    Numbers,
-    Times,
+from subreplay.adapters.canonical import base_topic, day, encoded
+from subreplay.adapters.contract_types import (
+    BatchIndex,
+    Entry,
+    Ledger,
+    Millis,
+    MillisOrNever,
+    Name,
+    Nanos,
+    NanosOrNever,
+    Natural,
+    Partition,
+    Priority,
+    RedeliveryCount,
+    Seq,
+    SequenceId,
+    Size,
+    Slot,
+    TopicName,
 )
-from subreplay.model.tables import INPUTS
-
-
-def _legal(of: Numbers | Times, scale: Fraction = Fraction(1)) -> AfterValidator:
-    """That a number is in the range of its canonical column, of whose unit it counts ``scale``."""
-    least, most = math.ceil(of.least / scale), math.ceil((of.most + 1) / scale) - 1
-
-    def check(value: int) -> int:
-        if not least <= value <= most:
-            raise PydanticCustomError("contract", "{rule}", {"rule": of.rule, "remedy": of.remedy})
-        return value
-
-    return AfterValidator(check)
-
-
-def _partition_is_legal(topic: str) -> str:
-    if base_topic(topic)[1] > PARTITION.most:
-        remedy = "correct the topic's name"
-        raise PydanticCustomError("contract", "{rule}", {"rule": PARTITION.rule, "remedy": remedy})
-    return topic
-
-
-_Strict = Field(strict=True)
-Natural = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
-Name = Annotated[str, Field(min_length=1)]
-TopicName = Annotated[Name, AfterValidator(_partition_is_legal)]
-Ledger = Annotated[int, _Strict, _legal(LEDGER)]
-Entry = Annotated[int, _Strict, _legal(OF_A_LEDGER)]
-BatchIndex = Annotated[int, _Strict, _legal(BATCH_INDEX)]
-Partition = Annotated[int, _Strict, _legal(PARTITION)]
-SequenceId = Annotated[int, _Strict, _legal(SEQUENCE_ID)]
-Size = Annotated[int, _Strict, _legal(SIZE)]
-Seq = Annotated[int, _Strict, _legal(SEQ)]
-RedeliveryCount = Annotated[int, _Strict, _legal(REDELIVERY_COUNT)]
-Priority = Annotated[int, _Strict, _legal(PRIORITY)]
-QueueSize = Annotated[int, _Strict, _legal(QUEUE_SIZE)]
-Slot = Annotated[int, _Strict, _legal(SLOT)]
-Nanos = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1, 1_000))]
-NanosOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1, 1_000))]
-Millis = Annotated[int, _Strict, _legal(HAPPENED, Fraction(1_000))]
-MillisOrNever = Annotated[int, _Strict, _legal(MAY_HAPPEN, Fraction(1_000))]
-_PARTITION = re.compile(r"-partition-(\d+)$")
-_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Position(NamedTuple):
@@ -243,25 +196,6 @@ _OfConsumer = Subscribe | Created | Close | Closed | Dispatch | Ack | Redeliver
 BrokerEvent = Annotated[_OfConsumer | Flow | Produced | Switched | Refused | Disconnected, Field(discriminator="ev")]
 
 
-def base_topic(topic: str) -> tuple[str, int]:
-    """A topic and its partition (-1 for none) from an internal topic's name."""
-    found = _PARTITION.search(topic)
-    return (topic[: found.start()], int(found[1])) if found else (topic, -1)
-
-
-def micros(nanos: int) -> int:
-    return nanos // 1000
-
-
-def day(at: int) -> Any:
-    """The UTC date of a time in µs."""
-    return (_EPOCH + timedelta(microseconds=at)).date()
-
-
-def encoded(text: str | None) -> bytes | None:
-    return None if text is None else text.encode()
-
-
 def message_rows(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
     """Canonical ``messages`` rows; a batched message carries the outer metadata of its entry, which its first message
     set (``Commands.initBatchMessageMetadata``)."""
@@ -293,8 +227,3 @@ def message_rows(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
             "deliver_at": None if m.deliver_at_ms is None else m.deliver_at_ms * 1000,
             "size": m.payload_size,
         }
-
-
-def to_table(name: str, rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Rows as an Arrow table of the canonical schema, columns they lack being null."""
-    return pa.Table.from_pylist(list(rows), schema=INPUTS[name])

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, told_of
+from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import chosen
 from subreplay.adapters.pulsar_policies import policy_of
-from subreplay.adapters.pulsar_recording.rows import base_topic
 from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
     RANGES_SEEN,

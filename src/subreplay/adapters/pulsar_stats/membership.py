@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.adapters.pulsar_recording.rows import day, micros
+from subreplay.adapters.canonical import day, micros
 from subreplay.adapters.pulsar_stats.polls import Poll, Seen, Shown
 from subreplay.model.tables import MEMBERSHIP, RANGES, TIME
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, cast
 
 from subreplay.adapters.base import Reason
-from subreplay.adapters.pulsar_recording.rows import base_topic
+from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.times import FORMS, in_name, instant
 from subreplay.model.contracts import LARGEST, PARTITION, SLOT, shortened
 

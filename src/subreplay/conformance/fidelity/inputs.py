@@ -15,7 +15,7 @@ from subreplay.conformance.fidelity.reads import Ints, read_at, read_by
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Sessions
 from subreplay.dispatch.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
@@ -104,7 +104,7 @@ def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
     hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
     entries = np.zeros(len(keys), ENTRIES).view(np.recarray)
     entries.slot = recorded.policy.slots(hashes)
-    whole = recorded.broker.dispatcher != Dispatcher.KEY_SHARED_DRAINING
+    whole = recorded.broker.dispatcher != DispatcherKind.KEY_SHARED_DRAINING
     entries.hash = hashes & np.uint32(MASK_31) if whole else entries.slot
     entries.messages = log.sizes
     entries.deliver_at = ints(rows, "deliver_at", missing=0) * 1_000
@@ -141,7 +141,7 @@ def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
             if consumer == NOBODY:
                 continue
             named = [log.ordinals[i[0], i[1]] for i in event.ids if (i[0], i[1]) in log.ordinals]
-            if not event.ids or recorded.broker.dispatcher == Dispatcher.SINGLE_ACTIVE:
+            if not event.ids or recorded.broker.dispatcher == DispatcherKind.SINGLE_ACTIVE:
                 yield event.t_ns, 0, ClientCommand.REDELIVER_ALL, consumer, 0, 0
             else:
                 yield from ((event.t_ns, ordinal, ClientCommand.NACK, consumer, 0, event.seq + 1) for ordinal in named)

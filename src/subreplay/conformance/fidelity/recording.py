@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
+from subreplay.adapters.canonical import base_topic, to_table
+from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.jsonl import read_lines
+from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.adapters.pulsar_recording.adapter import (
     SELECTORS,
-    TYPES,
     in_broker_order,
     reject_backward_times,
     reject_divergent,
@@ -28,16 +30,13 @@ from subreplay.adapters.pulsar_recording.rows import (
     Disconnected,
     Dispatch,
     Message,
-    QueueSize,
     Receipt,
     Subscribe,
-    base_topic,
     message_rows,
-    to_table,
 )
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
-from subreplay.dispatch.broker.rules import Dispatcher, dispatch_rule
-from subreplay.dispatch.broker.state import Subscription
+from subreplay.dispatch.broker.state import DispatcherOptions
+from subreplay.dispatch.choice import options_of
 from subreplay.errors import InputError
 from subreplay.model.rows import Scope
 from subreplay.policies import make
@@ -74,7 +73,7 @@ class RecordedDispatcher:
     scope: Scope
     type: str
     timeline: Timeline
-    broker: Subscription
+    broker: DispatcherOptions
     rows: pa.Table
     events: tuple[Any, ...]
     receipts: tuple[Receipt, ...]
@@ -125,7 +124,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             scope,
             request.type,
             _timeline(policy, scope, mine),
-            _broker(policy, request),
+            options_of(policy, batch_index_acks=True),  # as the recorded brokers are set
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             mine,
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
@@ -164,20 +163,6 @@ def _policy(request: Subscribe, scenario: _Scenario, profile: str) -> Policy:
     sticky = request.key_shared_mode == "STICKY"
     name = "pulsar.key_shared.sticky" if sticky else SELECTORS[scenario.selector]
     return make(name, profile, **({"allow_out_of_order": True} if request.allow_out_of_order else {}))
-
-
-def _broker(policy: Policy, request: Subscribe) -> Subscription:
-    """The recorded brokers acknowledge by batch index."""
-    rule = replace(dispatch_rule(policy.profile), batch_index_acks=True)
-    dispatcher = {"Shared": Dispatcher.SHARED, "Key_Shared": rule.key_shared}
-    return Subscription(
-        dispatcher.get(request.type, Dispatcher.SINGLE_ACTIVE),
-        rule,
-        ordered=not request.allow_out_of_order,
-        sticky=request.key_shared_mode == "STICKY",
-        failover=request.type == "Failover",
-        last_slot=policy.space[1],
-    )
 
 
 def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline:

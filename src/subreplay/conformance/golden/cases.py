@@ -7,7 +7,6 @@ from typing import Any, TypeAlias
 
 from subreplay.errors import ConsumerRejected
 from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.pulsar.key_sticky import Sticky
 
 Case: TypeAlias = dict[str, Any]
 
@@ -28,8 +27,9 @@ def applied(policy: Any, state: Any, event: Case) -> tuple[Any, ConsumerRejected
     requested = event.get("requested")
     ranges = None if requested is None else tuple((start, end) for start, end in requested)
     consumer = Consumer(event["c"], event["name"], event.get("priority", 0), ranges)
-    if isinstance(policy, Sticky):
-        return policy.admit(state, consumer)
+    if policy.serving == "key shared sticky":  # a refused consumer may have found a dead one
+        admitted: tuple[Any, ConsumerRejected | None] = policy.admit(state, consumer)
+        return admitted
     try:
         return policy.join(state, consumer), None
     except ConsumerRejected as refusal:

@@ -22,11 +22,13 @@ from subreplay.dispatch.broker.operations import (
     rejected,
 )
 from subreplay.dispatch.broker.records import NEVER, NO_CHUNK
-from subreplay.dispatch.broker.rules import Dispatcher, Settings, dispatch_rule
-from subreplay.dispatch.broker.state import Broker, Subscription, new_broker, with_window
+from subreplay.dispatch.broker.rules import DispatcherKind, Settings
+from subreplay.dispatch.broker.state import Broker, new_broker, with_window
+from subreplay.dispatch.choice import options_of
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.sticky_key import sticky_key
 from subreplay.policies import make
+from subreplay.policies.base import Policy
 
 POLICIES = {
     "shared": "pulsar.shared",
@@ -41,16 +43,17 @@ MOST_TIMERS = 120
 
 def dispatch_shared_case(case: Case, profile: str) -> str | None:
     """One script for a Shared dispatcher."""
-    return first_of(_steps(case, profile, Dispatcher.SHARED))
+    return first_of(_steps(case, make(POLICIES[case["policy"]], profile)))
 
 
 def dispatch_key_shared_case(case: Case, profile: str) -> str | None:
     """One script for a Key_Shared dispatcher."""
-    return first_of(_steps(case, profile, dispatch_rule(profile).key_shared))
+    policy = make(POLICIES[case["policy"]], profile, allow_out_of_order=case["allow_out_of_order"])
+    return first_of(_steps(case, policy))
 
 
-def _steps(case: Case, profile: str, dispatcher: Dispatcher) -> Iterator[str | None]:
-    script = _Script(case, make(POLICIES[case["policy"]], profile), dispatcher)
+def _steps(case: Case, policy: Policy) -> Iterator[str | None]:
+    script = _Script(case, policy)
     for step, event in enumerate(case["events"]):
         error = script.apply(event)
         actual = {"error": error, "delivered": script.delivered(), **script.state()}
@@ -71,7 +74,7 @@ _CONNECTION = re.compile(r"subscription=sub, |, address=[^}]*")
 class _Script:
     """A dispatcher under a recorded script."""
 
-    def __init__(self, case: Case, policy: Any, dispatcher: Dispatcher) -> None:
+    def __init__(self, case: Case, policy: Policy) -> None:
         self.policy, self.producer = policy, case["producer_name"]
         settings = Settings(
             max_read=case["dispatcher_max_read_batch_size"],
@@ -79,15 +82,7 @@ class _Script:
             max_unacked_per_consumer=case["max_unacked_per_consumer"],
             max_unacked_per_subscription=case["max_unacked_per_subscription"],
         )
-        subscription = Subscription(
-            dispatcher,
-            dispatch_rule(policy.profile),
-            settings,
-            ordered=not case["allow_out_of_order"],
-            sticky=case["policy"] == "sticky",
-            last_slot=policy.space[1],
-        )
-        self.broker: Broker = new_broker(subscription, window=64)
+        self.broker: Broker = new_broker(options_of(policy, settings), window=64)
         self.members = policy.start(NOWHERE)
 
     def apply(self, event: Case) -> Case | None:
@@ -135,7 +130,7 @@ class _Script:
         )
         hash_ = murmur3_32(found or b"")
         slot = int(self.policy.slots(np.array([hash_], np.uint32))[0])
-        draining = self.broker.rule[0].dispatcher == Dispatcher.KEY_SHARED_DRAINING
+        draining = self.broker.rule[0].dispatcher == DispatcherKind.KEY_SHARED_DRAINING
         return slot, slot if draining else hash_ & MASK_31
 
     def _flow(self, event: Case) -> None:
@@ -183,7 +178,7 @@ class _Script:
                 for m in sorted(self.members.members, key=lambda member: member.index)
             },
         }
-        if b.rule[0].dispatcher == Dispatcher.KEY_SHARED_JOINED and b.rule[0].ordered:
+        if b.rule[0].dispatcher == DispatcherKind.KEY_SHARED_JOINED and b.rule[0].ordered:
             order = consumers[: state.joined].joined.tolist()
             shown["recently_joined"] = {str(c): int(consumers[c].joined_at) for c in order}
         if b.rule[0].drains:

@@ -4,7 +4,7 @@ One ``Broker`` is one dispatcher: a subscription on one topic or partition. It i
 code can change it; what decides is compiled too. Two drivers share it: ``reenact`` (what the consumers did is given)
 and a prediction (a model of the consumers says what they do). Any compiled event loop can drive one:
 
-* ``new_broker(Subscription(dispatcher, rule, settings))`` makes the state; ``dispatch_rule(profile)`` is the rule.
+* ``new_broker(DispatcherOptions(dispatcher, rule, settings))`` makes the state; ``dispatch_rule(profile)`` is the rule.
 * ``membership.join`` and ``membership.leave`` return the next tuple; they take the policy's state after the event.
 * Between those, set ``broker.state[0].now`` (ns; never back), then call an operation: ``publish`` (only with ``room``;
   ``with_window`` makes some) and ``published``; ``flow``; ``acknowledge`` or ``acknowledge_some`` and ``acknowledged``;

@@ -9,7 +9,7 @@ from subreplay.dispatch.broker.dispatchers.reading import read_more
 from subreplay.dispatch.broker.dispatchers.shared import dispatch_shared
 from subreplay.dispatch.broker.dispatchers.single_active import dispatch_to_active, read_for_active, start_over
 from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_retry, pop, push
 from subreplay.kernels.inlining import hot, inlined, operation, small_operation
@@ -96,9 +96,9 @@ def _perform_for_active(b: Broker, kind: int) -> None:
 @hot
 def _dispatch(b: Broker, kind: int, count: int) -> bool:
     dispatcher = b.rule[0].dispatcher
-    if dispatcher == Dispatcher.SHARED:
+    if dispatcher == DispatcherKind.SHARED:
         return dispatch_shared(b, kind, count)
-    if dispatcher == Dispatcher.KEY_SHARED_JOINED:
+    if dispatcher == DispatcherKind.KEY_SHARED_JOINED:
         return dispatch_joined(b, kind, count)
     return dispatch_draining(b, kind, count)
 

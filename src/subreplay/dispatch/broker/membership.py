@@ -10,7 +10,7 @@ from subreplay.dispatch.broker.dispatchers.reading import read_more
 from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE, activate
 from subreplay.dispatch.broker.draining import drained, start_draining, stop_all_draining
 from subreplay.dispatch.broker.replay_set import forget_all, log_index, put_back, recount
-from subreplay.dispatch.broker.rules import Dispatcher
+from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.broker.selector import owner_of, with_table
 from subreplay.dispatch.broker.state import Broker, with_consumers
 from subreplay.dispatch.broker.tasks import ask_read
@@ -60,9 +60,9 @@ def _begin(b: Broker) -> None:
 @operation
 def _joined(before: Broker, after: Broker, consumer: int, delay: int, writing: bool) -> None:
     dispatcher = after.rule[0].dispatcher
-    if dispatcher == Dispatcher.SINGLE_ACTIVE:
+    if dispatcher == DispatcherKind.SINGLE_ACTIVE:
         activate(after, _active(after), delay, writing)
-    elif dispatcher == Dispatcher.KEY_SHARED_JOINED:
+    elif dispatcher == DispatcherKind.KEY_SHARED_JOINED:
         join_at_position(after, consumer)
     elif after.rule[0].drains:
         _drain_what_moved(before, after)
@@ -72,11 +72,11 @@ def _joined(before: Broker, after: Broker, consumer: int, delay: int, writing: b
 @operation
 def _left(before: Broker, after: Broker, consumer: int, delay: int, writing: bool) -> None:
     dispatcher = after.rule[0].dispatcher
-    if dispatcher == Dispatcher.SINGLE_ACTIVE:
+    if dispatcher == DispatcherKind.SINGLE_ACTIVE:
         activate(after, _active(after), delay, writing)
         return
     _give_up(after, consumer)
-    if dispatcher == Dispatcher.KEY_SHARED_JOINED and after.rule[0].ordered:
+    if dispatcher == DispatcherKind.KEY_SHARED_JOINED and after.rule[0].ordered:
         forget_joined(after, consumer)
         if let_joined_go(after) or after.state[0].waiting > 0:
             read_more(after)

@@ -11,7 +11,7 @@ from subreplay.dispatch.broker.dispatchers.reading import read_more
 from subreplay.dispatch.broker.dispatchers.single_active import flow_of_single, reject_everything
 from subreplay.dispatch.broker.draining import drained
 from subreplay.dispatch.broker.replay_set import forget_up_to, log_index, put_back
-from subreplay.dispatch.broker.rules import Dispatcher, Purge
+from subreplay.dispatch.broker.rules import DispatcherKind, Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_unblocked_read, is_last, push
 from subreplay.kernels.inlining import inlined, operation, small_operation
@@ -211,7 +211,7 @@ def _mark_delete_moved(b: Broker) -> None:
     state, rule = b.state[0], b.rule[0]
     if rule.purge == Purge.ON_MARK_DELETE:
         forget_up_to(b, state.mark_delete)
-    if rule.dispatcher == Dispatcher.KEY_SHARED_DRAINING:
+    if rule.dispatcher == DispatcherKind.KEY_SHARED_DRAINING:
         ask_unblocked_read(b)
     elif state.joined > 0 and not is_last(b, Task.MARK_DELETE_MOVED):
         push(b, Task.MARK_DELETE_MOVED, 0)

@@ -17,7 +17,7 @@ MILLISECOND = 1_000_000
 """In ns, the kernel's unit of time."""
 
 
-class Dispatcher(IntEnum):
+class DispatcherKind(IntEnum):
     """How a subscription hands out entries."""
 
     SINGLE_ACTIVE = 0  # Exclusive, Failover
@@ -52,7 +52,7 @@ class DispatchRule:
     be changed with ``dataclasses.replace``.
     """
 
-    key_shared: Dispatcher
+    key_shared: DispatcherKind
     purge: Purge
     merges_reads: bool
     retries: bool
@@ -68,7 +68,7 @@ class DispatchRule:
 
 
 _3_2 = DispatchRule(
-    key_shared=Dispatcher.KEY_SHARED_JOINED,
+    key_shared=DispatcherKind.KEY_SHARED_JOINED,
     purge=Purge.NEVER,
     merges_reads=False,
     retries=False,
@@ -83,7 +83,7 @@ _3_2 = DispatchRule(
     batch_index_acks=False,
 )
 _4_0 = DispatchRule(
-    key_shared=Dispatcher.KEY_SHARED_DRAINING,
+    key_shared=DispatcherKind.KEY_SHARED_DRAINING,
     purge=Purge.ON_READ,
     merges_reads=True,
     retries=True,
@@ -98,7 +98,7 @@ _4_0 = DispatchRule(
     batch_index_acks=False,
 )
 _4_2 = DispatchRule(
-    key_shared=Dispatcher.KEY_SHARED_DRAINING,
+    key_shared=DispatcherKind.KEY_SHARED_DRAINING,
     purge=Purge.ON_MARK_DELETE,
     merges_reads=True,
     retries=True,

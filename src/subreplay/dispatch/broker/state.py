@@ -26,7 +26,7 @@ from subreplay.dispatch.broker.records import (
     Records,
     empty_records,
 )
-from subreplay.dispatch.broker.rules import DEFAULTS, Dispatcher, DispatchRule, Settings
+from subreplay.dispatch.broker.rules import DEFAULTS, DispatcherKind, DispatchRule, Settings
 from subreplay.kernels.by_reference import by_reference
 from subreplay.model.range_table import NOBODY
 
@@ -62,39 +62,39 @@ class Broker(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Subscription:
+class DispatcherOptions:
     """What a dispatcher is told when it is made.
 
-    Only Key_Shared looks at ``ordered`` (not ``allowOutOfOrderDelivery``) and ``sticky`` (consumers choose their
-    ranges); ``failover`` tells Failover from Exclusive. ``last_slot`` is the end of the selector's slots.
+    Only Key_Shared looks at ``ordered`` (not ``allowOutOfOrderDelivery``) and ``drains`` (a hash may wait for its
+    former consumer); ``failover`` tells Failover from Exclusive. ``last_slot`` is the end of the selector's slots.
     """
 
-    dispatcher: Dispatcher
+    dispatcher: DispatcherKind
     rule: DispatchRule
     settings: Settings = DEFAULTS
     ordered: bool = True
-    sticky: bool = False
+    drains: bool = True
     failover: bool = False
     last_slot: int = SLOTS - 1
 
 
-def new_broker(subscription: Subscription, window: int = 1024, output: int = 4096) -> Broker:
+def new_broker(options: DispatcherOptions, window: int = 1024, output: int = 4096) -> Broker:
     """A dispatcher nobody has joined, at the start of its log.
 
     ``window`` is a power of two (at least 64) and grows with ``with_window``; ``output`` is how many dispatches may
     await the caller.
     """
-    max_read = subscription.settings.max_read
+    max_read = options.settings.max_read
     output = max(output, max_read)
     return Broker(
-        rule=_rule(subscription),
-        state=_state(subscription),
+        rule=_rule(options),
+        state=_state(options),
         consumers=empty_records(0, CONSUMER),
         log=empty_records(window, ENTRY),
         words=np.zeros(window // 64, np.uint64),
         blocks=np.zeros(max(window // 4096, 1), np.int32),
         tracker=_new_tracker(window),
-        stamps=np.zeros(subscription.last_slot + 1 if _drains(subscription) else 0, np.int64),
+        stamps=np.zeros(options.last_slot + 1 if _drains(options) else 0, np.int64),
         reads=np.zeros((READ_ROWS, max_read), np.int64),
         tasks=empty_records(_ring(output), TASK),
         dispatched=empty_records(output, DISPATCHED),
@@ -157,22 +157,22 @@ def _ring(output: int) -> int:
     return 1 << (2 * output + SMALLEST_WINDOW).bit_length()
 
 
-def _drains(subscription: Subscription) -> bool:
-    return subscription.dispatcher == Dispatcher.KEY_SHARED_DRAINING
+def _drains(options: DispatcherOptions) -> bool:
+    return options.dispatcher == DispatcherKind.KEY_SHARED_DRAINING
 
 
-def _rule(subscription: Subscription) -> Records:
+def _rule(options: DispatcherOptions) -> Records:
     """Every field of the rule, the settings and the subscription in one record."""
-    values = asdict(subscription)
+    values = asdict(options)
     values = values.pop("rule") | values.pop("settings") | values
-    values["ordered"] = subscription.ordered and subscription.dispatcher >= Dispatcher.KEY_SHARED_JOINED
-    values["drains"] = _drains(subscription) and subscription.ordered and not subscription.sticky
-    values["individual"] = subscription.dispatcher != Dispatcher.SINGLE_ACTIVE
+    values["ordered"] = options.ordered and options.dispatcher >= DispatcherKind.KEY_SHARED_JOINED
+    values["drains"] = _drains(options) and options.ordered and options.drains
+    values["individual"] = options.dispatcher != DispatcherKind.SINGLE_ACTIVE
     fields = [(name, "?" if isinstance(value, bool) else "i8") for name, value in values.items()]
     return np.array([tuple(values.values())], np.dtype(fields, align=True)).view(np.recarray)
 
 
-def _state(subscription: Subscription) -> Records:
+def _state(options: DispatcherOptions) -> Records:
     records = empty_records(1, STATE)
     state = records[0]
     state.mark_delete = state.least_replayed = state.tick_for = -1
@@ -180,7 +180,7 @@ def _state(subscription: Subscription) -> Records:
     state.retry_at = state.unblock_at = state.switch_at = state.tick_at = state.wheel_start = NEVER
     state.last_tick = -NEVER // 2
     state.fixed_delay = True
-    state.shift = (subscription.last_slot // BUCKETS).bit_length()
+    state.shift = (options.last_slot // BUCKETS).bit_length()
     return records
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from uuid import NAMESPACE_URL, UUID, uuid5
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.java_string import utf16_order
 from subreplay.hashing.slots import HASH_RANGE
 from subreplay.model.rows import Scope
-from subreplay.policies.base import Routing, Serving
+from subreplay.policies.base import Policy, Routing, Serving
 
 UNASSIGNED = -1
 NO_GENERATION = -1
@@ -183,3 +183,8 @@ class GroupPolicy:
     def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
         """Slots as Pulsar's Key_Shared counts them; here they decide nothing."""
         return (hashes % np.uint32(HASH_RANGE)).astype(np.int64)
+
+
+def is_group(policy: Policy) -> TypeGuard[GroupPolicy]:
+    """Whether the members of a group poll their partitions, so that all of them are folded together."""
+    return policy.serving == "polled"

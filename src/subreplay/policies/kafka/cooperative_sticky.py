@@ -10,7 +10,7 @@ import numpy as np
 
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Ints, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.sticky import share
-from subreplay.policies.kafka.sticky_group import Algorithm, GroupSubscription
+from subreplay.policies.kafka.sticky_builders.group import Algorithm, GroupSubscription
 from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
 RULES: Mapping[str, Algorithm] = ByProfile({KAFKA_4_0: share})

@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
-from subreplay.policies.kafka.sticky_2_3 import share_as_2_3
-from subreplay.policies.kafka.sticky_equal import share_equally
-from subreplay.policies.kafka.sticky_group import Algorithm, GroupSubscription, Target
-from subreplay.policies.kafka.sticky_unequal import share_unequally
+from subreplay.policies.kafka.sticky_builders.equal import share_equally
+from subreplay.policies.kafka.sticky_builders.group import Algorithm, GroupSubscription, Target
+from subreplay.policies.kafka.sticky_builders.release_2_3 import share_as_2_3
+from subreplay.policies.kafka.sticky_builders.unequal import share_unequally
 from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile, rule_of
 
 

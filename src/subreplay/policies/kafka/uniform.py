@@ -10,9 +10,9 @@ import numpy as np
 
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.subscriptions import by_join_order
-from subreplay.policies.kafka.uniform_equal import assign_equal
-from subreplay.policies.kafka.uniform_group import UniformGroup
-from subreplay.policies.kafka.uniform_unequal import assign_unequal
+from subreplay.policies.kafka.uniform_builders.equal import assign_equal
+from subreplay.policies.kafka.uniform_builders.group import UniformGroup
+from subreplay.policies.kafka.uniform_builders.unequal import assign_unequal
 from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
 

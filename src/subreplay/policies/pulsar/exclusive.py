@@ -50,7 +50,7 @@ class Exclusive:
 
     name: ClassVar[str] = "pulsar.exclusive"
     routing: ClassVar[Routing] = "partition"
-    serving: ClassVar[Serving] = "single active"
+    serving: ClassVar[Serving] = "exclusive"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -83,7 +83,7 @@ class Failover:
 
     name: ClassVar[str] = "pulsar.failover"
     routing: ClassVar[Routing] = "partition"
-    serving: ClassVar[Serving] = "single active"
+    serving: ClassVar[Serving] = "failover"
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -77,7 +77,7 @@ class KeyFailover:
     name: ClassVar[str] = "pulsar.key_failover"
     routing: ClassVar[Routing] = "slot"
     # row P-KF-5: what finds no permit waits with its hash, others go on; nothing is said of hashes that change hands
-    serving: ClassVar[Serving] = "draining"
+    serving: ClassVar[Serving] = "key failover"
     ordered: ClassVar[bool] = True
 
     profile: str

@@ -46,7 +46,7 @@ class Sticky:
 
     name: ClassVar[str] = "pulsar.key_shared.sticky"
     routing: ClassVar[Routing] = "slot"
-    serving: ClassVar[Serving] = "key shared"
+    serving: ClassVar[Serving] = "key shared sticky"
 
     profile: str
     allow_out_of_order: bool = False

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from subreplay.figures import DispatchFigures, Row
 from subreplay.model.words import instant
 from subreplay.policies.base import Policy
-from subreplay.policies.kafka.assignor import GroupPolicy
+from subreplay.policies.kafka.assignor import is_group
 from subreplay.reports import words
 from subreplay.reports.assemble import findings
 from subreplay.reports.assemble.drain import drain, longest
@@ -41,7 +41,7 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
     """One scenario's dispatch replay."""
     points, most, most_at, left = _backlog(figures)
     rows = figures.outcomes
-    causes = GROUP_CAUSES if _is_group(figures) else CAUSES
+    causes = GROUP_CAUSES if is_group(figures.plan.policy) else CAUSES
     return DispatchView(
         name=figures.plan.name,
         policy=figures.plan.policy.name,
@@ -60,7 +60,7 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
         blocked_consumers_count=figures.waits[0]["of"] if figures.waits else 0,
         blocked_hashes=_blocked(figures, figures.hash_waits),
         blocked_hashes_count=figures.hash_waits[0]["of"] if figures.hash_waits else 0,
-        places="partition" if _is_group(figures) else "hash",
+        places="partition" if is_group(figures.plan.policy) else "hash",
         outcomes=_outcomes(rows),
         redeliveries=sum(r["delivered"] for r in rows if r["outcome"] in causes),
         retries=sum(r["rows"] for r in rows if r["outcome"] == "retried"),
@@ -156,13 +156,9 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
     )
 
 
-def _is_group(figures: DispatchFigures) -> bool:
-    return figures.plan.policy.serving == "polled"
-
-
 def _session(policy: Policy) -> tuple[tuple[str, str], ...]:
     """What else is supposed of a group, which is an option of its policy."""
-    if not isinstance(policy, GroupPolicy):
+    if not is_group(policy):
         return ()
     return (("session timeout", words.nanos(policy.session_timeout_us * 1_000)),)
 
@@ -174,7 +170,7 @@ def _place(row: Row) -> str:
 
 
 def _why(figures: DispatchFigures, row: Row) -> str:
-    if _is_group(figures):
+    if is_group(figures.plan.policy):
         if row.get("generation") is None:
             return "its partitions were paused"
         return f"rebalance {row['generation']}" if row["generation"] else "a restart"

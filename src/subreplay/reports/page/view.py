@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -126,7 +125,7 @@ def view(data: ReportData) -> View:
         findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
         scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
         dispatch=dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
-        worst_skew=max([1.0, *[s.skew for s in data.scenarios if math.isfinite(s.skew)]]) * 1.02,
+        worst_skew=max([1.0, *[s.skew for s in data.scenarios]]) * 1.02,
         ceiling=_ceiling(data),
         scale=_scale(data),
     )

@@ -12,7 +12,7 @@ from subreplay.dispatch.broker.dispatchers.key_shared_draining import (
 )
 from subreplay.dispatch.broker.dispatchers.key_shared_joined import keep_out_held, needs_normal_read
 from subreplay.dispatch.broker.replay_set import first_waiting, forget_up_to, next_waiting, take_out
-from subreplay.dispatch.broker.rules import Dispatcher, Purge
+from subreplay.dispatch.broker.rules import DispatcherKind, Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_retry, push
 from subreplay.kernels.inlining import inlined, step
@@ -33,12 +33,12 @@ def read_more(b: Broker) -> None:
     wanted = min(max(state.permits, permits), rule.max_read)
     if _replay(b, wanted) or state.blocked or state.reading:
         return
-    if rule.dispatcher == Dispatcher.KEY_SHARED_DRAINING:
+    if rule.dispatcher == DispatcherKind.KEY_SHARED_DRAINING:
         if not normal_read_allowed(b):
             ask_retry(b)
             return
         wanted = min(wanted, max(look_ahead_limit(b) - state.waiting, 1))
-    elif rule.dispatcher == Dispatcher.KEY_SHARED_JOINED and not needs_normal_read(b):
+    elif rule.dispatcher == DispatcherKind.KEY_SHARED_JOINED and not needs_normal_read(b):
         return
     state.least_replayed = first_waiting(b)
     read_entries(b, wanted)
@@ -75,13 +75,13 @@ def _replay(b: Broker, wanted: int) -> bool:
 @inlined
 def _candidates(b: Broker, wanted: int) -> int:
     """Fill ``reads[1]``; returns the number of entries in it."""
-    if b.rule[0].dispatcher == Dispatcher.KEY_SHARED_DRAINING and b.rule[0].ordered:
+    if b.rule[0].dispatcher == DispatcherKind.KEY_SHARED_DRAINING and b.rule[0].ordered:
         return replay_candidates(b, wanted)
     count, ordinal = 0, first_waiting(b)
     while ordinal >= 0 and count < wanted:
         b.reads[REPLAY, count] = ordinal
         count += 1
         ordinal = next_waiting(b, ordinal + 1)
-    if count > 0 and b.rule[0].dispatcher == Dispatcher.KEY_SHARED_JOINED:
+    if count > 0 and b.rule[0].dispatcher == DispatcherKind.KEY_SHARED_JOINED:
         return keep_out_held(b, count)
     return count

@@ -10,7 +10,7 @@ from numba.typed import Dict
 
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.policies.kafka.sticky_racks import Racks
+from subreplay.policies.kafka.sticky_builders.racks import Racks
 from subreplay.policies.kafka.subscriptions import Flags
 
 _PAIR_STATE = numba.types.UniTuple(numba.int64, 3)  # type: ignore[no-untyped-call]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.policies.kafka.sticky_claims import previous_owners, settled
-from subreplay.policies.kafka.sticky_group import GroupSubscription, Target
-from subreplay.policies.kafka.sticky_moves import Board, add, balance
-from subreplay.policies.kafka.sticky_racks import Racks, no_racks, racks_of
+from subreplay.policies.kafka.sticky_builders.claims import previous_owners, settled
+from subreplay.policies.kafka.sticky_builders.group import GroupSubscription, Target
+from subreplay.policies.kafka.sticky_builders.moves import Board, add, balance
+from subreplay.policies.kafka.sticky_builders.racks import Racks, no_racks, racks_of
 from subreplay.policies.kafka.subscriptions import Flags
 
 NOTHING = np.zeros(0, np.int64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.policies.kafka.sticky_group import GroupSubscription
+from subreplay.policies.kafka.sticky_builders.group import GroupSubscription
 from subreplay.policies.kafka.subscriptions import Flags
 
 

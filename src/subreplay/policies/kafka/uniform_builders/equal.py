@@ -10,7 +10,7 @@ from subreplay.hashing.java_map import copy_capacity_for, map_order, string_hash
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
 from subreplay.policies.kafka.subscriptions import Flags
-from subreplay.policies.kafka.uniform_group import UniformGroup, topic_id
+from subreplay.policies.kafka.uniform_builders.group import UniformGroup, topic_id
 
 
 def assign_equal(group: UniformGroup) -> Owners:

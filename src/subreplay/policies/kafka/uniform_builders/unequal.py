@@ -9,7 +9,7 @@ import numpy as np
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Owners
 from subreplay.policies.kafka.subscriptions import Flags
-from subreplay.policies.kafka.uniform_group import UniformGroup, topic_id
+from subreplay.policies.kafka.uniform_builders.group import UniformGroup, topic_id
 
 MAX_PASSES = 16
 _SIGNS = 1 << 127 | 1 << 63  # Java compares an id as two signed longs

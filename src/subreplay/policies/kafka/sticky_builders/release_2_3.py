@@ -8,9 +8,9 @@ from subreplay.hashing.java_map import map_order, string_hash_codes
 from subreplay.hashing.java_string import utf16_order
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.policies.kafka.sticky_group import GroupSubscription, Target
-from subreplay.policies.kafka.sticky_racks import no_racks
-from subreplay.policies.kafka.sticky_unequal import NOTHING, claimed_by_others_only, scarcest_first, spread
+from subreplay.policies.kafka.sticky_builders.group import GroupSubscription, Target
+from subreplay.policies.kafka.sticky_builders.racks import no_racks
+from subreplay.policies.kafka.sticky_builders.unequal import NOTHING, claimed_by_others_only, scarcest_first, spread
 
 
 def share_as_2_3(group: GroupSubscription) -> Target:

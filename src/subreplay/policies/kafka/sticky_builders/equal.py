@@ -8,9 +8,9 @@ import numpy as np
 
 from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
-from subreplay.policies.kafka.sticky_claims import settled
-from subreplay.policies.kafka.sticky_group import GroupSubscription, Target
-from subreplay.policies.kafka.sticky_racks import racks_of
+from subreplay.policies.kafka.sticky_builders.claims import settled
+from subreplay.policies.kafka.sticky_builders.group import GroupSubscription, Target
+from subreplay.policies.kafka.sticky_builders.racks import racks_of
 from subreplay.policies.kafka.subscriptions import Flags
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from subreplay.policies.kafka.assignor import Ints
 from subreplay.policies.kafka.racks import NOWHERE, replica_kinds
-from subreplay.policies.kafka.sticky_group import GroupSubscription
+from subreplay.policies.kafka.sticky_builders.group import GroupSubscription
 from subreplay.policies.kafka.subscriptions import Flags
 
 

@@ -1,0 +1,26 @@
+"""The log of a topic, as the dispatcher of a policy sees it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.dispatch.broker.records import NO_CHUNK, Records, empty_records
+from subreplay.dispatch.broker.rules import DispatcherKind
+from subreplay.dispatch.choice import dispatcher_of
+from subreplay.dispatch.clients.intake import PUBLISHED
+from subreplay.hashing.murmur3 import MASK_31
+from subreplay.policies.base import Policy
+
+
+def log_of(policy: Policy, at: NDArray[np.int64], hashes: NDArray[np.uint32]) -> Records:
+    """``PUBLISHED`` rows of single messages, at once due, of 0 bytes and unknown producers; all of that may be changed.
+
+    ``at`` (ns) must not fall; ``hashes`` are the unsigned 32-bit Murmur3 hashes of the sticky keys.
+    """
+    rows = empty_records(len(at), PUBLISHED)
+    rows.at, rows.messages, rows.chunked, rows.producer = at, 1, NO_CHUNK, -1
+    rows.slot = policy.slots(hashes)
+    of_slots = dispatcher_of(policy) == DispatcherKind.KEY_SHARED_DRAINING
+    rows.hash = rows.slot if of_slots else hashes & np.uint32(MASK_31)
+    return rows
