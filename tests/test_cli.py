@@ -16,6 +16,7 @@ import pytest
 
 from subreplay import __version__, cli, pipeline
 from subreplay.adapters import FileCount, Ingested, Reason, Rejected
+from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
 from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
@@ -317,6 +318,18 @@ def test_a_signal_ends_a_command(spoken, run_file, monkeypatch, here, number, co
     returned, _, err = spoken("audit", "--config", run_file())
     said = err.splitlines()[-1]
     assert (returned, said) == (code, "subreplay: interrupted; each table is as it was before, or whole")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), 130), (InputError("no table"), 2), (OSError(28, "full", "/data"), 4), (KeyError("x"), 4)],
+)
+def test_a_page_of_an_earlier_run_is_not_taken_for_that_of_one_that_broke_off(broken_off, here, error, code):
+    assert "earlier run" not in broken_off(error)[2]
+    (here / "build/report/report.html").write_text("<html>", encoding="utf-8")
+    returned, _, err, _ = broken_off(error)
+    assert returned == code
+    assert "; build/report/report.html is that of an earlier run\n" in err
 
 
 def test_a_report_folder_that_cannot_be_written_is_known_before_the_run(spoken, run_file):

@@ -45,7 +45,7 @@ class Figures:
     contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
     unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join
     members: tuple[str, ...] = ()  # who joined
-    quiet: bool = False  # a day on which nothing was published or delivered
+    quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
     warnings: tuple[str, ...] = ()  # of how producers route
     guessable: bool = False  # digests of keys are keyed with the default secret
     night: Date | None = None  # whose audit handed on what it left open

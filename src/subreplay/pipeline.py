@@ -12,7 +12,7 @@ from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.dispatch import dispatch_view
 from subreplay.reports.assemble.result_tables import result_tables
-from subreplay.reports.assemble.verdict import Judgement, judgement
+from subreplay.reports.assemble.verdict import judgement, replayable
 from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.spark import whatif_stages
@@ -81,14 +81,14 @@ def whatif(
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
-    dispatch = _dispatch(source, plans, progress)
+    judged = replayable(figures, config)
+    dispatch = () if judged.nothing else _dispatch(source, plans, progress)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
     run = assemble.run_info(config, figures, "whatif", spark.version)
-    judged = Judgement(Verdict.VALID)
     report = assemble.report(run, figures, judged, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
-    return Result(Verdict.VALID, report, source.sink.written)
+    return Result(judged.verdict, report, source.sink.written)
 
 
 def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:

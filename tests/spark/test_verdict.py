@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
-from tests.support.audits import audited, changed, written
+from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 
 pytestmark = pytest.mark.spark
@@ -75,14 +74,38 @@ def test_a_quiet_day_is_what_the_run_says(spark: SparkSession, tmp_path: Path, q
     assert (runs.verdict, "quiet day" in runs.headline) == (quiet, True)
 
 
-def test_a_what_if_without_messages_has_nothing_to_replay(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+SCENARIOS = [{"name": "shared", "policy": "pulsar.shared", "members": [{"consumer": "c"}], "dispatch": {}}]
+
+
+def test_a_what_if_without_messages_has_nothing_to_replay(spark: SparkSession, tmp_path: Path) -> None:
+    written(tmp_path, KEPT, subscription={"topic": "other"}, scenarios=SCENARIOS)
+    found = reported(tmp_path, "whatif")
+    assert (found.code, found.report["verdict"]) == (3, "unknown")
+    why = f"There is nothing to replay: table messages has none of topic 'other'; it has topic '{TOPIC}'."
+    assert found.report["headline"] == why
+    assert "There is nothing to replay" in found.page
+
+
+@pytest.mark.parametrize(
+    ("command", "topic", "quiet", "code"),
+    [("audit", None, "unknown", 3), ("audit", TOPIC, "valid", 0), ("whatif", None, "unknown", 3)],
+)
+def test_tables_without_a_row_end_with_a_page_and_what_the_run_says(
+    spark: SparkSession, tmp_path: Path, command: str, topic: str | None, quiet: str, code: int
 ) -> None:
-    scenarios = [{"name": "shared", "policy": "pulsar.shared"}]
-    run = written(tmp_path, KEPT, subscription={"topic": "other"}, scenarios=scenarios)
-    assert main(["whatif", "--config", str(run), "--out", str(tmp_path)]) == 3
-    said = " ".join(capsys.readouterr().err.split())
-    assert f"there is nothing to replay: table messages has none of topic 'other'; it has topic '{TOPIC}'" in said
+    empty = {name: table.slice(0, 0) for name, table in KEPT.items()}
+    written(tmp_path, empty, subscription={"topic": topic}, require={"quiet_days": quiet}, scenarios=SCENARIOS)
+    found = reported(tmp_path, command)
+    assert (found.code, found.report["verdict"]) == (code, quiet)
+    assert "ll input tables are empty" in found.report["headline"]
+    assert "ll input tables are empty" in found.text
+    assert "ll input tables are empty" in found.page
+
+
+def test_tables_of_which_every_row_was_rejected_are_not_quiet(spark: SparkSession, tmp_path: Path) -> None:
+    wrong = {name: changed({name: table}, name, topic="")[name] for name, table in KEPT.items()}
+    written(tmp_path, wrong, require={"quiet_days": "valid"})
+    assert reported(tmp_path, "audit").code == 3
 
 
 # quarantine

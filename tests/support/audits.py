@@ -38,7 +38,12 @@ class Audited(NamedTuple):
 def audited(folder: Path, tables: History, *arguments: str, **run: Any) -> Audited:
     """Write the tables, run ``subreplay audit`` with the keys of a run file, read what it left."""
     written(folder, tables, **run)
-    code = main(["audit", "--config", str(folder / "run.yaml"), "--out", str(folder), *arguments])
+    return reported(folder, "audit", *arguments)
+
+
+def reported(folder: Path, command: str, *arguments: str) -> Audited:
+    """Run a command over what was written, and read what it left."""
+    code = main([command, "--config", str(folder / "run.yaml"), "--out", str(folder), *arguments])
     report, text, page = (folder / "report" / f"report.{form}" for form in ("json", "txt", "html"))
     said = " ".join(text.read_text(encoding="utf-8").split())
     return Audited(code, json.loads(report.read_text()), said, page.read_text(encoding="utf-8"))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
 """The exit code of each verdict; what ends a command before its verdict has its own, see ``errors``."""
+INTERRUPTED = 130
 BROKEN_PIPE = 141
 """The exit code of a program whose output nobody reads any more, as a shell tells it."""
 # The base of what a wrong option raises: in the click that typer brings along or imports, depending on its version.
@@ -66,26 +67,31 @@ def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
         return BROKEN_PIPE
     except Exception as error:
         return _interrupted() if interruption.code else _failed(error)
-    if interruption.code:  # which some versions of typer return as a code
+    if interruption.code or code == INTERRUPTED:  # which some versions of typer return as a code
         return _interrupted()
     return code if isinstance(code, int) else 0
 
 
 def _interrupted() -> int:
-    code = interruption.code or 130
-    terminal.fail("interrupted; each table is as it was before, or whole", code)
+    code = interruption.code or INTERRUPTED
+    terminal.fail(f"interrupted; each table is as it was before, or whole{_earlier_page()}", code)
     return code
+
+
+def _earlier_page() -> str:
+    """Said where a run ends before its page is written, and another one could be taken for it."""
+    return "" if log.earlier_page is None else f"; {log.earlier_page} is that of an earlier run"
 
 
 def _failed(error: Exception) -> int:
     """One sentence; where it came from goes to the log file, unless the input or the configuration is to blame."""
     found = failures.explained(error)
     if found is error and found.exit_code != EnvironmentFailed.exit_code:
-        terminal.fail(str(found), found.exit_code)
+        terminal.fail(f"{found}{_earlier_page()}", found.exit_code)
         return found.exit_code
     told = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
     code = EnvironmentFailed.exit_code if found is None else found.exit_code
-    terminal.fail(told if found is None else str(found), code, log.traceback(error))
+    terminal.fail(f"{told if found is None else found}{_earlier_page()}", code, log.traceback(error))
     return code
 
 

@@ -13,8 +13,16 @@ from pathlib import Path
 from typing import TextIO
 
 from subreplay.errors import EnvironmentFailed
+from subreplay.reports.write import PAGE
 
 NAME = "subreplay.log"
+
+
+def _written(path: Path) -> int | None:
+    """When a file was written, in ns; None where there is none."""
+    with suppress(OSError):
+        return path.stat().st_mtime_ns
+    return None
 
 
 class RunLog(logging.Handler):
@@ -29,6 +37,7 @@ class RunLog(logging.Handler):
         self.path: Path | None = None
         self._file: TextIO | None = None
         self._kept = False
+        self._page: tuple[Path, int | None] = (Path(PAGE), None)
 
     def open(self, folder: Path) -> None:
         """Write to a file of this folder, which stays. Raises ``EnvironmentFailed`` where the folder is not writable,
@@ -40,6 +49,14 @@ class RunLog(logging.Handler):
             remedy = "choose another folder (--out, or output.report in the run file)"
             raise EnvironmentFailed(f"{folder}: cannot be written: {error.strerror}; {remedy}") from error
         self.path, self._kept = (folder / NAME).absolute(), True
+        self._page = (folder / PAGE, _written(folder / PAGE))
+
+    @property
+    def earlier_page(self) -> Path | None:
+        """The page beside the log file, where it is still that of an earlier run: it stays until this run's replaces
+        it, so that who looks at it meanwhile finds a whole one."""
+        page, written = self._page
+        return page if written is not None and _written(page) == written else None
 
     @contextmanager
     def listening(self) -> Iterator[RunLog]:

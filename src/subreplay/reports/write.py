@@ -6,10 +6,13 @@ import os
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import to_json
 from subreplay.reports.text import to_text
+
+PAGE: Final = "report.html"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +30,11 @@ def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> Repo
     Without a page, an earlier run's ``report.html`` is removed: it would show another verdict than its neighbours.
     """
     out_dir.mkdir(parents=True, exist_ok=True)
-    paths = ReportPaths(out_dir / "report.html" if html else None, out_dir / "report.json", out_dir / "report.txt")
+    paths = ReportPaths(out_dir / PAGE if html else None, out_dir / "report.json", out_dir / "report.txt")
     _replace(paths.json, to_json(data))
     _replace(paths.text, to_text(data))
     if paths.html is None:
-        (out_dir / "report.html").unlink(missing_ok=True)
+        (out_dir / PAGE).unlink(missing_ok=True)
     else:
         from subreplay.reports.page.html import to_html  # altair and the SVG engine load only for a page
 

@@ -34,7 +34,7 @@ def sum_traffic(source: Source) -> Figures:
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(
         source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals,
-        guessable=source.config.keys.guessable,
+        guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
     )  # fmt: skip
 
 

@@ -34,8 +34,23 @@ def judgement(figures: Figures, config: RunConfig) -> Judgement:
     return Judgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
 
 
+def replayable(figures: Figures, config: RunConfig) -> Judgement:
+    """What a what-if can say: it judges nobody, but without messages it compares nothing."""
+    if figures.extent["messages"]:
+        return Judgement(Verdict.VALID)
+    if figures.quiet and config.require.quiet_days == "valid":
+        return Judgement(Verdict.VALID, (), True)
+    asked = config.subscription.name, figures.topic, config.date
+    why = _quiet(config) if figures.quiet else nothing_of(figures.held, "messages", *asked)
+    return Judgement(Verdict.UNKNOWN, (why,), True)
+
+
 def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     """The verdict in one sentence, and of a night what it does not rest on."""
+    if judged.nothing and judged.verdict is Verdict.VALID:
+        return f"{_nothing_happened(run.date)}, which this run takes as valid."
+    if run.kind == "whatif" and judged.nothing:
+        return f"There is nothing to replay: {'; '.join(judged.doubts)}."
     if run.kind == "whatif":
         return f"The traffic of {run.subscription} on {run.topic}, replayed side by side under other subscriptions."
     skipped = ""
@@ -47,8 +62,6 @@ def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
 def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     if judged.verdict is Verdict.INVALID:
         return f"Promises of {run.policy} were broken: {', '.join(_broken(figures))}."
-    if judged.nothing and judged.verdict is Verdict.VALID:
-        return f"Nothing was published or delivered on {run.date}: a quiet day, which this run takes as valid."
     if judged.nothing:
         return f"Nothing was judged, so nothing is known: {'; '.join(judged.doubts)}."
     if judged.verdict is Verdict.UNKNOWN:
@@ -57,6 +70,18 @@ def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     kept = f"Every promise that {run.policy} makes under {run.profile} was kept"
     unseen = unseen_promises(figures)
     return f"{kept}, as far as the data tell: {told(unseen)}." if unseen else f"{kept}."
+
+
+def _quiet(config: RunConfig) -> str:
+    """Why a run that meets no row is unknown."""
+    happened = _nothing_happened(None if config.date is None else config.date.isoformat())
+    return f"{happened[0].lower()}{happened[1:]}, and the run does not say that quiet days are valid"
+
+
+def _nothing_happened(date: str | None) -> str:
+    if date is None:
+        return "All input tables are empty"
+    return f"Nothing was published or delivered on {date}: a quiet day"
 
 
 def unseen_promises(figures: Figures) -> frozenset[Need]:
@@ -72,7 +97,7 @@ def _nothing(figures: Figures, config: RunConfig) -> Iterator[str]:
     """Why nothing was judged, where that is so."""
     asked = config.subscription.name, figures.topic, config.date
     if figures.quiet:
-        yield f"nothing was published or delivered on {config.date}, and the run does not say that quiet days are valid"
+        yield _quiet(config)
     elif not figures.extent["deliveries"]:
         yield nothing_of(figures.held, "deliveries", *asked)
     if not figures.quiet and not figures.extent["messages"] and not figures.extent["deliveries"]:

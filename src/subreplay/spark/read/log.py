@@ -24,6 +24,8 @@ from subreplay.spark.read.contracts import split
 from subreplay.spark.schemas import spark_schema
 
 MOST_NAMES: Final = 1_000  # that are looked at
+NO_TOPIC: Final = "(none)"
+"""The topic of a run that names none, over tables without a row."""
 _DAY = 86_400_000_000  # µs
 
 
@@ -113,6 +115,8 @@ def _topic_of(frames: Mapping[str, DataFrame], config: RunConfig) -> str:
     if len(topics) == 1:
         return topics.pop()
     known = _some(frames["membership"], "subscription") | _some(frames["deliveries"], "subscription")
+    if not topics and not known:
+        return NO_TOPIC
     has = instead("subscription", name, known) if known else "; they are empty"
     raise NothingThere(f"{config.traffic.path}: tables membership and deliveries have no subscription {name!r}{has}")
 

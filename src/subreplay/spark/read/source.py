@@ -13,9 +13,8 @@ from subreplay.audit.needs import Need
 from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Rejects
 from subreplay.config.run import RunConfig
-from subreplay.errors import NothingThere
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
-from subreplay.model.held import Stored, nothing_of
+from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark import collect, lake
 from subreplay.spark.read import checkpoint, known_secret
@@ -57,10 +56,13 @@ class Source:
 
     @property
     def quiet(self) -> bool:
-        """Whether it is a day without a row, of a topic with messages on others."""
-        counted = sum(row["valid"] + row["quarantined"] for row in self.census.counts if row["table"] in _TRAFFIC)
+        """Whether it is a day without a row, of a topic with messages on others; or there is no row at all."""
+        if any(row["valid"] + row["quarantined"] for row in self.census.counts if row["table"] in _TRAFFIC):
+            return False
+        if not self.held:
+            return not self.census.with_rejected
         known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
-        return self.config.date is not None and not counted and known
+        return self.config.date is not None and known
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
@@ -144,13 +146,8 @@ def _lacking_altogether(found: Census) -> frozenset[Need]:
 
 
 def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
-    """The same for a what-if. Raises ``NothingThere`` where there is no message to replay."""
-    source = read(spark, config, sink, frames, messages_only=True)
-    if not source.extent["messages"]:
-        subscription, topic = config.subscription.name, source.inputs.topic
-        why = nothing_of(source.held or held(source.inputs.tables), "messages", subscription, topic, config.date)
-        raise NothingThere(f"{config.traffic.path}: there is nothing to replay: {why}")
-    return source
+    """The same for a what-if."""
+    return read(spark, config, sink, frames, messages_only=True)
 
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
