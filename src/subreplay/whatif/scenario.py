@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.base import Policy
 from subreplay.policies.kafka.assignor import GroupPolicy, Partitions, invented_ids
 from subreplay.policies.pulsar.key_failover import KeyFailover
 from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.timelines.ownership import Story, told_timelines
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
@@ -71,8 +73,17 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
     return tuple(seen)
 
 
-def plan(name: str, policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> Plan:
-    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions."""
+def plan(
+    name: str,
+    policy: Policy,
+    events: Mapping[Scope, tuple[MembershipEvent, ...]],
+    told: Mapping[Scope, Story] = MappingProxyType({}),
+) -> Plan:
+    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions.
+
+    Where its consumers were ``told`` of their partitions, that is who owned them, and nothing is folded."""
+    if isinstance(policy, GroupPolicy) and any(e.event == "assigned" for mine in told.values() for e in mine):
+        return Plan(name, policy, told_timelines(policy, events, told))
     if isinstance(policy, GroupPolicy):
         return Plan(name, policy, _group_timelines(policy, events))
     timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
