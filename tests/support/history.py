@@ -10,6 +10,9 @@ The second is what happened, 10 ms (one step) apart: ``+C1`` joins (``+C1:5`` wi
 the second redelivery), ``a1^`` taken by the application, ``a1!`` acknowledged, ``a1!!`` cumulatively, ``a1?`` given
 back; ``~50`` is a pause of fifty steps. Of several deliveries of a message, the last one is meant. ``C1@x`` is the
 instance x of the name C1, in what concerns members and deliveries.
+
+Of a Kafka group: ``=C1`` is assigned the partition, ``/C1`` has it revoked, ``_C1`` lost it, ``#C1`` owns it by the
+coordinator's decision (each ``:2``: in generation 2); ``C1!3`` committed offset 3, ``C1?3`` was refused to.
 """
 
 from __future__ import annotations
@@ -35,6 +38,9 @@ START, STEP = 1_700_000_000_000_000, 10_000
 MESSAGE = re.compile(r"([a-z])(\d+)(?:@(\w+))?(?:#(\d+))?(?:\+(\d+))?(?:%(\d)/(\d))?")
 MEMBER = re.compile(r"([+(-])(\w+)(?:@(\w+))?(?::(\d+))?(?:\[([\d,-]*)\])?")
 EVENT = re.compile(r"([a-z]\d+)(?:>(\w+)(?:@(\w+))?(?:\*(\d+))?|(!!|[!?^]))")
+TOLD = re.compile(r"([=/_#])(\w+)(?::(\d+))?")
+WORDS = {"=": "assigned", "/": "revoked", "_": "lost", "#": "owner"}
+COMMIT = re.compile(r"([A-Z]\w*)([!?])(\d+)")
 ENDS = {"!": "acked_at", "!!": "acked_at", "?": "nacked_at", "^": "received_at"}
 
 History = dict[str, pa.Table]
@@ -75,12 +81,18 @@ def history(log: str, story: str, partition: int = -1) -> History:
                 closing[member[2]] = at
             else:
                 membership.append(_event(member, at, closing))
+        elif told := TOLD.fullmatch(word):
+            sign, consumer, generation = told.groups()
+            named = {"event": WORDS[sign], "generation": None if generation is None else int(generation)}
+            membership.append(_of_member(consumer, at) | named)
+        elif commit := COMMIT.fullmatch(word):
+            deliveries.append(_commit(commit[1], commit[2] == "!", int(commit[3]), at))
         elif event := EVENT.fullmatch(word):
             name, to, instance, count, end = event.groups()
             if to:
                 deliveries.append(_delivery(where[name], to, at, int(count or 0)) | {"instance": instance})
             else:
-                mine = [d for d in deliveries if (d["entry"], d["batch_index"]) == where[name]]
+                mine = [d for d in deliveries if "delivered_at" in d and (d["entry"], d["batch_index"]) == where[name]]
                 mine[-1][ENDS[end]] = at
                 if end.startswith("!"):
                     mine[-1]["ack_type"] = "Cumulative" if end == "!!" else "Individual"
@@ -132,18 +144,25 @@ def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dic
     return {"date": day(at), **_place(where), **told, "source": "observed"}
 
 
+def _commit(consumer: str, taken: bool, offset: int, at: int) -> dict[str, Any]:
+    told = {"subscription": SUBSCRIPTION, "consumer": consumer, "seq": 0, "redelivery_count": 0, "source": "observed"}
+    committed = {"acked_at": at, "ack_type": "Commit", "outcome": "acked" if taken else "refused"}
+    return {"date": day(at), **_place((offset, -1)), **told, **committed}
+
+
+def _of_member(consumer: str, at: int) -> dict[str, Any]:
+    told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
+    return {"date": day(at), **told, "at": at, "seq": 0}
+
+
 def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str, Any]:
     sign, consumer, instance, queue, ranges = member.groups()
-    told = {"subscription": SUBSCRIPTION, "topic": TOPIC, "partition": -1, "type": "Key_Shared", "consumer": consumer}
-    told["instance"] = instance
     since = closing.pop(consumer, at) if sign == "-" else at
     pairs = [] if ranges is None else [tuple(map(int, r.split("-"))) for r in ranges.split(",")]
     return {
-        "date": day(at),
-        **told,
+        **_of_member(consumer, at),
+        "instance": instance,
         "event": "join" if sign == "+" else "leave",
-        "at": at,
-        "seq": 0,
         "since": since,
         "since_seq": 0,
         "receiver_queue_size": None if queue is None else int(queue),

@@ -15,10 +15,10 @@ from subreplay.audit.terms import Terms
 from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
-from subreplay.model.tables import FACTS, JUDGED, LOG
+from subreplay.model.tables import COMMIT, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
 from subreplay.policies.base import Policy
-from subreplay.timelines.membership import dispatcher_events, strangers
-from subreplay.timelines.timeline import Timeline
+from subreplay.timelines.membership import dispatcher_events, ownership_events, strangers
+from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()
 PLACE = ["topic", "partition", "ledger", "entry", "batch_index"]
@@ -36,7 +36,11 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in messages.columns]
     content = pa.array([hash(repr(row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
-    second = _select(deliveries, {"kind": 1, "at": "delivered_at"})
+    second = _select(deliveries, {"kind": DELIVERY, "at": "delivered_at"})
+    is_commit = pc.fill_null(pc.equal(deliveries["ack_type"], "Commit"), False)
+    refused = pc.fill_null(pc.equal(deliveries["outcome"], "refused"), False)
+    kind = pc.if_else(is_commit, pc.if_else(refused, COMMIT_REFUSED, COMMIT), DELIVERY).cast(pa.int8())
+    second = second.set_column(second.schema.get_field_index("kind"), "kind", kind)
     cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
     second = second.set_column(second.schema.get_field_index("cumulative"), "cumulative", cumulative)
     second = _in_nanos(
@@ -45,7 +49,8 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
         deliveries,
     )
     first = _in_nanos(first, {"at": None, "deliver_at": None}, messages)
-    at = pc.fill_null(pc.coalesce(second["at"], second["received_at"]), UNKNOWN)
+    committed = pc.if_else(is_commit, second["acked_at"], pa.scalar(None, pa.int64()))
+    at = pc.fill_null(pc.coalesce(second["at"], second["received_at"], committed), UNKNOWN)
     by_receipt = pc.and_(second["at"].is_null(), second["received_at"].is_valid())
     second = second.set_column(second.schema.get_field_index("by_receipt"), "by_receipt", by_receipt)
     second = second.set_column(second.schema.get_field_index("at"), "at", at)
@@ -80,10 +85,10 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     untold = {row["consumer"] for row in served if row["instance"] is None}
     events = dispatcher_events(membership, _scopes(tables), untold)
     unknown = strangers(served, membership)
-    dispatchers = {}
-    for s, e in events.items():
-        other = Dispatcher.of(Timeline.fold(policy, s, with_unknown_consumers(s, e, unknown))) if unknown else None
-        dispatchers[s] = Dispatcher.of(Timeline.fold(policy, s, e), other=other)
+    folded = plan("", policy, events, ownership_events(membership)).timelines
+    others = {s: with_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
+    would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}
+    dispatchers = {s: Dispatcher.of(timeline, other=would_be.get(s)) for s, timeline in folded.items()}
     recorded, acknowledged = (
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )

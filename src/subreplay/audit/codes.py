@@ -59,6 +59,12 @@ class Code(IntEnum):
     STARVED = 32
     BEFORE_PUBLICATION = 33
     REDELIVERED_UNASKED = 34
+    COMMIT_NOT_OWNER = 35
+    COMMIT_BACK = 36
+    COMMIT_AHEAD = 37
+    TWO_OWNERS = 38
+    OWNER_DIFFERS = 39
+    TOLD_DIFFERS = 40
 
     @property
     def bit(self) -> int:
@@ -98,6 +104,10 @@ class Excuse(IntEnum):
     DELIVERIES_REJECTED = 24
     MESSAGES_REJECTED = 25
     LETTERS_REJECTED = 26
+    SOUGHT_BACK = 27
+    REFUSED = 28
+    DID_NOT_KNOW = 29
+    NOT_READ_YET = 30
 
     @property
     def bit(self) -> int:
@@ -181,7 +191,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.DELIVERED_EARLIER: (
         "it may have been delivered before the data begin",
-        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN, Code.STARVED}),
+        frozenset({Code.KEY_ORDER, Code.PARTITION_ORDER, Code.LOST, Code.UNSEEN, Code.STARVED, Code.COMMIT_AHEAD}),
     ),
     Excuse.STORED_EARLIER: (
         "it was stored before the messages table begins",
@@ -189,7 +199,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.JOINED_EARLIER: (
         "the membership begins later than the deliveries, so who had joined before cannot be told",
-        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
+        frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED, Code.COMMIT_NOT_OWNER}),
     ),
     Excuse.SHARED_NAME: (
         "several consumers of that name were connected, and no instance tells whose queue it was",
@@ -197,12 +207,31 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.NOBODY_JOINED: (
         "the membership of this topic partition begins after its deliveries, or has nobody join",
-        frozenset({Code.NOT_CONNECTED}),
+        frozenset({Code.NOT_CONNECTED, Code.COMMIT_NOT_OWNER}),
+    ),
+    Excuse.SOUGHT_BACK: (
+        "the application had sought back to it, or before it",
+        frozenset({Code.DUP_DELIVERY, Code.COMMIT_BACK}),
+    ),
+    Excuse.REFUSED: (
+        "the coordinator refused it, so nothing was committed",
+        frozenset({Code.COMMIT_NOT_OWNER}),
+    ),
+    Excuse.DID_NOT_KNOW: (
+        "the earlier owner had left the group (max.poll.interval.ms, or its session timed out) and did not know yet",
+        frozenset({Code.TWO_OWNERS}),
+    ),
+    # This one excuses nothing: it explains
+    Excuse.NOT_READ_YET: (
+        "the group began to read its partition behind it (auto.offset.reset is latest)",
+        frozenset(),
     ),
     # What a row in quarantine could explain: a join or a leave changes owners, ends sessions and what they held
     Excuse.MEMBERSHIP_REJECTED: (
         "a row of the membership before it is in quarantine",
-        _OWNERSHIP | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS},
+        _OWNERSHIP
+        | {Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST, Code.OVER_PERMITS}
+        | {Code.COMMIT_NOT_OWNER},
     ),
     Excuse.MEMBER_REJECTED: (
         "a row of the membership that may be of this consumer is in quarantine",
@@ -218,7 +247,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     # ... one of another message: what another consumer held had ended, what was jumped over had come
     Excuse.DELIVERIES_REJECTED: (
         "a row of the deliveries of this topic partition is in quarantine",
-        _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS},
+        _OWNERSHIP | {Code.SKIP, Code.OVER_PERMITS, Code.COMMIT_BACK, Code.COMMIT_AHEAD},
     ),
     # ... a message: its producer had started anew, or had begun elsewhere
     Excuse.MESSAGES_REJECTED: (
@@ -278,13 +307,15 @@ def unexcused(codes: Ints, excuses: Ints) -> Ints:
     return left
 
 
-Kind = Literal["keyed", "unordered", "active", "filtered", "shared"]
+Kind = Literal["keyed", "unordered", "active", "filtered", "shared", "group"]
 """How a policy serves its messages: ``keyed`` by slot and in order; ``unordered`` by slot where out-of-order delivery
 is allowed; ``active``, one consumer for the whole partition; ``filtered``, one consumer for some slots of it, while the
-others are skipped; ``shared``, anybody."""
-EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared"})
+others are skipped; ``shared``, anybody; ``group``, the member of a Kafka group that polls the partition."""
+EVERY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "active", "filtered", "shared", "group"})
 KEYED: Final[frozenset[Kind]] = frozenset({"keyed"})
-ACTIVE: Final[frozenset[Kind]] = frozenset({"active"})
+ACTIVE: Final[frozenset[Kind]] = frozenset({"active", "group"})
+FAILOVER: Final[frozenset[Kind]] = frozenset({"active"})
+GROUP: Final[frozenset[Kind]] = frozenset({"group"})
 FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
 ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})

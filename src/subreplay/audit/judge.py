@@ -15,12 +15,14 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.audit.beginning import Beginning
 from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
 from subreplay.audit.codes import MANY, Code, mask, unexcused
 from subreplay.audit.deliveries import Found
 from subreplay.audit.needs import Need
+from subreplay.audit.passes.commits import commit_facts, without_commits
 from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
@@ -28,6 +30,7 @@ from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.passes.sessions import Sessions
 from subreplay.audit.passes.timed import judge_deliveries, judged, judged_checkpoint, recall_deliveries
 from subreplay.audit.rejects import Rejects
+from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.audit.rules.holding import JOIN_WAITS_FOR_ALL
 from subreplay.audit.rules.registry import kind_of, standings
@@ -164,6 +167,11 @@ class Judge:
         """Whether a reader skips the messages of slots that are not its own."""
         return kind_of(self.policy) == "filtered"
 
+    @cached_property
+    def of_group(self) -> bool:
+        """Whether the consumers are members of a Kafka group."""
+        return kind_of(self.policy) == "group"
+
     @property
     def waits_by_slot(self) -> bool:
         """Whether a slot waits for its own messages only, not for all that was read before a join."""
@@ -196,7 +204,10 @@ class Judge:
             rows = checkpoint.take(part)
             if rows.num_rows:
                 state = state or self._position_state(scope, dispatcher, checkpoint)
+                rows, commits = without_commits(rows)
                 yield from position_facts(self, dispatcher, state, rows).to_batches()
+                if commits.num_rows and self.of_group:
+                    yield from commit_facts(self, dispatcher, state, commits).to_batches()
         arrays = checkpoint.arrays()
         if self.carries:
             state = state or self._position_state(scope, dispatcher, checkpoint)
@@ -222,6 +233,11 @@ class Judge:
             if not facts.num_rows:
                 continue
             state = state or self._state(dispatcher, checkpoint)
+            if self.of_group:
+                facts = judge_commits(state.offsets, facts)
+                is_commit = pa.array(ints(facts, "commit") != NONE)
+                yield from self._commits(dispatcher, facts.filter(is_commit), examples)
+                facts = facts.filter(pc.invert(is_commit))
             before = int(np.count_nonzero(flags(facts, "before")))  # these come first
             split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
             if before:
@@ -258,6 +274,15 @@ class Judge:
             }
             arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
             yield from judged_checkpoint(checkpoint_rows(arrays, scope, self.words)).to_batches()
+
+    def _commits(self, dispatcher: Dispatcher, rows: pa.Table, examples: Examples) -> Iterator[pa.RecordBatch]:
+        """The commits of which something was found."""
+        codes = ints(rows, "codes") & self.applicable
+        kept = np.flatnonzero(codes)
+        if len(kept):
+            found = Found.nothing(codes[kept], ints(rows, "excuses")[kept])
+            rows = rows.take(pa.array(kept))
+            yield from judged(rows, found, examples.choose(found), dispatcher.sessions.labels).to_batches()
 
     def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
         arrays = _of(_INSTANTS, checkpoint.arrays())

@@ -96,6 +96,10 @@ SLOT: Final = Numbers(0, 2**31 - 1, "the end of a range is a slot, from 0 to 2,1
 _BATCH_SIZE = Numbers(1, 2**20 - 1, "a batch has 1 to 1,048,575 messages", "write null where it is not known")
 _CHUNK_ID = Numbers(0, 2**20 - 1, "chunks count from 0 to 1,048,575", "map the chunk id; null: not a chunk")
 _CHUNK_COUNT = Numbers(1, 2**20, "a message has 1 to 1,048,576 chunks", "map the chunk count; null: not a chunk")
+GENERATION: Final = Numbers(
+    -1, 2**31 - 1, "a generation, or a member epoch, is from -1 (none) to 2,147,483,647", "map the generation"
+)
+_TIMEOUT = Numbers(0, 2**31 - 1, "a timeout is from 0 to 2,147,483,647 ms", "write null where it is not known")
 _NAME = Words("a name is not empty", "map the column")
 _INSTANCE = Words("an instance is not empty", "leave it null where unknown")
 
@@ -125,7 +129,10 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "consumer": _NAME,
         "instance": _INSTANCE,
         "event": Words(
-            "an event is join, leave, crash or rejected", "map the names", ("join", "leave", "crash", "rejected")
+            "an event is join, leave, crash or rejected; of a Kafka group also assigned, revoked, lost, owner or "
+            "withdrawn",
+            "map the names",
+            ("join", "leave", "crash", "rejected", "assigned", "revoked", "lost", "owner", "withdrawn"),
         ),
         "at": HAPPENED,
         "at_nanos": NANOS,
@@ -137,6 +144,8 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "ranges.start": SLOT,
         "ranges.end": SLOT,
         "receiver_queue_size": QUEUE_SIZE,
+        "generation": GENERATION,
+        "session_timeout_ms": _TIMEOUT,
     },
     "deliveries": {
         "subscription": _NAME,
@@ -151,7 +160,9 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "acked_at": MAY_HAPPEN,
         "acked_nanos": NANOS,
         "ack_type": Words(
-            "an acknowledgement is Individual or Cumulative", "map the names", ("Individual", "Cumulative")
+            "an acknowledgement is Individual or Cumulative, or a Commit",
+            "map the names",
+            ("Individual", "Cumulative", "Commit"),
         ),
         "nacked_at": MAY_HAPPEN,
         "nacked_nanos": NANOS,

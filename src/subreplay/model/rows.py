@@ -87,18 +87,22 @@ class Consumer:
 class MembershipEvent:
     """A consumer joined, left or crashed, seen by one dispatcher; or its group was rebalanced once more.
 
+    In a Kafka group a consumer may be told of a partition, too: it is ``assigned``, ``revoked`` (``closing``: because
+    the consumer closes) or ``lost``; or the coordinator decided that the consumer is its ``owner`` from then on, or
+    that it is ``withdrawn`` from the consumer and nobody's.
+
     ``at`` is when the change was complete; ``since`` when it was first asked for (subscribe, close). Between the two
     nobody outside the broker can tell whether the change has taken effect. ``since == at`` where only one is known.
 
     ``receiver_queue_size`` is in messages; None: not known. ``instance`` tells consumers apart that bear one name at
     once (None: not known), ``alias`` what each of those is called in results (None: its name tells it).
 
-    ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group) and ``rack`` are of
-    Kafka's members.
+    ``instance_id`` (``group.instance.id``), ``topics`` (subscribed ones; None: all of the group), ``rack`` and
+    ``client_id`` are of Kafka's members; ``generation`` is the one in which the change is in force (None: not known).
     """
 
     scope: Scope
-    event: Literal["join", "leave", "crash", "rebalance"]
+    event: Literal["join", "leave", "crash", "rebalance", "assigned", "revoked", "lost", "owner", "withdrawn"]
     consumer: str
     at: Instant
     since: Instant
@@ -110,6 +114,9 @@ class MembershipEvent:
     rack: str | None = None
     instance: str | None = None
     alias: str | None = None
+    client_id: str | None = None
+    generation: int | None = None
+    closing: bool = False
 
     @property
     def label(self) -> str:

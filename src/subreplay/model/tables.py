@@ -66,7 +66,9 @@ MEMBERSHIP: Final = pa.schema(
         # Tells consumers apart that are connected under one name at once, such as the address of its connection with
         # its consumer id: the same words as in ``deliveries``. Null: not known.
         pa.field("instance", pa.string()),
-        _required("event", pa.string()),  # join, leave, crash, rejected
+        # join, leave, crash, rejected; of a Kafka group also what its consumers were told of a partition: assigned,
+        # revoked, lost; and what its coordinator decided: owner (from then on), withdrawn (and nobody's as yet)
+        _required("event", pa.string()),
         _required("at", TIME),  # when the change was complete
         pa.field("at_nanos", pa.int16()),  # 0..999 beyond the microsecond, where the source has them
         _required("seq", pa.int64()),  # order in the source among events of one instant
@@ -78,7 +80,15 @@ MEMBERSHIP: Final = pa.schema(
         pa.field("receiver_queue_size", pa.int32()),
         pa.field("key_shared_mode", pa.string()),
         pa.field("allow_out_of_order", pa.bool_()),
-        pa.field("reason", pa.string()),  # of a rejection
+        pa.field("reason", pa.string()),  # of a rejection; ``closed`` of a partition that was revoked by closing
+        # Of the members of a Kafka group; null where the source does not tell
+        pa.field("generation", pa.int64()),  # in which the change is in force; an epoch in the consumer protocol
+        pa.field("topics", pa.list_(pa.string())),  # subscribed
+        pa.field("instance_id", pa.string()),  # group.instance.id: a static member
+        pa.field("rack", pa.string()),
+        pa.field("client_id", pa.string()),
+        pa.field("session_timeout_ms", pa.int32()),
+        pa.field("assignor", pa.string()),
     ]
 )
 
@@ -96,11 +106,12 @@ DELIVERIES: Final = pa.schema(
         pa.field("received_at", TIME),  # when the application took it, by the client's clock
         pa.field("acked_at", TIME),
         pa.field("acked_nanos", pa.int16()),
+        # Individual, Cumulative; Commit: no delivery but the commit of an offset, the row's position, at `acked_at`
         pa.field("ack_type", pa.string()),
         pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
         pa.field("nacked_nanos", pa.int16()),
         pa.field("refused_at", TIME),  # when the application gave it back (nacked it), by the client's clock
-        pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending
+        pa.field("outcome", pa.string()),  # acked, redelivered, closed, pending; of a commit acked or refused
         _required("source", pa.string()),  # observed, predicted
         pa.field("scenario", pa.string()),
     ]
@@ -147,12 +158,17 @@ OPEN_POSITIONS: Final = pa.schema(
 )
 """Positions that a night leaves open: the next one looks at them again."""
 
+MESSAGE, DELIVERY, COMMIT, COMMIT_REFUSED = range(4)
+"""Kinds of rows of a log."""
+
 # The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
 LOG: Final = pa.schema(
     [
         *_POSITION,
-        _required("kind", pa.int8()),  # -1: carried from the night before, 0: the message, 1: a delivery of it
-        _required("at", pa.int64()),  # published, delivered (the smallest integer where unknown)
+        # -1: carried from the night before, 0: the message, 1: a delivery of it, 2: the commit of an offset, 3: one
+        # that was refused
+        _required("kind", pa.int8()),
+        _required("at", pa.int64()),  # published, delivered, committed (the smallest integer where unknown)
         _required("seq", pa.int64()),
         pa.field("judged", pa.bool_()),  # a message whose absence counts: of the day, or open since an earlier one
         pa.field("before", pa.bool_()),  # of an earlier day, and judged there
@@ -210,6 +226,7 @@ FACTS: Final = pa.schema(
         _required("nth", pa.int64()),  # deliveries of the message before this one
         _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
+        _required("commit", pa.int8()),  # 0: none; else no delivery but the commit of an offset (``rules.commits``)
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
         _required("in_transition", pa.bool_()),
         _required("codes", pa.int64()),  # bit per rule

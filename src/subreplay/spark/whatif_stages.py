@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from subreplay.spark.read.input_statistics import census
 from subreplay.spark.read.log import read_inputs
 from subreplay.spark.read.source import Events, Source
 from subreplay.spark.read.traffic import Frames
+from subreplay.timelines.ownership import Story
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
 from subreplay.whatif.recent_load import RecentLoad
@@ -58,9 +60,11 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     return figures, plans
 
 
-def measured_plan(source: Source, name: str, policy: Policy, events: Events) -> Plan:
-    """A plan over this traffic; a load-aware policy measures it first. Raises ``InputError`` where keys decide, and the
-    messages do not tell them."""
+def measured_plan(
+    source: Source, name: str, policy: Policy, events: Events, told: Mapping[Scope, Story] = MappingProxyType({})
+) -> Plan:
+    """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
+    where keys decide, and the messages do not tell them."""
     if policy.routing == "slot" and Need.KEYS in source.census.lacking:
         raise InputError(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
@@ -69,7 +73,7 @@ def measured_plan(source: Source, name: str, policy: Policy, events: Events) -> 
     if isinstance(policy, KeyFailover):
         load = RecentLoad.of(policy, events)
         policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
-    return plan(name, policy, events)
+    return plan(name, policy, events, told)
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 from subreplay.model.words import clock
 from subreplay.timelines.timeline import Epoch
 
-_VERBS = {"join": "joined", "leave": "left", "crash": "disconnected"}
+_VERBS = {
+    "join": "joined", "leave": "left", "crash": "disconnected", "assigned": "was assigned the partition",
+    "revoked": "gave up the partition", "lost": "lost the partition", "owner": "became the partition's owner",
+}  # fmt: skip
 _MOST_NAMED = 4  # consumers of one change
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.model.tables import MEMBERSHIP
 from subreplay.timelines.namesakes import with_aliases
+
+CHANGES: Final = frozenset({"join", "leave", "crash"})
+"""Events of who is there."""
+OWNERSHIP: Final = frozenset({"assigned", "revoked", "lost", "owner", "withdrawn"})
+"""Events of who owns a partition of a Kafka group."""
+CLOSED: Final = "closed"
+"""The reason of a partition that was revoked because its consumer closes."""
 
 
 def dispatcher_events(
@@ -22,7 +29,7 @@ def dispatcher_events(
     """
     events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
     for row in rows:
-        if row["event"] == "rejected":
+        if row["event"] not in CHANGES:
             continue
         if row["partition"] is None:
             seen_by = [scope for scope in events if scope.topic == row["topic"]]
@@ -34,6 +41,22 @@ def dispatcher_events(
         scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
         for scope, mine in sorted(events.items(), key=_place)
     }
+
+
+def member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
+    """Joins, leaves and crashes of a Kafka group's members, one for each topic that it is about; rows as above."""
+    return [_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
+
+
+def ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
+    """What the consumers of a Kafka group were told of each partition, and what its coordinator decided, in order; rows
+    as for ``dispatcher_events``."""
+    events: dict[Scope, list[MembershipEvent]] = {}
+    for row in rows:
+        if row["event"] in OWNERSHIP and row["partition"] is not None:
+            scope = Scope(row["topic"], row["partition"])
+            events.setdefault(scope, []).append(_event(scope, row))
+    return {scope: tuple(sorted(mine, key=lambda e: e.at)) for scope, mine in sorted(events.items(), key=_place)}
 
 
 class Present(NamedTuple):
@@ -97,6 +120,12 @@ def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
         None if ranges is None else tuple((r["start"], r["end"]) for r in ranges),
         row["receiver_queue_size"],
         instance=row["instance"],
+        instance_id=row.get("instance_id"),
+        rack=row.get("rack"),
+        topics=None if row.get("topics") is None else tuple(row["topics"]),
+        client_id=row.get("client_id"),
+        generation=row.get("generation"),
+        closing=row.get("reason") == CLOSED,
     )
 
 

@@ -75,6 +75,13 @@ def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
     return time * (len(sequences) + 1) + sequence
 
 
+class Tenures(NamedTuple):
+    """See ``Timeline.tenures``; ``ends`` are words as in ``Timeline.ends``."""
+
+    until: Ints
+    ends: tuple[str, ...]
+
+
 class _Directory(NamedTuple):
     """Where in an ``OwnerIndex`` to look, so that no search is longer than a few steps.
 
@@ -198,7 +205,8 @@ class Timeline:
     """The epochs of one dispatcher under one policy.
 
     ``consumers[i]`` is the consumer of index i, rejected ones included; ``orphans`` are the leaves of consumers that
-    were not connected, which changed nothing.
+    were not connected, which changed nothing. ``ends`` tells of each epoch how the ownership of its owner ended (words
+    of events, ``closed``, or "" for not at all), where that was recorded.
     """
 
     policy: Policy
@@ -207,6 +215,7 @@ class Timeline:
     consumers: tuple[Consumer, ...]
     orphans: tuple[MembershipEvent, ...]
     index: OwnerIndex
+    ends: tuple[str, ...] = ()
 
     @classmethod
     def fold(cls, policy: Policy, scope: Scope, events: Iterable[MembershipEvent]) -> Timeline:
@@ -242,6 +251,18 @@ class Timeline:
         joined, left = self.stays
         here = np.flatnonzero((joined <= epoch) & (epoch < left))
         return tuple([self.consumers[i] for i in here.tolist()])
+
+    @cached_property
+    def tenures(self) -> Tenures:
+        """Of a partition that has one owner, until when (ns) that of each epoch has it, and how that ends."""
+        epochs = np.arange(len(self.epochs))
+        slots, hashes = np.full(len(epochs), self.policy.space[0]), np.zeros(len(epochs), np.uint32)
+        owners = self.owner_at(slots, hashes, epochs.astype(np.int32))
+        after = np.append(np.flatnonzero(owners[1:] != owners[:-1]) + 1, len(epochs))  # where another one has it
+        following = after[np.searchsorted(after, epochs, "right")]
+        starts = np.array([*(epoch.start.at for epoch in self.epochs), np.iinfo(np.int64).max], np.int64)
+        causes = [*("" if epoch.cause is None else epoch.cause.event for epoch in self.epochs), ""]
+        return Tenures(starts[following], self.ends or tuple(causes[epoch] for epoch in following.tolist()))
 
     @cached_property
     def stays(self) -> tuple[Ints, Ints]:

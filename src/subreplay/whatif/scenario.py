@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.base import Measuring, Policy
 from subreplay.policies.kafka.assignor import Partitions, invented_ids, is_group
 from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.timelines.ownership import Story, told_timelines
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
@@ -70,9 +72,18 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
     return tuple(seen)
 
 
-def plan(name: str, policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> Plan:
-    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions."""
-    if is_group(policy):
+def plan(
+    name: str,
+    policy: Policy,
+    events: Mapping[Scope, tuple[MembershipEvent, ...]],
+    told: Mapping[Scope, Story] = MappingProxyType({}),
+) -> Plan:
+    """Fold a policy over every dispatcher's events; a Kafka assignor over the group that shares all its partitions.
+
+    Where its consumers were ``told`` of their partitions, that is who owned them, and nothing is folded."""
+    if is_group(policy) and any(e.event == "assigned" for mine in told.values() for e in mine):
+        timelines = told_timelines(policy, events, told)
+    elif is_group(policy):
         timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
     else:
         timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}

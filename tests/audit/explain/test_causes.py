@@ -52,6 +52,12 @@ CAUSES = {
     Code.STARVED: "nothing is seen that blocks it",
     Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ",
     Code.REDELIVERED_UNASKED: "no cause seen",
+    Code.COMMIT_NOT_OWNER: "unexplained",
+    Code.COMMIT_BACK: "unexplained",
+    Code.COMMIT_AHEAD: "unexplained",
+    Code.TWO_OWNERS: "unexplained",
+    Code.TOLD_DIFFERS: "unexplained",
+    Code.OWNER_DIFFERS: "unexplained",
 }
 
 

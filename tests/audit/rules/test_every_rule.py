@@ -16,6 +16,7 @@ import pytest
 from subreplay.audit.codes import LEGAL, Code
 from subreplay.audit.findings import Finding
 from subreplay.audit.routing import Routing
+from subreplay.audit.rules.assignments import GroupStory, assignment_findings
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, disorder, incomplete
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
@@ -25,13 +26,15 @@ from subreplay.hashing.producer_routing import producer_partition
 from subreplay.model.rows import Standing
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from tests.support.history import History, auto_split, findings_of, history, key_of
+from subreplay.timelines.membership import dispatcher_events
+from tests.support.history import TOPIC, History, auto_split, findings_of, history, key_of
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD
 
 KEY_SHARED, UNORDERED, OLDER = auto_split(), auto_split(allow_out_of_order=True), auto_split("pulsar-3.2")
 SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "documented")
 STICKY, READER = make("pulsar.key_shared.sticky", "pulsar-4.0"), make("pulsar.key_hash_range", "pulsar-4.0")
+RANGE = make("kafka.range", "kafka-4.0")
 SOON, THRICE = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3)
 HOME = producer_partition(key_of("a").decode(), 2)
 
@@ -129,6 +132,13 @@ def dead(*origins: int) -> Told:
         for i, origin in enumerate(origins)
     ]  # fmt: skip
     return Told((*disorder(pa.Table.from_pylist(rows, schema=LETTERS).to_batches()),), SHARED, THRICE)
+
+
+def group(story: str) -> Told:
+    """What is found about a Kafka group's owners."""
+    rows = history("a1", story)["membership"].to_pylist()
+    of_group = GroupStory.of(dispatcher_events(rows, [(TOPIC, -1)]), rows, ())
+    return Told((*assignment_findings(RANGE, of_group),), RANGE)
 
 
 def ranges(joins: str) -> Told:
@@ -300,6 +310,36 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
     ),
     Code.DLQ_ORDER: (dead(8, 7), dead(7, 8), dead(7, 7)),  # a second copy
     Code.DLQ_INCOMPLETE: (given_up(nacked=True), given_up(), given_up(acked=True)),
+    Code.COMMIT_NOT_OWNER: (
+        Story("a1", "+C1 +C2 =C1 a1>C1 C2!1", RANGE),
+        Story("a1", "+C1 +C2 =C1 a1>C1 C1!1", RANGE),
+        Story("a1", "+C1 +C2 =C1 a1>C1 C2?1", RANGE),  # the coordinator refused it
+    ),
+    Code.COMMIT_BACK: (
+        Story("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2 C1!1", RANGE),
+        Story("a1 a2", "+C1 =C1 a1>C1 C1!1 a2>C1 C1!2", RANGE),
+        Story("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2 a1? a1>C1 C1!1", RANGE),  # the application sought back
+    ),
+    Code.COMMIT_AHEAD: (
+        Story("a1 a2", "+C1 =C1 a1>C1 C1!2 a2>C1", RANGE),
+        Story("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2", RANGE),
+        Story("a1 a2", "+C1 ~50 =C1 a2>C1 C1!2 ~20 a1>C1", RANGE),  # it may have come before the data
+    ),
+    Code.TWO_OWNERS: (
+        group("+C1 +C2 =C1 =C2"),
+        group("+C1 +C2 =C1 /C1 =C2"),
+        group("+C1 +C2 =C1 -C1 =C2 _C1"),  # it had left, and did not know
+    ),
+    Code.TOLD_DIFFERS: (
+        group("+C1 +C2 #C1:1 =C2:1"),
+        group("+C1 +C2 #C1:1 =C1:1"),
+        group("+C1 #C1:1 -C1 +C2 #C2:1 =C2:1"),  # a static member came back within the generation
+    ),
+    Code.OWNER_DIFFERS: (
+        group("+C1 +C2 #C2:1"),
+        group("+C1 +C2 #C1:1"),
+        group("+C1 #C1:1 -C1 +C2 #C2:2"),
+    ),
     Code.STICKY_GAP: (
         ranges("+C1[0-9]"),
         ranges("+C1[0-65535]"),
@@ -324,8 +364,8 @@ def test_a_rule_says_what_it_means_and_where_that_is_written(code: Code) -> None
     rule = RULES[code]
     assert rule.title
     assert rule.meaning.endswith((".", ".)"))
-    upstream = re.search(r"\w+(\.\w+)?.*\(3\.2\.3, 4\.0\.8.*\)|PIP-\d+", rule.source)
-    documented = re.search(r"rows? [LDP]-[A-Z]+(-[A-Z]+)?-\d", rule.source)
+    upstream = re.search(r"\w+(\.\w+)?.*\((3\.2\.3, 4\.0\.8|4\.0\.2).*\)|PIP-\d+", rule.source)
+    documented = re.search(r"rows? [LDPK]-[A-Z]+(-[A-Z]+)?-\d", rule.source)
     assert upstream or documented
     assert rule.promised or rule.allowed
     assert not rule.promised & rule.allowed

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.coordinator_log import EVENTS
+from subreplay.adapters.kafka_group.decisions import decision_rows, decisions
 from subreplay.adapters.kafka_group.generations import Owners, generations
 from subreplay.adapters.kafka_group.members import Presence, Row, presences
 from subreplay.adapters.kafka_group.records import TABLES
@@ -105,6 +106,7 @@ class GroupRows(NamedTuple):
     members: pa.Table
     generations: pa.Table
     owners: pa.Table
+    decisions: pa.Table  # rows of ``membership``
 
 
 def group_rows(
@@ -134,13 +136,18 @@ def group_rows(
             "members": (row for one in here for row in _members(one)),
             "generations": epochs,
             "owners": owners.named(),
+            "decisions": _numbered(decision_rows(decisions(mine, owners.names)), len(changes)),
         }
         for name, rows in found.items():
             out[name] += [{**row, "subscription": group} for row in rows]
-    schemas = (MEMBERSHIP, MEMBER_EVENTS, MEMBERS, GENERATIONS, OWNERS)
+    schemas = (MEMBERSHIP, MEMBER_EVENTS, MEMBERS, GENERATIONS, OWNERS, MEMBERSHIP)
     return GroupRows(
         *(pa.Table.from_pylist(out[name], schema) for name, schema in zip(GroupRows._fields, schemas, strict=True))
     )
+
+
+def _numbered(rows: Iterable[dict[str, Any]], first: int) -> Iterator[dict[str, Any]]:
+    return ({**row, "seq": first + number} for number, row in enumerate(rows))
 
 
 def _records(decoded: Mapping[str, pa.Table]) -> dict[str, list[tuple[str, Row]]]:
@@ -174,6 +181,7 @@ class _Change(NamedTuple):
     row: dict[str, Any]
     topics: frozenset[str]
     protocol: str
+    info: Mapping[str, Any]
     once: bool = True  # it is a member's coming or going
 
 
@@ -182,16 +190,18 @@ def _changes(here: Iterable[Presence], epochs: Sequence[Mapping[str, Any]]) -> I
         told = [(mark, topics or frozenset()) for mark, topics in one.subscriptions]
         if one.begin is not None or one.joined is not None:
             row = _event(one, "join", one.begin.at if one.begin else None, one.joined, epochs, one.evidence)
-            yield _Change(row, told[0][1], one.protocol)
+            yield _Change(row, told[0][1], one.protocol, {**one.info, "topics": sorted(told[0][1])})
         for (_, before), (mark, after) in pairwise(told):
             assert mark is not None  # only records tell of subscriptions
             row = _event(one, "", mark.at, None, epochs, "records")
             for event, topics in (("leave", before - after), ("join", after - before)):
-                yield _Change({**row, "event": event}, topics, one.protocol, once=False)
+                yield _Change(
+                    {**row, "event": event}, topics, one.protocol, {**one.info, "topics": sorted(after)}, once=False
+                )
         if one.end is not None or one.gone is not None:
             event, cause = _departure(one)
             row = _event(one, event, one.end.at if one.end else None, one.gone, epochs, one.end_evidence)
-            yield _Change({**row, "cause": cause}, told[-1][1], one.protocol)
+            yield _Change({**row, "cause": cause}, told[-1][1], one.protocol, one.info)
 
 
 def _event(
@@ -245,7 +255,12 @@ def _membership(change: _Change) -> Iterator[dict[str, Any]]:
             "topic": topic,
             "type": change.protocol,
             "since_seq": None if row["since"] is None else change.row["seq"],
+            **{name: change.info.get(name) for name in _OF_MEMBER if change.row["event"] == "join"},
         }
+
+
+_OF_MEMBER: Final = ("topics", "instance_id", "rack", "client_id", "session_timeout_ms", "assignor")
+"""What the row of a join tells of its member."""
 
 
 def _day(at: int) -> date:

@@ -23,6 +23,7 @@ from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log import parse_lines
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
+from subreplay.adapters.kafka_recording.membership import membership_table
 from subreplay.adapters.kafka_recording.rows import (
     Commit,
     GroupRecord,
@@ -120,8 +121,10 @@ def read(folder: Path) -> Ingested:
     it = recording(folder)
     tables = {
         "messages": pa.Table.from_pylist([_message(row) for row in it.records], INPUTS["messages"]),
-        "membership": it.groups.membership,
-        "deliveries": delivery_table(it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"]),
+        "membership": membership_table(it.scenario.group, it.groups, it.happenings),
+        "deliveries": delivery_table(
+            it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"], it.happenings
+        ),
         "polls": pa.Table.from_pylist([row.model_dump() for row in it.polls], TABLES["polls"]),
         "commits": pa.Table.from_pylist([row.model_dump() for row in it.commits], TABLES["commits"]),
         "happenings": pa.Table.from_pylist([_happening(row) for row in it.happenings], TABLES["happenings"]),

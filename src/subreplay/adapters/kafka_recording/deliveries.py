@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from subreplay.adapters.kafka_recording.rows import Commit, Poll
+from subreplay.adapters.kafka_recording.commits import commit_rows
+from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
 from subreplay.model.tables import DELIVERIES
 
 Place = tuple[str, int]
@@ -25,12 +26,20 @@ class Committed(NamedTuple):
     consumer: str | None
 
 
-def delivery_table(group: str, polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table) -> pa.Table:
-    """A row of ``DELIVERIES`` for each poll row; consumers are member ids, as in the group's membership.
+def delivery_table(
+    group: str,
+    polls: Sequence[Poll],
+    commits: Sequence[Commit],
+    logged: pa.Table,
+    happenings: Sequence[Happening] = (),
+) -> pa.Table:
+    """A row of ``DELIVERIES`` for each poll row, and for each commit; consumers are member ids, as in the group's
+    membership.
 
     A delivery is acknowledged by the first commit behind it that its own client made, before the record was given out
     again. Clients say when a commit was done; ``logged`` (``offset_commits`` of ``__consumer_offsets``) adds, to the
-    millisecond, those whose client was killed before it could.
+    millisecond, those whose client was killed before it could. What an application sought back to (``happenings``) is
+    asked for again.
     """
     committed = _committed(commits, logged)
     again: dict[tuple[str, int, int], int] = {}
@@ -39,8 +48,24 @@ def delivery_table(group: str, polls: Sequence[Poll], commits: Sequence[Commit],
         record = row.topic, row.partition, row.offset
         ends.append(again.get(record, UNTIMED))
         again[record] = row.polled_at
-    rows = _rows(group, polls_in_order, ends[::-1], committed)
-    return pa.Table.from_pylist(list(rows), DELIVERIES)
+    rows = list(_rows(group, polls_in_order, ends[::-1], committed))
+    _seek(rows, happenings)
+    rows += commit_rows(group, polls_in_order, commits, logged, happenings)
+    return pa.Table.from_pylist(rows, DELIVERIES)
+
+
+def _seek(rows: Sequence[dict[str, Any]], happenings: Sequence[Happening]) -> None:
+    """Mark the latest deliveries of what was sought back to: asked for again."""
+    of: dict[tuple[str, int, int], list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        of[row["topic"], row["partition"], row["entry"]].append(row)
+    for seek in (seek for happened in happenings for seek in happened.seeks):
+        for offset in range(seek.to, seek.from_):
+            given = (row["delivered_at"] for row in of[seek.topic, seek.partition, offset])
+            before = [at * 1_000 <= seek.at for at in given].count(True)
+            if before:
+                latest = of[seek.topic, seek.partition, offset][before - 1]
+                latest |= {"nacked_at": seek.at // 1_000, "nacked_nanos": seek.at % 1_000}
 
 
 def _rows(

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.codes import Code
+from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.explain.wording import joined, otherwise
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.redelivery import Ending
@@ -23,6 +23,15 @@ from subreplay.model.rows import Scope
 from subreplay.timelines.happenings import event_words
 
 UNEXPLAINED: Final = "unexplained"
+OF_GROUP: Final = {
+    Ending.SOUGHT: "the application sought back (its own code)",
+    Ending.REVOKED: "its partition was revoked before it was committed",
+    Ending.CLOSED: "its consumer closed before it was committed",
+    Ending.LOST: "its consumer had left the group (max.poll.interval.ms) before it was committed",
+    Ending.CRASHED: "its consumer crashed before it was committed",
+}
+"""Why a record of a Kafka group comes again."""
+PASSED: Final = "later records of its partition were delivered, or committed"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
@@ -72,8 +81,13 @@ class Causes:
     def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
         cases: list[tuple[np.ndarray, pa.Array | str]] = []
-        if code in _OF_REDELIVERY:
+        if code in _OF_REDELIVERY and self._judge.of_group:
+            cases += [(previous == ending, words) for ending, words in OF_GROUP.items()]
+        elif code in _OF_REDELIVERY:
             cases.append((previous == Ending.NACKED, NACKED))
+        if code is Code.LOST and self._judge.of_group:
+            unread = ints(rows, "excuses") & Excuse.NOT_READ_YET.bit != 0
+            cases += [(~delivered & unread, Excuse.NOT_READ_YET.sentence), (~delivered, PASSED)]
         cases.append((~delivered, UNEXPLAINED if code is Code.LOST else "the data end"))
         if code in _OF_OWNERSHIP:
             cases.append((delivered, self._words(self._opened, epochs)))

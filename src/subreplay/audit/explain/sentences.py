@@ -19,6 +19,10 @@ _ENDINGS: Final = {
     Ending.NACKED: "after its redelivery was asked for (nack or ack timeout)",
     Ending.CLOSED: "after its consumer left",
     Ending.OPEN: "while the earlier delivery was outstanding",
+    Ending.REVOKED: "after its partition was revoked without a commit of it",
+    Ending.LOST: "after its partition was lost without a commit of it",
+    Ending.CRASHED: "after its consumer crashed without a commit of it",
+    Ending.SOUGHT: "after the application sought back",
 }
 
 
@@ -65,6 +69,7 @@ class Words:
 
 _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "message": lambda w: wording.position(w.given("ledger"), w.given("entry"), w.given("batch_index")),
+    "offset": lambda w: wording.number(w.given("entry")),
     "entry": lambda w: wording.position(w.given("ledger"), w.given("entry"), pa.repeat(-1, w.rows.num_rows)),
     "partition": lambda w: wording.number(w.given("partition")),
     "key": lambda w: wording.otherwise(w.given("key"), "(none)"),

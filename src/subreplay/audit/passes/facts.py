@@ -36,6 +36,7 @@ from subreplay.audit.passes.positions import (
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
 from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.audit.rules import publication, redelivery
+from subreplay.audit.rules.commits import NONE
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
 from subreplay.audit.rules.redelivery import Ending
@@ -172,7 +173,8 @@ class _Batch:
         attempts[redelivery.NACKED] = numbers(rows, "nacked_at")
         attempts[redelivery.RECEIVED] = numbers(rows, "received_at")
         attempts[redelivery.COUNT] = numbers(rows, "redelivery_count", 0)
-        attempts[redelivery.SESSION], attempts[redelivery.LEFT] = owners.session, owners.left
+        attempts[redelivery.SESSION] = owners.session
+        attempts[redelivery.LEFT], attempts[redelivery.ENDS] = owners.left, owners.ends
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
         attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.judge.individually
@@ -199,7 +201,9 @@ class _Batch:
         positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
         positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
         active = self.judge.policy.routing == "partition"
-        read_positions(self.state, positions, self._published(), attempts, self.judge.receipts, active)
+        read_positions(
+            self.state, positions, self._published(), attempts, self.judge.receipts, active, self.judge.of_group
+        )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
@@ -315,7 +319,7 @@ class _Batch:
             consumer=owners.consumer, session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
-            previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False),
+            previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False), commit=NONE,
             by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
             codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], repeated=self.once.repeated,
             contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
@@ -346,7 +350,8 @@ class _Batch:
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
-            by_receipt=False, repeated=0, contradicted=0, stored_again=self.stored_again[waiting], in_transition=False,
+            by_receipt=False, commit=NONE, in_transition=False, repeated=0, contradicted=0,
+            stored_again=self.stored_again[waiting],
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
             excuses=not_of_the_beginning(excuses),
         )  # fmt: skip

@@ -14,6 +14,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
 from subreplay.audit.passes.sessions import Sessions
 from subreplay.audit.passes.states import States
+from subreplay.audit.rules.commits import nothing_committed
 from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
 from subreplay.audit.rules.holding import (
     CLOSING,
@@ -57,7 +58,7 @@ class DispatcherState:
     ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
     to join while recalling, the horizon of the night before. ``end`` is the last instant of which anything is known: of
     the membership at first, or the horizon, and then of the deliveries read. ``busy``: when the last ended of what each
-    session was given, and the last of what ends beyond the horizon.
+    session was given, and the last of what ends beyond the horizon. ``offsets``: what a Kafka group committed.
     """
 
     def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays) -> None:
@@ -72,6 +73,7 @@ class DispatcherState:
         self.queues = Queues.of(queue_sizes)
         self.busy = np.full((n, 2), UNKNOWN)
         self.active, self.strayed = active_state(), np.full(n, -1)
+        self.offsets = nothing_committed()
         self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
         if checkpoint:
             self._restore(checkpoint)
@@ -85,6 +87,7 @@ class DispatcherState:
         self.members[sessions, : members.shape[1]], self.strayed[sessions] = members, checkpoint["strayed"][:, 0]
         self.busy[sessions, 0] = checkpoint["busy"][:, 0]
         self.queues.restore(checkpoint["queues"], checkpoint["untaken"])
+        self.offsets = checkpoint["offsets"].copy()
         self.active, self.scalars = checkpoint["active"].copy(), checkpoint["scalars"][0].copy()
 
     def checkpoint(self, open_keys: Ints, since: int) -> dict[str, Ints]:
@@ -115,6 +118,7 @@ class DispatcherState:
             "queues": queues,
             "untaken": untaken,
             "active": self.active,
+            "offsets": self.offsets,
             "scalars": scalars[None],
         }
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
+from subreplay.audit.rules.redelivery import Ending
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.policies.base import Policy
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from subreplay.audit.judge import Dispatcher
 
 
+ENDS: Final = {
+    "": Ending.REVOKED, "revoked": Ending.REVOKED, "assigned": Ending.REVOKED, "owner": Ending.REVOKED,
+    "join": Ending.REVOKED, "rebalance": Ending.REVOKED, "closed": Ending.CLOSED, "leave": Ending.CLOSED,
+    "lost": Ending.LOST, "crash": Ending.CRASHED,
+}  # fmt: skip
+"""How what a member of a Kafka group was given ends with its ownership, by the event that ended that."""
 BEING_SENT: Final = 5_000_000
 """How long (ns) what is on its way to a consumer may take (recorded of 4.0.8: 0.2 ms)."""
 
@@ -32,7 +39,8 @@ class Owners:
     consumer: pa.Array  # in words
     several: Flags  # it may be to other consumers of its name, too
     session: Ints
-    left: Ints
+    left: Ints  # when its session ended; of a Kafka group, when the partition was no longer its own
+    ends: Ints  # how: an ``Ending``
     wrong: Flags
     in_transition: Flags
 
@@ -58,6 +66,7 @@ def owners_at(
     served = sessions.served(names, instances)
     session, several = sessions.find(served, at, seq)
     epoch = timeline.epoch_at(at, seq)
+    within = epoch.astype(np.int64)  # the epoch that it is right in
     last = timeline.last_candidate(at, seq)
     expected = timeline.owner_at(slots, hashes, epoch)
     right = np.ones(len(at), np.bool_)
@@ -69,6 +78,7 @@ def owners_at(
             candidates = timeline.owner_at(slots[again], hashes[again], epoch[again] + np.int32(step))
             right[again] = found = sessions.fits(candidates, served.of(again))
             session[again[found]] = candidates[found]
+            within[again[found]] += step
     in_transition = last > epoch
     if policy.routing == "partition":
         late = np.flatnonzero(~right & (at != UNKNOWN))
@@ -76,6 +86,11 @@ def owners_at(
         right[late] = found = sessions.fits(before, served.of(late))
         in_transition[late] |= found
     left = np.append(np.array([end.at for end in sessions.left], np.int64), NEVER)[session]
+    ends = np.full(len(at), Ending.CLOSED, np.int64)
+    if policy.serving == "polled":
+        tenures = timeline.tenures
+        left = np.where(right & (session >= 0), tenures.until[within], left)
+        ends = np.where(right, np.array([ENDS[how] for how in tenures.ends], np.int64)[within], ends)
     return Owners(
         epoch.astype(np.int64),
         expected.astype(np.int64),
@@ -83,6 +98,7 @@ def owners_at(
         several,
         session,
         left,
+        ends,
         ~right & (session != UNKNOWN_CONSUMER),
         in_transition,
     )

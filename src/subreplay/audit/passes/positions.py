@@ -80,29 +80,30 @@ class PositionState:
 
 
 def read_positions(
-    state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool
+    state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool, group: bool
 ) -> None:
     """Fill in the results of ``positions`` and ``attempts``; ``messages`` get places for their identities.
 
-    ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active.
+    ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
+    ``group``: whether it is a member of a Kafka group.
     """
     state.room(positions.shape[1])
     messages[PRODUCER] = state.streams.places(messages[PRODUCER])
     messages[STREAM] = state.streams.places(messages[STREAM])
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, positions,
-        messages, attempts, receipts, active,
+        messages, attempts, receipts, active, group,
     )  # fmt: skip
 
 
 @loop
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, m: Ints,
-    a: Ints, receipts: bool, active: bool,
+    a: Ints, receipts: bool, active: bool, group: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
-            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts)
+            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group)
         if p[HEAD, i] >= 0:
             p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
-from subreplay.audit.codes import ACTIVE, EVERY, FILTERED, MANY, Code, Excuse, Rule
+from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Excuse, Rule
 from subreplay.audit.needs import Need
 from subreplay.kernels.loops import step
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
@@ -16,7 +16,7 @@ RULES = (
     Rule(
         Code.DUP_DELIVERY,
         "Delivered again after its acknowledgement",
-        "A message that was acknowledged is never delivered again.",
+        "A message that was acknowledged is never delivered again. (The application of a Kafka group may seek back.)",
         "ManagedCursorImpl.asyncDelete, filterReadEntries (3.2.3, 4.0.8); row D-ACK-1",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, after its acknowledgement",
         promised=EVERY,
@@ -26,11 +26,12 @@ RULES = (
         Code.DUP_OUTSTANDING,
         "Delivered again while still outstanding",
         "A message is delivered again only after a nack, a timeout or a disconnect; a switch of the active consumer "
-        "delivers outstanding messages again.",
-        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6",
+        "delivers outstanding messages again. In a Kafka group a record comes again only after its partition changed "
+        "hands, or the application sought back.",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, P-FO-6, K-AGAIN-1",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, while it was outstanding",
-        promised=MANY,
-        allowed=ACTIVE | FILTERED,
+        promised=MANY | GROUP,
+        allowed=FAILOVER | FILTERED,
         # a replay read that races with its own pending acknowledgement
         profiles={PULSAR_3_2: Standing.ALLOWED},
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
@@ -68,7 +69,7 @@ RULES = (
         Code.REDELIVERED,
         "Delivered again",
         "Second and later deliveries of a message, after a nack, a timeout, a disconnect or a switch.",
-        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
+        "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1, K-AGAIN-1",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, {previous}",
         allowed=EVERY,
         needs=frozenset({Need.DELIVERIES}),
@@ -95,29 +96,36 @@ class Ending(IntEnum):
     NACKED = 2  # its redelivery was asked for
     CLOSED = 3  # its consumer left
     OPEN = 4  # it had not ended
+    # of the members of a Kafka group, which had not committed it
+    REVOKED = 5  # its partition was taken from its consumer
+    LOST = 6  # ... which had left the group by max.poll.interval.ms, or was evicted, and did not know
+    CRASHED = 7  # its consumer's process ended, or its session timed out
+    SOUGHT = 8  # the application sought back to it, or before it
 
 
 # The columns of an attempt to deliver, as the rows of a matrix sorted by message, then time; AT is ``UNKNOWN`` for an
-# acknowledgement without a delivery. LEFT is when the consumer's session ended; OWNED is 0 for a delivery that an
+# acknowledgement without a delivery. LEFT is when the consumer's session ended, or what it owned of a Kafka group, and
+# ENDS (an ``Ending``) how; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
 # acknowledged, IGNORED where its own acknowledgement is one that the broker ignores. The last five are results.
-AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, OWNED, PARTLY, IGNORED = range(10)
-UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(10, 15)
-ATTEMPT = 15
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED = range(11)
+UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(11, 16)
+ATTEMPT = 16
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _UNASKED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_BATCH_AGAIN, _READ_TWICE = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit
+_BATCH_AGAIN, _READ_TWICE, _SOUGHT_BACK = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit, Excuse.SOUGHT_BACK.bit
 READ_TWICE: Final = 10_000_000
 """How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
-_NONE, _ACKED, _NACKED, _CLOSED, _OPEN = (int(e) for e in Ending)
+_ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED, Ending.OPEN, Ending.SOUGHT))
 
 
 @step
-def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragma: no cover - compiled
+def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> Any:  # pragma: no cover - compiled
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
-    acknowledged and no application took it. Returns its first delivery (``end``: none) and first acknowledgement.
+    acknowledged and no application took it. In a Kafka ``group`` an application that asks for a redelivery seeks back,
+    and gets what it had committed, too. Returns its first delivery (``end``: none) and first acknowledgement.
 
     An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
     ends its delivery, too, but the message may come again."""
@@ -144,7 +152,9 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
         else:
             a[CODES, j] |= _REDELIVERED
             a[NTH, j] = a[NTH, j - 1] + 1
-            a[PREVIOUS, j] = _ending(a, j - 1, at)
+            a[PREVIOUS, j] = _ending(a, j - 1, at, group)
+            if a[PREVIOUS, j] == _SOUGHT:
+                a[EXCUSES, j] |= _SOUGHT_BACK
         if first < j and done <= at:
             a[CODES, j] |= _DUP
             if a[PARTLY, j]:
@@ -175,10 +185,12 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool) -> Any:  # pragm
 
 
 @step
-def _ending(a: Ints, before: int, at: int) -> int:  # pragma: no cover - compiled
+def _ending(a: Ints, before: int, at: int, group: bool) -> int:  # pragma: no cover - compiled
     """How a delivery had ended by ``at``."""
+    if group and a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
+        return _SOUGHT
     if a[ACKED, before] != UNKNOWN and a[ACKED, before] <= at and not a[IGNORED, before]:
         return _ACKED
     if a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:
         return _NACKED
-    return _CLOSED if a[LEFT, before] <= at else _OPEN
+    return a[ENDS, before] if a[LEFT, before] <= at else _OPEN

@@ -13,6 +13,8 @@ from typing import Final
 from subreplay.audit.codes import Code, Excuse, Kind, Rule
 from subreplay.audit.needs import Need
 from subreplay.audit.rules import (
+    assignments,
+    commits,
     dead_letters,
     flow,
     holding,
@@ -32,7 +34,8 @@ from subreplay.profiles import KEYLESS
 __all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
 
 _FAMILIES: Final = (
-    ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters
+    ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters,
+    commits, assignments,
 )  # fmt: skip
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)
@@ -46,11 +49,12 @@ _KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
     ("partition", True): "active",
     ("any", False): "shared",
 }
+_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group"}
 
 
 def kind_of(policy: Policy) -> Kind:
     """How ``policy`` serves its messages."""
-    return "filtered" if policy.serving == "filtered" else _KINDS[policy.routing, policy.ordered]
+    return _BY_SERVING.get(policy.serving) or _KINDS[policy.routing, policy.ordered]
 
 
 def standing(code: Code, policy: Policy) -> Standing:
@@ -105,4 +109,5 @@ def _needs(rule: Rule) -> frozenset[Need]:
 
 _WITHOUT_MESSAGES: Final = frozenset(
     {Code.NOT_CONNECTED, Code.UNKNOWN_MESSAGE, Code.UNACKED, Code.STICKY_GAP, Code.STICKY_OVERLAP}
+    | {Code.COMMIT_NOT_OWNER, Code.COMMIT_BACK, Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS}
 )

@@ -12,6 +12,7 @@ from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse
 from subreplay.audit.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
 from subreplay.audit.needs import Need
 from subreplay.audit.ordinals import BATCH_BITS
+from subreplay.audit.rules.commits import highest
 from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
     HELD,
@@ -132,14 +133,18 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         & (member[:, TAKEN_AT] > np.maximum(ripe, free))
         & _settled(state, ordinal, member[:, TAKEN], member[:, TAKEN_AT])
     )
+    passed = seen & (ordinal < highest(state.offsets))  # a commit went beyond it
     unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
     overtaken = np.where(past_slot, slot[:, REACHED_AT], NEVER)
+    overtaken[passed] = np.minimum(overtaken[passed], state.last)
     overtaken = np.minimum(overtaken, np.where(past_owner, member[:, TAKEN_AT], NEVER))
     if judge.carries:
         overtaken[overtaken > judge.horizon - MIDNIGHT] = NEVER
     proven = np.minimum(unseen_ack, overtaken)
 
     found.codes[proven < NEVER] |= _LOST
+    if judge.of_group:
+        found.excuses[(proven < NEVER) & (ordinal < state.lowest)] |= Excuse.NOT_READ_YET.bit
     if judge.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine
         found.excuses[past_owner & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit

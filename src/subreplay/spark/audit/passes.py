@@ -36,7 +36,8 @@ from subreplay.spark.session import partitions
 from subreplay.whatif.balance import Connected
 
 NOT_OF_DELIVERIES = (
-    Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE
+    Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
+    Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
 )  # fmt: skip
 
 

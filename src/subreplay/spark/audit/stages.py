@@ -15,6 +15,7 @@ from subreplay.audit.clocks import Clocks, failing, shifts
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Dispatcher, Judge
 from subreplay.audit.routing import HASHED, Hashing, warnings
+from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.config.run import RECORDED
@@ -44,7 +45,7 @@ def fold(source: Source) -> Judge:
         checkpoint.check_basis(source.before, source.config)
     config, found = source.config, source.census
     policy = config.subscription.make_policy()
-    folded = measured_plan(source, RECORDED, policy, source.events)
+    folded = measured_plan(source, RECORDED, policy, source.events, found.group.told)
     others: Mapping[Scope, Dispatcher] = {}
     if found.strangers:
         events = {scope: with_unknown_consumers(scope, mine, found.strangers) for scope, mine in source.events.items()}
@@ -96,7 +97,8 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     log = checkpoint.with_earlier_messages(config, source.inputs, source.log)
     told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
-    others = topic_findings.found(log.messages, judge, subscription, told, since)
+    assigned = assignment_findings(judge.policy, source.census.group)
+    others = topic_findings.found(log.messages, judge, subscription, told, since, assigned)
     found = words.unionByName(others)
     letters = "dead_letters" in source.census.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)

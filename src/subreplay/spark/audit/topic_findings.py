@@ -34,13 +34,14 @@ def found(
     subscription: str,
     told: DataFrame | None = None,
     since: int = UNKNOWN,
+    others: Iterable[Finding] = (),
 ) -> DataFrame:
     """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
     partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
-    ``before``."""
+    ``before``. ``others`` are findings about a Kafka group."""
     tell = Told(subscription, judge.standings)
-    ranges = [f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline) if f.at >= since]
-    rows = lake.of_arrow(messages.sparkSession, tell.table(ranges))
+    ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline))
+    rows = lake.of_arrow(messages.sparkSession, tell.table(f for f in (*ranges, *others) if f.at >= since))
     if len(judge.dispatchers) == 1:
         return rows
     scattered = firsts(messages.where("key IS NOT NULL"), judge.words)

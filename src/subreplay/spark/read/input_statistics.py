@@ -15,11 +15,12 @@ from pyspark.sql import Column, DataFrame
 from subreplay.audit.beginning import FirstServed, Position
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.repeats import members_once
+from subreplay.audit.rules.assignments import GroupStory
 from subreplay.model.columns import NEVER, UNKNOWN
 from subreplay.model.contracts import KEYS
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark.collect import Rows, rows, together
-from subreplay.spark.read.log import Inputs, happened, nanos
+from subreplay.spark.read.log import Inputs, happened, is_commit, nanos
 from subreplay.timelines.membership import Present, dispatcher_events, inferred, strangers
 
 INGEST: Final = "ingest"
@@ -39,6 +40,7 @@ class Census(NamedTuple):
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
     ``last``: the last delivery (ns).
+    ``group``: what is known of a Kafka group beside its deliveries.
     """
 
     counts: Rows
@@ -53,6 +55,7 @@ class Census(NamedTuple):
     served: Mapping[Scope, FirstServed]
     widest: int
     last: int
+    group: GroupStory = GroupStory()
 
     @property
     def with_rejected(self) -> list[str]:
@@ -63,12 +66,14 @@ class Census(NamedTuple):
 def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
     """Look at each table once; ``carried`` is what the night before handed on."""
     small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
-    membership = inputs.membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
+    membership = _in_nanos(inputs.membership)
+    elsewhere = None if inputs.group is None else _in_nanos(inputs.group)
     with together() as start:
         messages = start(rows, _stored(inputs.checked["messages"]))
         deliveries = start(rows, _served(inputs.checked["deliveries"]))
         others = start(rows, _counted(small, inputs.ingest))
         changes = start(rows, membership.orderBy("at", "seq", "consumer", "event"))
+        of_group = None if elsewhere is None else start(rows, elsewhere.orderBy("at", "seq", "consumer", "event"))
         open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
     stored, served, members = messages.result(), deliveries.result(), changes.result()
     places = {row["partition"] for row in (*stored, *served) if row["valid"]}
@@ -78,6 +83,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
     joined = any(row["event"] == "join" for row in events)
     seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
+    group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
     return Census(
@@ -86,6 +92,8 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         events=seen,
         lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
         | _lacking_in_messages([row for row in stored if row["valid"]], inputs.absent.get("messages", frozenset()))
+        | group.lacking
+        | ({Need.COMMITS} if not any(row["commits"] for row in served) else set())
         | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
         | ({Need.EVERY_DELIVERY} if inputs.sampled else set())
         | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
@@ -97,7 +105,12 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         served=_first_of(delivered, inputs.topic),
         widest=max((row["widest"] for row in stored), default=0),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
+        group=group,
     )
+
+
+def _in_nanos(membership: DataFrame) -> DataFrame:
+    return membership.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
 
 
 def _first_join(events: tuple[MembershipEvent, ...]) -> int:
@@ -162,6 +175,7 @@ def _served(checked: DataFrame) -> DataFrame:
             F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
         ).alias("lowest"),
         (acknowledged | given_back).alias("ended"),
+        F.count_if(is_commit()).alias("commits"),
         F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
     )
 

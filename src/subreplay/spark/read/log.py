@@ -17,7 +17,7 @@ from subreplay.errors import InputError, NothingThere
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
-from subreplay.model.tables import INPUTS, LOG
+from subreplay.model.tables import COMMIT, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark import lake
 from subreplay.spark.read import traffic
 from subreplay.spark.read.contracts import split
@@ -44,6 +44,7 @@ class Inputs:
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
     sampled: bool = False  # the deliveries are a sample
+    group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
 
 
@@ -66,6 +67,8 @@ def read_inputs(
         "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
     }
     parts = {name: split(name, frame) for name, frame in selected.items()}
+    if config.subscription.make_policy().serving == "polled":
+        parts["group"] = split("membership", frames["membership"].where(mine & ~of_topic & _until(config.date)))
     if config.topic.dead_letter is not None:
         name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
         letters = frames["messages"].where((F.col("topic") == name) & (F.col("origin.topic") == topic))
@@ -76,8 +79,9 @@ def read_inputs(
         membership=valid["membership"],
         deliveries=valid["deliveries"],
         dead_letters=valid.get("dead_letters"),
-        rejected={name: part.rejected for name, part in parts.items()},
-        checked={name: part.checked for name, part in parts.items()},
+        rejected={name: part.rejected for name, part in parts.items() if name != "group"},
+        checked={name: part.checked for name, part in parts.items() if name != "group"},
+        group=valid.get("group"),
         topic=topic,
         ingest=None if given is not None else _ingest_quarantine(spark, config, topic),
         absent={name: table.absent for name, table in tables.items()},
@@ -211,12 +215,15 @@ def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFr
 
 
 def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
-    """Deliveries as ``LOG`` rows; what messages have is left out."""
+    """Deliveries and commits as ``LOG`` rows; what messages have is left out."""
+    committed = nanos("acked_at", "acked_nanos")
     return _log_rows(
         deliveries,
         {
-            "kind": F.lit(1),
-            "at": F.coalesce(happened(), F.lit(UNKNOWN)),
+            "kind": F.when(~is_commit(), DELIVERY)
+            .when(F.col("outcome") == "refused", COMMIT_REFUSED)
+            .otherwise(COMMIT),
+            "at": F.coalesce(happened(), F.when(is_commit(), committed), F.lit(UNKNOWN)),
             "by_receipt": F.col("delivered_at").isNull() & F.col("received_at").isNotNull(),
             "seq": F.col("seq"),
             "before": F.lit(before),
@@ -224,7 +231,7 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
             "instance": F.col("instance"),
             "redelivery_count": F.col("redelivery_count"),
             "received_at": nanos("received_at"),
-            "acked_at": nanos("acked_at", "acked_nanos"),
+            "acked_at": committed,
             "nacked_at": nanos("nacked_at", "nacked_nanos"),
             "cumulative": F.col("ack_type") == "Cumulative",
         },
@@ -242,6 +249,11 @@ def _whole(rows: DataFrame) -> DataFrame:
     return rows.select(
         *[F.col(f.name) if f.name in have else F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)]
     )
+
+
+def is_commit() -> Column:
+    """Whether a row of ``deliveries`` is none, but the commit of an offset."""
+    return F.coalesce(F.col("ack_type") == "Commit", F.lit(False))
 
 
 def happened() -> Column:

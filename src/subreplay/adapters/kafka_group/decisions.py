@@ -1,0 +1,69 @@
+"""What the coordinator of a Kafka group decided: the owner of each partition, generation by generation.
+
+A classic generation's record has the assignment of every member. Under the consumer protocol it is the target of an
+epoch, which the coordinator computes itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+from subreplay.adapters.kafka_group.members import Row
+
+Place = tuple[str, int]
+
+
+class Decision(NamedTuple):
+    """Who owns what in a generation (a target epoch), decided at ``at`` (µs)."""
+
+    protocol: str
+    generation: int
+    at: int
+    owners: Mapping[Place, str]
+    assignor: str | None
+
+
+def decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str, str]) -> Iterator[Decision]:
+    """The decisions about one group, in the order of its records.
+
+    ``topic_names`` are those of ids that no record tells; partitions of a topic without a name are left out."""
+    names, targets = dict(topic_names), dict[str, list[Place]]()
+    for table, row in records:
+        if table == "classic_groups" and not row["tombstone"]:
+            owners = {
+                (place["topic"], place["partition"]): member["member_id"]
+                for member in row["members"] or ()
+                for place in member["assignment"] or ()
+            }
+            yield Decision("classic", row["generation"], row["record_time"], owners, row["protocol"])
+        elif table == "topic_metadata":
+            names |= {topic["topic_id"]: topic["topic"] for topic in row["topics"] or ()}
+        elif table == "members" and row["tombstone"]:
+            targets.pop(row["member_id"], None)
+        elif table == "targets":
+            targets[row["member_id"]] = [
+                (names[place["topic_id"]], place["partition"])
+                for place in row["assignment"] or ()
+                if place["topic_id"] in names
+            ]
+        elif table == "target_epochs" and not row["tombstone"]:
+            owners = {place: member for member, places in targets.items() for place in places}
+            yield Decision("consumer", row["epoch"], row["record_time"], owners, None)
+
+
+def decision_rows(decided: Iterable[Decision]) -> Iterator[dict[str, Any]]:
+    """Rows of table ``membership``, without the group's name and ``seq``: of each decision what it changes."""
+    before: Mapping[Place, str] = {}
+    for one in decided:
+        for place in sorted({*before, *one.owners}):
+            owner = one.owners.get(place)
+            if owner != before.get(place):
+                yield {
+                    "date": date(1970, 1, 1) + timedelta(microseconds=one.at), "topic": place[0],
+                    "partition": place[1], "type": one.protocol, "consumer": owner or before[place],
+                    "event": "owner" if owner else "withdrawn", "at": one.at, "generation": one.generation,
+                    "assignor": one.assignor,
+                }  # fmt: skip
+        before = one.owners

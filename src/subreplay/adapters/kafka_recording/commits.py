@@ -1,0 +1,87 @@
+"""The commits of a recorded Kafka group as rows of the canonical deliveries."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
+
+_MILLISECOND = 1_000_000
+
+
+class _Told(NamedTuple):
+    """A commit: when it was answered (ns), of which place and offset, by which member, and whether it was taken."""
+
+    at: int
+    topic: str
+    partition: int
+    offset: int
+    member: str
+    ok: bool
+
+
+def commit_rows(
+    group: str, polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table, happenings: Sequence[Happening]
+) -> Iterator[dict[str, Any]]:
+    """A row for each commit that a client tells of, and for each that only ``__consumer_offsets`` has: its client was
+    killed before it could tell. ``polls`` are in order of time."""
+    told = [*_of_clients(polls, commits, happenings), *_of_the_log(polls, commits, logged)]
+    for seq, one in enumerate(sorted(told)):
+        yield {
+            "date": date(1970, 1, 1) + timedelta(microseconds=one.at // 1_000),
+            "subscription": group,
+            "topic": one.topic,
+            "partition": one.partition,
+            "ledger": 0,
+            "entry": one.offset,
+            "batch_index": -1,
+            "consumer": one.member,
+            "seq": len(polls) + seq,
+            "redelivery_count": 0,
+            "acked_at": one.at // 1_000,
+            "acked_nanos": one.at % 1_000,
+            "ack_type": "Commit",
+            "outcome": "acked" if one.ok else "refused",
+            "source": "observed",
+        }
+
+
+def _of_clients(polls: Sequence[Poll], commits: Sequence[Commit], happenings: Sequence[Happening]) -> Iterator[_Told]:
+    """Each with the member id that its client had at that time."""
+    known: dict[str, list[tuple[int, str]]] = defaultdict(list)
+    for consumer, at, member in [
+        *((row.consumer, row.polled_at, row.member_id) for row in polls),
+        *((row.consumer, row.at, row.member_id) for row in happenings),
+    ]:
+        if consumer and member:
+            known[consumer].append((at, member))
+    ids = {consumer: sorted(mine) for consumer, mine in known.items()}
+    for row in commits:
+        mine = ids.get(row.consumer, [(row.done_at, row.consumer)])
+        number = bisect_right(mine, row.done_at if row.at is None else row.at, key=lambda one: one[0])
+        yield _Told(row.done_at, row.topic, row.partition, row.offset, mine[max(number - 1, 0)][1], row.ok)
+
+
+def _of_the_log(polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table) -> Iterator[_Told]:
+    """By whoever was given something of the partition last; at the end of the millisecond that the log tells."""
+    told = Counter((row.topic, row.partition, row.offset) for row in commits if row.ok)
+    given: dict[tuple[str, int], list[Poll]] = defaultdict(list)
+    for row in polls:
+        given[row.topic, row.partition].append(row)
+    times = logged["committed_at"].cast(pa.int64())
+    for one, micros in zip(logged.drop_columns(["committed_at"]).to_pylist(), times.to_pylist(), strict=True):
+        place = one["topic"], one["partition"]
+        if one["tombstone"]:
+            continue
+        told[(*place, one["offset"])] -= 1
+        if told[(*place, one["offset"])] < 0:
+            at = micros * 1_000 + _MILLISECOND - 1
+            number = bisect_right(given[place], at, key=lambda poll: poll.polled_at)
+            if number:
+                yield _Told(at, *place, one["offset"], given[place][number - 1].member_id, True)

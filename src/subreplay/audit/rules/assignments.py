@@ -1,0 +1,157 @@
+"""Assignments of a Kafka group: what its coordinator decided, what its assignor must decide, what members were told.
+
+These findings are about a partition of a generation, not about one delivery. Members, decisions and callbacks are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from subreplay.audit.codes import GROUP, Code, Excuse, Rule
+from subreplay.audit.findings import Finding
+from subreplay.audit.needs import Need
+from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.model.words import clock
+from subreplay.policies.base import Policy
+from subreplay.timelines.decisions import decisions
+from subreplay.timelines.membership import member_changes, ownership_events
+from subreplay.timelines.ownership import Interval, Story, intervals
+
+RULES = (
+    Rule(
+        Code.TWO_OWNERS,
+        "A partition with two owners",
+        "A consumer is told that a partition is its own only after every other one gave it up. One that had left the "
+        "group without knowing it (max.poll.interval.ms, a session that timed out) keeps it until it polls again.",
+        "ConsumerCoordinator.onJoinPrepare, ConsumerMembershipManager (4.0.2); row K-OWNER-1",
+        promised=GROUP,
+        needs=frozenset({Need.CALLBACKS, Need.MEMBERSHIP}),
+    ),
+    Rule(
+        Code.TOLD_DIFFERS,
+        "A consumer was told otherwise than its coordinator decided",
+        "A consumer is assigned the partitions that the coordinator gave it in that generation (or, under the consumer "
+        "protocol, up to that member epoch), and no others.",
+        "ConsumerCoordinator.onJoinComplete, AbstractMembershipManager.reconcile (4.0.2); row K-OWNER-2",
+        promised=GROUP,
+        needs=frozenset({Need.CALLBACKS, Need.DECISIONS}),
+    ),
+    Rule(
+        Code.OWNER_DIFFERS,
+        "The coordinator decided otherwise than the assignor must",
+        "The members of a generation, their subscriptions and what they owned before decide who gets which partition: "
+        "the assignor folded over the membership gives what the coordinator recorded.",
+        "ConsumerPartitionAssignor, PartitionAssignor (4.0.2); row K-OWNER-3",
+        promised=GROUP,
+        needs=frozenset({Need.DECISIONS, Need.MEMBERSHIP}),
+    ),
+)
+
+
+class GroupStory(NamedTuple):
+    """What is known of a Kafka group beside its deliveries.
+
+    ``changes`` and ``told``: of each topic partition that is audited, who came and went, and what was decided and told
+    of it. ``members`` and ``decided``: the same of all topics of the group, the former once for each topic.
+    """
+
+    changes: Mapping[Scope, Story] = {}
+    told: Mapping[Scope, Story] = {}
+    members: Story = ()
+    decided: Story = ()
+
+    @classmethod
+    def of(
+        cls, changes: Mapping[Scope, Story], here: Iterable[Mapping[str, Any]], elsewhere: Iterable[Mapping[str, Any]]
+    ) -> GroupStory:
+        """The story that the rows of a membership tell, ``here`` on the audited topic, and on others."""
+        rows = [*here]
+        told, others = ownership_events(rows), ownership_events(rows_elsewhere := [*elsewhere])
+        members = member_changes([*rows, *rows_elsewhere])
+        decided = [event for stories in (told, others) for story in stories.values() for event in story]
+        return cls(changes, told, members, decided)
+
+    @property
+    def lacking(self) -> frozenset[Need]:
+        """What rules need and this does not tell."""
+        known = {event.event for story in self.told.values() for event in story}
+        told = {Need.CALLBACKS: "assigned" in known, Need.DECISIONS: "owner" in known}
+        return frozenset(need for need, is_known in told.items() if not is_known)
+
+
+def assignment_findings(policy: Policy, story: GroupStory) -> Iterator[Finding]:
+    """The findings of this file."""
+    for scope, changes in story.changes.items():
+        yield from two_owners(scope, changes, story.told.get(scope, ()))
+        yield from told_differs(scope, story.told.get(scope, ()))
+    yield from owner_differs(policy, story)
+
+
+def two_owners(scope: Scope, changes: Story, told: Story) -> Iterator[Finding]:
+    """TWO_OWNERS of a partition, by what its consumers were told."""
+    open_: list[Interval] = []
+    for one in intervals(told, changes):
+        at = one.assigned.at
+        open_ = [other for other in open_ if other.ended is None or other.ended.at > at]
+        for other in open_:
+            if other.consumer != one.consumer:
+                excuse = Excuse.DID_NOT_KNOW if _had_left(other, changes, one.assigned) else Excuse.NONE
+                until = "the end" if other.ended is None else clock(other.ended.at.at)
+                yield Finding(
+                    Code.TWO_OWNERS, scope, at.at,
+                    f"partition {scope.partition} was assigned to {one.consumer} at {clock(at.at)}, though "
+                    f"{other.consumer} owned it until {until}",
+                    "its earlier owner had left the group" if excuse else "unexplained",
+                    consumer=one.consumer, excuse=excuse,
+                )  # fmt: skip
+        open_.append(one)
+
+
+def _had_left(owner: Interval, changes: Story, assigned: MembershipEvent) -> bool:
+    """Whether an owner was no member any more, and was told so later."""
+    gone = (e for e in changes if e.event != "join" and e.consumer == owner.consumer)
+    left = any(owner.assigned.at <= e.at and e.since <= assigned.at for e in gone)
+    return left and owner.ended is not None and owner.ended.event == "lost"
+
+
+def told_differs(scope: Scope, told: Story) -> Iterator[Finding]:
+    """TOLD_DIFFERS of a partition: callbacks beside the decisions among what is ``told``."""
+    decided = [e for e in told if e.event in ("owner", "withdrawn")]
+    for event in told:
+        if event.event != "assigned" or event.generation is None or not decided:
+            continue
+        owners = _owners_in(decided, event.generation)
+        if event.consumer not in owners:
+            yield Finding(
+                Code.TOLD_DIFFERS, scope, event.at.at,
+                f"{event.consumer} was assigned partition {scope.partition} at {clock(event.at.at)} in generation "
+                f"{event.generation}, in which it is {owners[-1] if owners else 'nobody'}'s",
+                "unexplained", consumer=event.consumer,
+            )  # fmt: skip
+
+
+def _owners_in(decided: Sequence[MembershipEvent], generation: int) -> list[str]:
+    """Who has a partition in a generation: a static member that comes back takes it over from its former self."""
+    known = [e for e in decided if e.generation is not None and e.generation <= generation]
+    mine = [e for e in known if e.generation == generation] or known[-1:]
+    return [e.consumer for e in mine if e.event == "owner"]
+
+
+def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
+    """OWNER_DIFFERS: one finding for each partition of a decision.
+
+    The uniform assignor goes by the ids of topics, which nothing tells: of several topics nothing is looked for."""
+    if policy.name == "kafka.uniform" and len({event.scope.topic for event in story.decided}) > 1:
+        return
+    for decision in decisions(policy, story.members, story.decided):
+        for place in decision.differing:
+            decided, due = decision.decided.get(place), decision.due.get(place)
+            scope = next((s for s in story.changes if (s.topic, max(s.partition, 0)) == place), None)
+            if scope is not None:
+                yield Finding(
+                    Code.OWNER_DIFFERS, scope, decision.at,
+                    f"generation {decision.generation} gave partition {place.partition} to {decided or 'nobody'} at "
+                    f"{clock(decision.at)}; by {policy.name} it is {due or 'nobody'}'s",
+                    "unexplained", consumer=decided,
+                )  # fmt: skip

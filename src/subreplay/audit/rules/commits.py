@@ -1,0 +1,101 @@
+"""Commits of a Kafka group: by the owner of the partition, forwards, and of nothing that nobody was given.
+
+A commit is a row of its own in ``deliveries`` (``ack_type`` Commit). Its position is the offset that it commits: the
+next record to be read.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.codes import GROUP, Code, Excuse, Rule
+from subreplay.audit.needs import Need
+from subreplay.kernels.loops import loop
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+
+RULES = (
+    Rule(
+        Code.COMMIT_NOT_OWNER,
+        "Committed by a consumer that does not own the partition",
+        "A consumer commits offsets of partitions that it owns, also while they are being revoked. The coordinator "
+        "refuses the commit of a member that is none any more, or of an earlier generation.",
+        "GroupMetadataManager.validateOffsetCommit, ConsumerGroup.validateOffsetCommit (4.0.2); row K-COMMIT-1",
+        sentence="{consumer} committed offset {offset} at {at}; the partition's owner was {expected}",
+        promised=GROUP,
+        needs=frozenset({Need.COMMITS, Need.MEMBERSHIP, Need.CALLBACKS}),
+    ),
+    Rule(
+        Code.COMMIT_BACK,
+        "A commit goes back",
+        "The committed offset of a partition rises, unless the application sought back: else records come again at the "
+        "next owner.",
+        "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
+        sentence="{consumer} committed offset {offset} at {at}, which is behind what was committed before",
+        promised=GROUP,
+        needs=frozenset({Need.COMMITS}),
+    ),
+    Rule(
+        Code.COMMIT_AHEAD,
+        "Committed before it was delivered",
+        "A consumer commits what it was given. What is committed before is skipped, should its partition change hands.",
+        "SubscriptionState.allConsumed (4.0.2): a position is behind what poll() returned; row K-COMMIT-3",
+        sentence="{message} of key {key} was delivered to {consumer} at {at}, when a commit had passed it already",
+        promised=GROUP,
+        needs=frozenset({Need.COMMITS, Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DISPATCH_TIMES}),
+    ),
+)
+
+NONE, COMMITTED, REFUSED = range(3)
+"""What a row of ``FACTS`` is: no commit, one that the coordinator took, one that it did not take."""
+
+# What is carried of a partition's commits: the ordinal committed last, the highest one, the lowest delivered since
+_LATEST, _HIGHEST, _LOWEST = range(3)
+_BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
+
+
+def nothing_committed() -> Ints:
+    """A partition of which nothing is committed yet."""
+    return np.array([[UNKNOWN, UNKNOWN, NEVER]], np.int64)
+
+
+def highest(offsets: Ints) -> int:
+    """The highest ordinal committed: everything below it was passed."""
+    return int(offsets[0, _HIGHEST])
+
+
+def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
+    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD. ``offsets`` is what is
+    carried on."""
+    codes, excuses = ints(rows, "codes").copy(), ints(rows, "excuses").copy()
+    again = (ints(rows, "nth") > 0) | flags(rows, "before")
+    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), ints(rows, "session"), again, codes, excuses)
+    for name, values in (("codes", codes), ("excuses", excuses)):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, rows.schema.field(name), pa.array(values))
+    return rows
+
+
+@loop
+def _read(
+    offsets: Ints, commit: Ints, ordinal: Ints, session: Ints, again: Any, codes: Ints, excuses: Ints
+) -> Any:  # pragma: no cover - compiled
+    for i in range(len(commit)):
+        if commit[i] == NONE:
+            if not again[i] and session[i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
+                codes[i] |= _AHEAD
+            offsets[0, _LOWEST] = min(offsets[0, _LOWEST], ordinal[i])
+        elif commit[i] == COMMITTED:
+            if ordinal[i] < offsets[0, _LATEST]:
+                codes[i] |= _BACK
+                if offsets[0, _LOWEST] < offsets[0, _LATEST]:
+                    excuses[i] |= _SOUGHT_BACK
+            offsets[0, _LATEST], offsets[0, _LOWEST] = ordinal[i], NEVER
+            offsets[0, _HIGHEST] = max(offsets[0, _HIGHEST], ordinal[i])
+    return 0
+
+
+KINDS: Final = {2: COMMITTED, 3: REFUSED}
+"""Commits by the ``kind`` of their rows in ``LOG``."""

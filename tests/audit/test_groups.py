@@ -1,0 +1,99 @@
+"""What real Kafka groups did: found right, but for what was really done wrong, and explained."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from subreplay.adapters.kafka_recording.adapter import read
+from subreplay.audit.codes import Excuse
+from subreplay.audit.explain.causes import OF_GROUP
+from subreplay.audit.rules.redelivery import Ending
+from subreplay.policies import make
+from tests.support.groups import RECORDED, Audited, audit_ingested, audited
+from tests.support.history import findings
+
+BY_NAME = {folder.name: folder for folder in RECORDED}
+RANGE = make("kafka.range", "kafka-4.0")
+
+
+@cache
+def audit_of(name: str) -> Audited:
+    return audited(BY_NAME[name])
+
+
+@pytest.mark.parametrize("name", [name for name in BY_NAME if name != "k44_grow_latest"])
+def test_recordings_are_valid_and_nothing_is_rejected(name):
+    found = audit_of(name)
+    assert (found.rejected, found.failing) == (0, {})
+
+
+@pytest.mark.row("K-AGAIN-1")
+@pytest.mark.parametrize(
+    ("name", "again"),
+    [
+        ("k16_slow", {Ending.LOST: 50}),
+        ("k22_modern_crash_slow", {Ending.CRASHED: 29, Ending.LOST: 50}),
+        ("k26_close_no_commit", {Ending.REVOKED: 282, Ending.CLOSED: 117}),
+        ("k28_rewind", {Ending.SOUGHT: 151}),
+    ],
+)
+def test_k_again_1_every_record_that_comes_again_has_its_recorded_cause(name, again):
+    assert audit_of(name).causes == {OF_GROUP[ending]: count for ending, count in again.items()}
+
+
+@pytest.mark.row("K-OWNER-1")
+def test_k_owner_1_a_consumer_that_was_too_slow_owns_its_partitions_beside_their_next_owner():
+    assert audit_of("k16_slow").excused["TWO_OWNERS DID_NOT_KNOW"] == 2
+    assert audit_of("k22_modern_crash_slow").excused["TWO_OWNERS DID_NOT_KNOW"] == 3
+
+
+@pytest.mark.row("K-COMMIT-1")
+def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
+    assert audit_of("k16_slow").excused["COMMIT_NOT_OWNER REFUSED"] == 2
+
+
+@pytest.mark.row("K-COMMIT-2")
+def test_k_commit_2_commits_go_back_where_the_application_sought_back():
+    found = audit_of("k28_rewind")
+    assert found.excused == {"COMMIT_BACK SOUGHT_BACK": 2, "DUP_DELIVERY SOUGHT_BACK": 151}
+
+
+@pytest.mark.row("K-COMMIT-3")
+def test_k_commit_3_what_a_commit_passes_is_lost():
+    log, story = "a1 a2 a3", "+C1 =C1 a1>C1 a1! {} a3>C1 a3!"
+    assert findings(RANGE, log, "+C1 =C1 a1>C1 a1! C1!2") == ["LOST a2", "unseen a3"]
+    assert "COMMIT_AHEAD a2" in findings(RANGE, log, story.format("C1!2 a2>C1 a2!"))
+    assert findings(RANGE, log, story.format("a2>C1 a2! C1!2")) == []
+
+
+@pytest.mark.row("K-LATEST-1")
+def test_k_latest_1_what_was_written_before_a_new_partition_was_read_is_lost():
+    found = audit_of("k44_grow_latest")
+    assert (found.failing, found.lost) == ({"LOST": 62}, {Excuse.NOT_READ_YET.sentence: 62})
+
+
+@pytest.mark.row("K-OWNER-2")
+def test_k_owner_2_consumers_are_told_what_was_decided():
+    it = read(BY_NAME["k28_rewind"])
+    rows = it.tables["membership"].to_pylist()
+    one = next(row for row in rows if row["event"] == "assigned")
+    one["consumer"] = next(r["consumer"] for r in rows if r["event"] == "join" and r["consumer"] != one["consumer"])
+    changed = it.tables["membership"].from_pylist(rows, it.tables["membership"].schema)
+    found = audit_ingested(_with(it, changed))
+    assert found.failing["TOLD_DIFFERS"] == 1
+
+
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_the_fold_decides_as_the_coordinator_did():
+    it = read(BY_NAME["k26_close_no_commit"])
+    rows = it.tables["membership"].to_pylist()
+    mine = [row for row in rows if row["event"] == "owner"][:2]
+    mine[0]["consumer"], mine[1]["consumer"] = mine[1]["consumer"], mine[0]["consumer"]
+    changed = it.tables["membership"].from_pylist(rows, it.tables["membership"].schema)
+    assert audit_ingested(_with(it, changed)).failing.get("OWNER_DIFFERS", 0) >= 2
+
+
+def _with(it, membership):
+    return type(it)(it.tables | {"membership": membership}, it.rejected, it.counts, it.run)

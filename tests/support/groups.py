@@ -1,0 +1,83 @@
+"""Recorded Kafka groups, audited without Spark: every finding of every topic, and why records came again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.base import Ingested
+from subreplay.adapters.kafka_recording.adapter import read
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.explain.causes import Causes
+from subreplay.audit.rules.assignments import GroupStory, assignment_findings
+from subreplay.model.rows import Standing
+from subreplay.policies import make
+from subreplay.timelines.membership import dispatcher_events
+from tests.support.pure import audit_by, judge_of
+
+DATA = Path(__file__).parents[1] / "data"
+RECORDED = [*sorted(p for p in (DATA / "kafka_groups").iterdir() if p.is_dir()), DATA / "kafka_recordings/k16_slow"]
+
+
+class Audited(NamedTuple):
+    """``findings``: how many of each code and excuse that are promised; ``causes``: of records that came again;
+    ``lost``: of records that never came."""
+
+    findings: Counter[tuple[str, str]]
+    causes: Counter[str]
+    lost: Counter[str]
+    rejected: int
+
+    @property
+    def failing(self) -> dict[str, int]:
+        """Findings that fail, by code."""
+        return {code: count for (code, excuse), count in sorted(self.findings.items()) if not excuse}
+
+    @property
+    def excused(self) -> dict[str, int]:
+        """Findings that are legal, by code and excuse."""
+        return {f"{code} {excuse}": count for (code, excuse), count in sorted(self.findings.items()) if excuse}
+
+
+def audited(folder: Path) -> Audited:
+    """The audit of a recording."""
+    return audit_ingested(read(folder))
+
+
+def audit_ingested(it: Ingested) -> Audited:
+    """The audit of a recording that was read."""
+    asked = it.run["subscription"]
+    policy = make(asked["policy"], asked["profile"])
+    found = Audited(Counter(), Counter(), Counter(), len(it.rejected))
+    topics = sorted(set(it.tables["messages"]["topic"].to_pylist()))
+    for topic in topics:
+        tables = {
+            name: it.tables[name].filter(pc.equal(it.tables[name]["topic"], topic))
+            for name in ("messages", "membership", "deliveries")
+        }
+        judge = judge_of(policy, tables)
+        rows = audit_by(judge, tables)
+        codes, excuses = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
+        for code in (code for code in Code if judge.standings[code] is Standing.PROMISED):
+            told = (excuse_of(code, int(excuse)) for excuse in excuses[codes & code.bit != 0])
+            found.findings.update((code.name, excuse.name if excuse else "") for excuse in told)
+        causes = Causes(judge)
+        for code, counted in ((Code.REDELIVERED, found.causes), (Code.LOST, found.lost)):
+            mine = rows.filter(pa.array(codes & code.bit != 0))
+            if mine.num_rows:
+                counted.update(causes.of(mine, code, causes.epochs(mine)).to_pylist())
+        story = _story(it, topic, tables)
+        told_of = ((f.code.name, Excuse(f.excuse).name if f.excuse else "") for f in assignment_findings(policy, story))
+        found.findings.update(told_of)
+    return found
+
+
+def _story(it: Ingested, topic: str, tables: dict[str, pa.Table]) -> GroupStory:
+    here = tables["membership"].to_pylist()
+    elsewhere = it.tables["membership"].filter(pc.not_equal(it.tables["membership"]["topic"], topic)).to_pylist()
+    partitions = sorted(set(tables["messages"]["partition"].to_pylist()))
+    return GroupStory.of(dispatcher_events(here, [(topic, n) for n in partitions]), here, elsewhere)
