@@ -61,7 +61,7 @@ class Result:
     @property
     def page(self) -> str:
         """The report as one HTML page that works offline."""
-        from subreplay.reports.page.html import to_html  # altair and the SVG engine load only for a page
+        from subreplay.reports.page.html import to_html  # templates load only for a page
 
         return to_html(self.report)
 

@@ -15,6 +15,18 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def short_count(value: float) -> str:
+    """A round number with the letter of its magnitude, for an axis.
+
+    >>> [short_count(value) for value in (0, 50, 1_500, 20_000_000)]
+    ['0', '50', '1.5k', '20M']
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
 def percent(share: float) -> str:
     """A fraction as per cent: one decimal, more where the number is small.
 

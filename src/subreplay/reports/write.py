@@ -36,7 +36,7 @@ def write_reports(data: ReportData, out_dir: Path, *, html: bool = True) -> Repo
     if paths.html is None:
         (out_dir / PAGE).unlink(missing_ok=True)
     else:
-        from subreplay.reports.page.html import to_html  # altair and the SVG engine load only for a page
+        from subreplay.reports.page.html import to_html  # templates load only for a page
 
         _replace(paths.html, to_html(data))
     return paths

@@ -15,6 +15,7 @@ from subreplay.reports.page.chart_map import causes, partition_map, slot_map
 from subreplay.reports.page.chart_share import by_epoch, scenario_chart
 from subreplay.reports.page.chart_time import MOST_CONSUMERS, MOST_WINDOWS, biggest, gathered, level, load_chart
 from subreplay.reports.page.palette import palette
+from subreplay.reports.page.svg import PLOT, Drawing
 from subreplay.reports.page.view import view
 
 
@@ -68,6 +69,36 @@ def at_start(data: ReportData) -> str:
     return data.run.window_start
 
 
+DAY = 86_400_000_000
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "texts"),
+    [
+        (0, 60_000_000, ["00:00:00", "00:00:10", "00:00:20", "00:00:30", "00:00:40", "00:00:50", "00:01:00"]),
+        (500, 3_000, ["00:00:00.001", "00:00:00.002", "00:00:00.003"]),
+        (DAY // 2, 5 * DAY // 2, ["01 Jan 12:00", "01 Jan 18:00", "02 Jan 00:00", "02 Jan 06:00", "02 Jan 12:00",
+                                  "02 Jan 18:00", "03 Jan 00:00", "03 Jan 06:00", "03 Jan 12:00"]),
+        (0, 14 * DAY, ["01 Jan", "03 Jan", "05 Jan", "07 Jan", "09 Jan", "11 Jan", "13 Jan", "15 Jan"]),
+    ],
+)  # fmt: skip
+def test_the_time_axis_has_some_seven_round_instants(start: int, end: int, texts: list[str]) -> None:
+    assert [text for _, text in Frame(start, end).ticks()] == texts
+
+
+def test_marks_stand_where_they_are_put_and_texts_stay_texts() -> None:
+    drawing = Drawing(100, 'a "chart"', top=10, bottom=5)
+    drawing.box(7, 2, 30, 10.126, "k3", "<b> & c")
+    drawing.line(0, PLOT, 100, 100, "axis", "3,3")
+    drawing.text(-8, 50, "<i>", anchor="end", ink=True)
+    assert drawing.svg() == (
+        '<svg viewBox="0 0 900 115" role="img" aria-label="a &#34;chart&#34;"><g transform="translate(92,10)">'
+        '<rect class="k3" x="2" y="10.13" width="5" height="19.87"><title>&lt;b&gt; &amp; c</title></rect>'
+        '<line class="s-axis" x1="0" x2="758" y1="100" y2="100" stroke-dasharray="3,3"/>'
+        '<text transform="translate(-8,50)" dy="3.3" text-anchor="end" class="ink">&lt;i&gt;</text></g></svg>'
+    )
+
+
 def test_ranges_too_many_to_be_seen_are_drawn_as_shares(small: ReportData, large: ReportData) -> None:
     few, many = (slot_map(data.range_maps[0], frame(data), palette(data), alone=1) for data in (small, large))
     assert (bool(few.svg), bool(few.shares), few.thin) == (True, True, 0)
@@ -79,13 +110,13 @@ def test_ranges_too_many_to_be_seen_are_drawn_as_shares(small: ReportData, large
 
 
 def test_causes_without_room_are_counted_on_the_label_before(large: ReportData) -> None:
-    layers, written, _ = causes(large.range_maps, frame(large), 100)
-    texts = [row["text"] for row in layers[1][0]]
-    assert len(layers[0][0]) == 30  # every epoch has its line
-    assert len(texts) == written < 30
+    told = causes(large.range_maps, frame(large))
+    texts = [text for _, text in told.labels]
+    assert len(told.lines) == 30  # every epoch has its line
+    assert len(texts) < 30
     assert texts[0].endswith("… +9")
     hidden = sum(int(text.rsplit("+", 1)[1]) for text in texts if " +" in text)
-    assert written + hidden == 30
+    assert len(texts) + hidden == 30
 
 
 def test_moves_of_an_epoch_are_summed(small: ReportData) -> None:
@@ -121,7 +152,10 @@ def test_more_partitions_than_rows_are_counted(failover: ReportData) -> None:
 def test_a_consumer_has_one_column_in_all_scenarios(small: ReportData) -> None:
     first = replace(small.scenarios[0], per_consumer=small.scenarios[0].per_consumer[::4])  # c1 and c5
     drawn = scenario_chart((first, small.scenarios[1]), palette(small))
-    left = {name: set(re.findall(rf'd="M([\d.]+),[^>]*><title>[^<]*, {name}:', drawn)) for name in ("c1", "c5")}
+    left = {
+        name: set(re.findall(rf'<rect class="k\d" x="([\d.]+)"[^>]*><title>[^<]*, {name}:', drawn))
+        for name in ("c1", "c5")
+    }
     assert [len(places) for places in left.values()] == [1, 1]
     assert left["c1"] != left["c5"]
 
@@ -134,8 +168,8 @@ def test_partitions_that_one_group_shares_are_rows_of_one_map(failover: ReportDa
 
 
 def test_a_cause_is_told_without_its_epoch_and_time(failover: ReportData) -> None:
-    layers, _, _ = causes(failover.range_maps, frame(failover), 100)
-    assert [row["text"] for row in layers[1][0]] == ["first consumer", "C joined", "B left"]
+    told = causes(failover.range_maps, frame(failover))
+    assert [text for _, text in told.labels] == ["first consumer", "C joined", "B left"]
 
 
 def test_keys_without_a_slot_are_not_tied_to_a_consumer(small: ReportData) -> None:

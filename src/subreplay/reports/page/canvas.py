@@ -1,25 +1,28 @@
-"""What all charts have in common: one width, one left margin, one time axis, so that they can be read under each other.
-
-Places are computed here and in the charts, never by the drawing engine's measuring of text: a chart looks the same
-whatever fonts a machine has.
-"""
+"""What charts have in common: one time axis, axes of figures, and stretches of time as rectangles."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
-
-import altair as alt
+from datetime import datetime, timedelta, timezone
+from typing import Final
 
 from subreplay.reports import words
 from subreplay.reports.data import ReportData
+from subreplay.reports.page.svg import PLOT, Drawing
 
-LEFT, PLOT, RIGHT = 92, 758, 50
 SIDE = 0.08  # of the data's window: how far before and after it an epoch is still drawn
-Rows = Sequence[Mapping[str, Any]]
-Layer = tuple[Rows, alt.Chart]
-FORMATS = ((3, "%H:%M:%S.%L"), (900, "%H:%M:%S"), (130_000, "%H:%M"), (700_000, "%d %b %H:%M"))
+FORMATS = ((3, "%H:%M:%S.%f"), (900, "%H:%M:%S"), (130_000, "%H:%M"), (700_000, "%d %b %H:%M"))
+_SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000  # µs
+_STEPS: Final = (
+    *(n * 10**power for power in range(3, 6) for n in (1, 2, 5)), *(n * _SECOND for n in (1, 2, 5, 10, 15, 30)),
+    *(n * _MINUTE for n in (1, 2, 5, 10, 15, 30)), *(n * _HOUR for n in (1, 2, 3, 6, 12)),
+    *(n * 10**power * _DAY for power in range(5) for n in (1, 2, 5)),
+)  # fmt: skip
+"""From tick to tick of a time axis."""
+_TICKS = 7
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +32,22 @@ class Frame:
     start: int
     end: int
 
-    def x(self, micros: int) -> float:
-        """An instant on the time axis (milliseconds), moved to the nearer edge where it lies outside."""
-        return min(max(micros, self.start), self.end) / 1000
-
     def pixel(self, micros: int) -> float:
-        """The same in pixels from the axis' left end."""
+        """An instant in pixels from the axis' left end, moved to the nearer end where it lies outside."""
         return (min(max(micros, self.start), self.end) - self.start) / (self.end - self.start) * PLOT
 
     def shows(self, start: int, end: int) -> bool:
         """Whether any of that stretch is inside."""
         return start < self.end and end > self.start
+
+    def ticks(self) -> Iterator[tuple[int, str]]:
+        """Round instants inside, about seven, and how the axis writes them."""
+        seconds = (self.end - self.start) / _SECOND
+        form = next((form for limit, form in FORMATS if seconds < limit), "%d %b")
+        step = min(_STEPS, key=lambda step: abs(math.log(step * _TICKS / (self.end - self.start))))
+        for at in range(-(-self.start // step) * step, self.end + 1, step):
+            text = (_EPOCH + timedelta(microseconds=at)).strftime(form)
+            yield at, text[:-3] if form.endswith("%f") else text
 
 
 def frame(data: ReportData) -> Frame:
@@ -55,67 +63,50 @@ def frame(data: ReportData) -> Frame:
     return Frame(low, max(high, low + 1000))
 
 
-def marks() -> alt.Chart:
-    """A chart without marks or rows: ``figure`` gives each layer its rows by name (altair would check each of them)."""
-    return alt.Chart(alt.NamedData(name="rows"))
+def time_axis(drawing: Drawing, at: Frame) -> None:
+    """The time axis below the plot, in UTC."""
+    floor = drawing.height
+    drawing.line(0, PLOT, floor, floor, "axis")
+    for instant, text in at.ticks():
+        x = at.pixel(instant)
+        drawing.line(x, x, floor, floor + 4, "axis")
+        drawing.text(x, floor + 9, text, anchor="middle", stands="top")
 
 
-def time_axis(at: Frame, *, labels: bool = True) -> alt.X:
-    """The shared time axis, in UTC."""
-    seconds = (at.end - at.start) / 1e6
-    text = next((format_ for limit, format_ in FORMATS if seconds < limit), "%d %b")
-    axis = alt.Axis(title=None, format=text, tickCount=7, grid=False, labels=labels, ticks=labels)
-    return alt.X("x:T", scale=alt.Scale(type="utc", domain=[at.start / 1000, at.end / 1000], nice=False), axis=axis)
+def marked_axis(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
+    """An axis left of the plot, with a tick at each height."""
+    drawing.line(0, 0, 0, drawing.height, "axis")
+    for y, text in ticks:
+        drawing.line(-4, 0, y, y, "axis")
+        drawing.text(-9, y, text, anchor="end")
 
 
-def cell(at: Frame, start: int, end: int, low: float, high: float, colour: str, tip: str) -> dict[str, Any]:
-    """The row of one rectangle: a stretch of time, from low to high, with its token and its tool tip."""
-    return {"x": at.x(start), "x2": at.x(end), "y": low, "y2": high, "colour": colour, "tip": tip}
+def grid(drawing: Drawing, ticks: Iterable[tuple[float, str]]) -> None:
+    """A line across the plot at each height, and what it stands for."""
+    for y, text in ticks:
+        drawing.line(0, PLOT, y, y, "grid")
+        drawing.text(-5, y, text, anchor="end")
 
 
-def cells(at: Frame, y: alt.Y) -> alt.Chart:
-    """Rectangles on the time axis, from rows made by ``cell``."""
-    place = {"x": time_axis(at), "x2": "x2:T", "y": y, "y2": "y2:Q"}
-    drawn: alt.Chart = marks().mark_rect().encode(**place, color=token(), description="tip:N")
-    return drawn
+def round_ticks(most: float) -> list[float]:
+    """Round figures from 0, about four of them, of which the last is not below ``most``.
+
+    >>> round_ticks(870), round_ticks(0.14)
+    ([0.0, 200.0, 400.0, 600.0, 800.0, 1000.0], [0.0, 0.05, 0.1, 0.15])
+    """
+    unit = 10.0 ** math.floor(math.log10(most / 4))
+    step = next(n * unit for n in (1, 2, 5, 10) if n * unit >= most / 5)
+    return [round(i * step, 12) for i in range(math.ceil(round(most / step, 9)) + 1)]
+
+
+def cell(drawing: Drawing, at: Frame, start: int, end: int, low: float, high: float, colour: str, tip: str) -> None:
+    """A stretch of time as a rectangle between two heights (pixels), with its token and its tool tip."""
+    drawing.box(at.pixel(start), at.pixel(end), low, high, colour, tip)
 
 
 def stretch(start: int, end: int) -> str:
     """A stretch of time in words."""
     return f"{words.utc_clock(start)} to {words.utc_clock(end)}"
-
-
-def places(size: float, *, horizontal: bool = False) -> alt.Scale:
-    """A scale on which data are pixels, counted from the top or the left."""
-    return alt.Scale(domain=[0, size], nice=False, zero=False, reverse=not horizontal)
-
-
-COUNTS = "datum.value == 0 ? '0' : format(datum.value, '~s')"
-
-
-def token(field: str = "colour") -> alt.Color:
-    """The colour column as it is: a token of the page's style sheet."""
-    return alt.Color(f"{field}:N", scale=None)
-
-
-def figure(layers: Sequence[Layer], height: float, *, top: int = 8, bottom: int = 26) -> dict[str, Any]:
-    """Layers on one plot of the shared width, as a complete Vega-Lite specification."""
-    named = [(f"t{i}", rows, chart) for i, (rows, chart) in enumerate(layers)]
-    charts = [chart.properties(data=alt.NamedData(name=name)) for name, _, chart in named]
-    padding = {"left": LEFT, "right": RIGHT, "top": top, "bottom": bottom}
-    whole = alt.layer(*charts).properties(width=PLOT, height=height, padding=padding, autosize={"type": "none"})
-    spec: dict[str, Any] = _styled(whole).to_dict()
-    spec["datasets"] = {name: [dict(row) for row in rows] for name, rows, _ in named}
-    return spec
-
-
-def _styled(chart: alt.LayerChart | alt.FacetChart) -> alt.LayerChart:
-    """Tokens in place of colours; no measured labels."""
-    styled: alt.LayerChart = chart.configure_axis(
-        domainColor="axis", tickColor="axis", gridColor="grid", labelColor="muted", labelFontSize=11, labelFlush=False,
-        labelOverlap=False, labelBound=False, labelPadding=5, tickSize=4, labelFont="sans-serif",
-    ).configure_view(strokeOpacity=0).configure_text(font="sans-serif", fontSize=11, color="muted")  # fmt: skip
-    return styled
 
 
 def shorten(text: str, most: int = 17) -> str:

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from typing import Any
-
-import altair as alt
+from collections.abc import Sequence
 
 from subreplay.reports import words
 from subreplay.reports.dispatch_data import BacklogPoint, DispatchView, Latency
-from subreplay.reports.page.canvas import (
-    PLOT,
-    Frame,
-    Layer,
-    cell,
-    cells,
-    figure,
-    marks,
-    places,
-    shorten,
-    stretch,
-    token,
-)
-from subreplay.reports.page.svg import draw
+from subreplay.reports.page.canvas import Frame, cell, shorten, stretch, time_axis
+from subreplay.reports.page.svg import PLOT, Drawing
 
 MOST_SCENARIOS = 14
 MOST_COLUMNS = 90
@@ -59,24 +44,21 @@ def latency_chart(views: Sequence[DispatchView]) -> str:
     shown = views[:MOST_SCENARIOS]
     scale = Scale([d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _durations(lane)])
     row = HEAD + 2 * LANE + GAP
-    height = row * len(shown)
-    bars = [bar for i, view in enumerate(shown) for bar in _lanes(view, i * row + HEAD, scale)]
-    names = [{"y": i * row + HEAD - 4, "text": shorten(view.name, 90)} for i, view in enumerate(shown)]
-    ticks = [{"x": scale.x(t), "text": words.nanos(t)} for t in scale.ticks]
-    x = alt.X("x:Q", scale=places(PLOT, horizontal=True), axis=None)
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    line = marks().mark_rule(aria=False, color="grid").encode(x=x, y=alt.value(0), y2=alt.value(height))
-    tick = marks().mark_text(baseline="top", aria=False).encode(x=x, y=alt.value(height + 6), text="text:N")
-    bar = marks().mark_rect().encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=token(), description="tip:N")
-    layers = [(ticks, line), (ticks, tick), (bars, bar), _titles(names, y)]
-    return draw(figure(layers, height), "Predicted latency under each scenario")
+    drawing = Drawing(row * len(shown), "Predicted latency under each scenario")
+    for tick in scale.ticks:
+        drawing.line(scale.x(tick), scale.x(tick), 0, drawing.height, "grid")
+        drawing.text(scale.x(tick), drawing.height + 6, words.nanos(tick), anchor="middle", stands="top")
+    for i, view in enumerate(shown):
+        _lanes(drawing, view, i * row + HEAD, scale)
+        drawing.text(0, i * row + HEAD - 4, shorten(view.name, 90), stands="bottom", ink=True, bold=True)
+    return drawing.svg()
 
 
 def _durations(latency: Latency) -> tuple[int, ...]:
     return (latency.p50_ns, latency.p99_ns, latency.max_ns) if latency.count else ()
 
 
-def _lanes(view: DispatchView, top: float, scale: Scale) -> Iterator[dict[str, Any]]:
+def _lanes(drawing: Drawing, view: DispatchView, top: float, scale: Scale) -> None:
     """The bars of one scenario; none for what happened to no message."""
     for lane, (field, word, solid, pale) in enumerate(LANES):
         latency: Latency = getattr(view, field)
@@ -86,42 +68,27 @@ def _lanes(view: DispatchView, top: float, scale: Scale) -> Iterator[dict[str, A
         high = top + lane * LANE
         tip = f"{view.name}, {word}: half within {words.nanos(latency.p50_ns)}, 99% within "
         tip += f"{words.nanos(latency.p99_ns)}, all within {words.nanos(latency.max_ns)}"
-        yield {"x": p99, "x2": max(most, p99), "y": high + 3, "y2": high + LANE - 4, "colour": pale, "tip": tip}
-        yield {"x": p50, "x2": max(p99, p50 + THIN), "y": high + 1, "y2": high + LANE - 2, "colour": solid, "tip": tip}
-
-
-def _titles(names: list[dict[str, Any]], y: alt.Y) -> Layer:
-    """The scenarios' names above their rows."""
-    name = marks().mark_text(align="left", baseline="bottom", aria=False, color="ink", fontWeight=600)
-    return names, name.encode(x=alt.value(0), y=y, text="text:N")
+        drawing.box(p99, max(most, p99), high + 3, high + LANE - 4, pale, tip)
+        drawing.box(p50, max(p99, p50 + THIN), high + 1, high + LANE - 2, solid, tip)
 
 
 def backlog_chart(views: Sequence[DispatchView], at: Frame) -> str:
     """One strip a scenario, all on one scale: messages at a consumer, and on them those that wait for one."""
     shown = views[:MOST_SCENARIOS]
     top = max((p.waiting + p.unacked for v in shown for p in v.backlog), default=0) or 1
-    height = STRIP * len(shown)
-    rows = [bar for i, view in enumerate(shown) for bar in _backlog(view, (i + 1) * STRIP, REACH / top, at)]
-    labels = [
-        {"y": i * STRIP + STRIP - REACH - 8, "text": shorten(view.name, 90), "floor": (i + 1) * STRIP,
-         "high": (i + 1) * STRIP - REACH, "most": words.count(top)}
-        for i, view in enumerate(shown)
-    ]  # fmt: skip
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    floor = alt.Y("floor:Q", scale=places(height), axis=None)
-    high = alt.Y("high:Q", scale=places(height), axis=None)
-    most = marks().mark_text(align="right", baseline="middle", aria=False)
-    layers = [
-        (labels, marks().mark_rule(aria=False, color="grid").encode(y=high)),
-        (rows, cells(at, y)),
-        (labels, marks().mark_rule(aria=False, color="axis").encode(y=floor)),
-        (labels, most.encode(x=alt.value(-8), y=high, text="most:N")),
-        _titles(labels, y),
-    ]
-    return draw(figure(layers, height), "Predicted backlog over time under each scenario")
+    drawing = Drawing(STRIP * len(shown), "Predicted backlog over time under each scenario")
+    time_axis(drawing, at)
+    for i, view in enumerate(shown):
+        floor = (i + 1) * STRIP
+        drawing.line(0, PLOT, floor - REACH, floor - REACH, "grid")
+        _backlog(drawing, view, floor, REACH / top, at)
+        drawing.line(0, PLOT, floor, floor, "axis")
+        drawing.text(-8, floor - REACH, words.count(top), anchor="end")
+        drawing.text(0, floor - REACH - 8, shorten(view.name, 90), stands="bottom", ink=True, bold=True)
+    return drawing.svg()
 
 
-def _backlog(view: DispatchView, floor: float, unit: float, at: Frame) -> Iterator[dict[str, Any]]:
+def _backlog(drawing: Drawing, view: DispatchView, floor: float, unit: float, at: Frame) -> None:
     """The columns of one strip, each as wide as the time to the next."""
     points = _few(view.backlog, at)
     ends = [*(words.parse_us(point.at) for point in points[1:]), at.end]
@@ -131,9 +98,9 @@ def _backlog(view: DispatchView, floor: float, unit: float, at: Frame) -> Iterat
         tip = f"{view.name}: {words.count(point.waiting)} waiting, {words.count(point.unacked)} unacknowledged, "
         tip += stretch(start, end)
         if point.unacked:
-            yield cell(at, start, end, floor, held, "u2", tip)
+            cell(drawing, at, start, end, floor, held, "u2", tip)
         if point.waiting:
-            yield cell(at, start, end, held, whole, "o2", tip)
+            cell(drawing, at, start, end, held, whole, "o2", tip)
 
 
 def _few(points: Sequence[BacklogPoint], at: Frame) -> list[BacklogPoint]:

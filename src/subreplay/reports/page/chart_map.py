@@ -5,28 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import altair as alt
 
 from subreplay.reports import words
 from subreplay.reports.data import EpochView, RangeMap
-from subreplay.reports.page.canvas import (
-    PLOT,
-    Frame,
-    Layer,
-    cell,
-    cells,
-    figure,
-    marks,
-    places,
-    shorten,
-    stretch,
-    time_axis,
-)
+from subreplay.reports.page.canvas import Frame, cell, marked_axis, shorten, stretch, time_axis
 from subreplay.reports.page.palette import NOBODY, Palette
 from subreplay.reports.page.rangemap import Rect, rectangles
-from subreplay.reports.page.svg import draw
+from subreplay.reports.page.svg import PLOT, Drawing
 
 ROW = 24  # height of a partition's row
 MOST_ROWS = 40
@@ -52,6 +37,26 @@ class MapDrawing:
     rows_left_out: int = 0  # partitions without a row
 
 
+@dataclass(frozen=True, slots=True)
+class Causes:
+    """Where epochs begin (pixels from the left), and of those with room for it, why; ``room`` is what that takes above
+    the plot. Where not all fit beside each other they are slanted."""
+
+    lines: tuple[float, ...]
+    labels: tuple[tuple[float, str], ...]
+    slanted: bool
+    room: int
+
+    def draw(self, drawing: Drawing) -> None:
+        for x in self.lines:
+            drawing.line(x, x, -6, drawing.height, "epoch", "3,3")
+        for x, text in self.labels:
+            if self.slanted:
+                drawing.text(x, -7, text, anchor="end", stands="bottom", angle=40)
+            else:
+                drawing.text(x, -7, text, stands="bottom")
+
+
 def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDrawing:
     """One dispatcher's slots, or only the shares of them where ranges are too many; ``alone`` is how many maps share
     the page."""
@@ -59,49 +64,47 @@ def slot_map(mapped: RangeMap, at: Frame, colours: Palette, alone: int) -> MapDr
     thin = max((epoch.bands_left_out for epoch in mapped.epochs), default=0)
     outside = sum(not at.shows(e.start_us, e.end_us) for e in mapped.epochs)
     starts = len(_starts([mapped], at))
-    lines, written, top = causes([mapped], at, height)
+    told = causes([mapped], at)
+    written = len(told.labels)
     if thin:
-        shares = _shares(mapped, at, colours, height, lines, top)
+        shares = _shares(mapped, at, colours, height, told)
         return MapDrawing(mapped.scope, "", shares, thin, written, starts, outside)
-    rows = [
-        cell(at, r.start, r.end, r.low, r.high, colours.token(r.consumer), _tip(r))
-        for r in rectangles(mapped.epochs)
-        if at.shows(r.start, r.end)
-    ]
-    slots = mapped.high - mapped.low + 1
-    ticks = [*(mapped.low + slots * i // 4 for i in range(4)), mapped.high]
-    scale = alt.Scale(domain=[mapped.low, mapped.high + 1], nice=False, zero=False)
-    y = alt.Y("y:Q", scale=scale, axis=alt.Axis(title=None, values=ticks, grid=False, format=",d"))
-    boxes = cells(at, y)
-    ground = _nobody(mapped, at, mapped.low, mapped.high + 1)
-    spec = figure([(ground, boxes), (rows, boxes), *lines], height, top=top)
     label = f"Slots of {mapped.scope} over time, coloured by the consumer that owned them"
-    shares = _shares(mapped, at, colours, STRIP, [], 8)
-    return MapDrawing(mapped.scope, draw(spec, label), shares, 0, written, starts, outside)
+    drawing = Drawing(height, label, top=told.room)
+    slots = mapped.high - mapped.low + 1
+
+    def y(slot: float) -> float:
+        return height * (mapped.high + 1 - slot) / slots
+
+    time_axis(drawing, at)
+    ticks = [*(mapped.low + slots * i // 4 for i in range(4)), mapped.high]
+    marked_axis(drawing, [(y(slot), words.count(slot)) for slot in ticks])
+    _nobody(drawing, mapped, at)
+    for r in rectangles(mapped.epochs):
+        if at.shows(r.start, r.end):
+            cell(drawing, at, r.start, r.end, y(r.low), y(r.high), colours.token(r.consumer), _tip(r))
+    told.draw(drawing)
+    shares = _shares(mapped, at, colours, STRIP, None)
+    return MapDrawing(mapped.scope, drawing.svg(), shares, 0, written, starts, outside)
 
 
 def partition_map(maps: Sequence[RangeMap], at: Frame, colours: Palette) -> MapDrawing:
     """Partitions as rows, of one group or of one dispatcher each."""
     strips = [strip for mapped in maps for strip in _strips(mapped)]
     shown = strips[:MOST_ROWS]
-    names = [{"y": (i + 0.5) * ROW, "text": shorten(name)} for i, (name, _) in enumerate(shown)]
-    rows = [
-        cell(
-            at, rect.start, rect.end, i * ROW + 2, (i + 1) * ROW - 2, colours.token(rect.consumer), _row_tip(name, rect)
-        )
-        for i, (name, rects) in enumerate(shown)
-        for rect in rects
-        if at.shows(rect.start, rect.end)
-    ]
-    height = ROW * len(shown)
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    boxes = cells(at, y)
-    titles = marks().mark_text(align="right", baseline="middle", aria=False).encode(x=alt.value(-8), y=y, text="text:N")
-    lines, written, room = causes(maps, at, height)
-    spec = figure([(rows, boxes), (names, titles), *lines], height, top=room)
+    told = causes(maps, at)
     label = "Partitions over time, coloured by the consumer that owned them"
+    drawing = Drawing(ROW * len(shown), label, top=told.room)
+    time_axis(drawing, at)
+    for i, (name, rects) in enumerate(shown):
+        drawing.text(-8, (i + 0.5) * ROW, shorten(name), anchor="end")
+        for rect in rects:
+            if at.shows(rect.start, rect.end):
+                colour, tip = colours.token(rect.consumer), _row_tip(name, rect)
+                cell(drawing, at, rect.start, rect.end, i * ROW + 2, (i + 1) * ROW - 2, colour, tip)
+    told.draw(drawing)
     hidden = len(strips) - len(shown)
-    return MapDrawing("", draw(spec, label), "", 0, written, len(_starts(maps, at)), 0, hidden)
+    return MapDrawing("", drawing.svg(), "", 0, len(told.labels), len(_starts(maps, at)), 0, hidden)
 
 
 def _strips(mapped: RangeMap) -> list[tuple[str, list[Rect]]]:
@@ -126,49 +129,43 @@ def _row_tip(name: str, rect: Rect) -> str:
     return f"{name}: {rect.consumer or NOBODY}, {stretch(rect.start, rect.end)}"
 
 
-def _shares(mapped: RangeMap, at: Frame, colours: Palette, height: int, over: Sequence[Layer], top: int) -> str:
+def _shares(mapped: RangeMap, at: Frame, colours: Palette, height: int, over: Causes | None) -> str:
     """How much of the slots each consumer owned, over time; a consumer's band stays at its place in the order."""
-    rows = []
+    label = f"Share of the slots of {mapped.scope} that each consumer owned, over time"
+    drawing = Drawing(height, label, top=over.room if over else 8)
+    time_axis(drawing, at)
+    marked_axis(drawing, [(height, "0%"), (height / 2, "50%"), (0, "100%")])
+    _nobody(drawing, mapped, at)
     for epoch in (e for e in mapped.epochs if at.shows(e.start_us, e.end_us)):
-        base = 0.0
+        base = float(height)
         for one in sorted(epoch.shares, key=lambda one: (one.consumer is None, words.natural(one.consumer or ""))):
             name, colour = (one.consumer, colours.token(one.consumer)) if one.consumer else ("others", "others")
             tip = f"{name}: {words.percent(one.share)} of the slots, {stretch(epoch.start_us, epoch.end_us)}"
-            rows.append(cell(at, epoch.start_us, epoch.end_us, base, base + one.share, colour, tip))
-            base += one.share
-    axis = alt.Axis(title=None, format="%", values=[0, 0.5, 1], grid=False)
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, 1], nice=False), axis=axis)
-    boxes = cells(at, y)
-    label = f"Share of the slots of {mapped.scope} that each consumer owned, over time"
-    return draw(figure([(_nobody(mapped, at, 0, 1), boxes), (rows, boxes), *over], height, top=top), label)
+            top = base - one.share * height
+            cell(drawing, at, epoch.start_us, epoch.end_us, base, top, colour, tip)
+            base = top
+    if over:
+        over.draw(drawing)
+    return drawing.svg()
 
 
-def _nobody(mapped: RangeMap, at: Frame, low: float, high: float) -> list[dict[str, Any]]:
+def _nobody(drawing: Drawing, mapped: RangeMap, at: Frame) -> None:
     """A ground that shows wherever no rectangle covers it: slots without an owner."""
     inside = [epoch for epoch in mapped.epochs if at.shows(epoch.start_us, epoch.end_us)]
-    if not inside:
-        return []
-    start, end = min(epoch.start_us for epoch in inside), max(epoch.end_us for epoch in inside)
-    return [cell(at, start, end, low, high, NOBODY, NOBODY)]
+    if inside:
+        start, end = min(epoch.start_us for epoch in inside), max(epoch.end_us for epoch in inside)
+        cell(drawing, at, start, end, 0, drawing.height, NOBODY, NOBODY)
 
 
-def causes(maps: Sequence[RangeMap], at: Frame, height: int) -> tuple[list[Layer], int, int]:
-    """Lines where epochs begin and the causes above them; how many causes have room; the room above the plot."""
+def causes(maps: Sequence[RangeMap], at: Frame) -> Causes:
+    """Where epochs begin inside the picture, and the causes for which there is room above it."""
     starts = _starts(maps, at)
-    texts = [_label(text) for _, text in starts]
     pixels = [at.pixel(start) for start, _ in starts]
-    flat = _fits(pixels, texts)
+    flat = _fits(pixels, [_label(text) for _, text in starts])
     chosen = dict.fromkeys(range(len(starts)), 0) if flat else _spread(pixels)
-    lines = [{"x": at.x(start)} for start, _ in starts]
-    shown = [_label(starts[i][1], n) for i, n in chosen.items()]
-    labels = [{"x": at.x(starts[i][0]), "text": label} for i, label in zip(chosen, shown, strict=True)]
-    room = 26 if flat else round(SLANT_ROOM + SLANT_RISE * max(map(len, shown)))
-    x = time_axis(at)
-    rule = marks().mark_rule(strokeDash=[3, 3], strokeWidth=1, aria=False, color="epoch").encode(
-        x=x, y=alt.value(-6), y2=alt.value(height))  # fmt: skip
-    text = marks().mark_text(baseline="bottom", aria=False, align="left" if flat else "right", angle=0 if flat else 40)
-    named = text.encode(x=x, y=alt.value(-7), text="text:N")
-    return [(lines, rule), (labels, named)], len(chosen), room
+    labels = tuple([(pixels[i], _label(starts[i][1], hidden)) for i, hidden in chosen.items()])
+    room = 26 if flat else round(SLANT_ROOM + SLANT_RISE * max(len(text) for _, text in labels))
+    return Causes(tuple(pixels), labels, not flat, room)
 
 
 def _label(cause: str, hidden: int = 0) -> str:

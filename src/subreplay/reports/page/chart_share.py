@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
-
-import altair as alt
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from subreplay.reports import words
 from subreplay.reports.data import MoveView, ScenarioConsumer, ScenarioView
-from subreplay.reports.page.canvas import PLOT, Layer, Rows, figure, marks, places, shorten
-from subreplay.reports.page.canvas import token as colour_token
+from subreplay.reports.page.canvas import grid, round_ticks, shorten
 from subreplay.reports.page.palette import Palette
-from subreplay.reports.page.svg import draw
+from subreplay.reports.page.svg import PLOT, Drawing
 
 MOST_EPOCHS = 50
 MOST_SCENARIOS = 14
 MOST_BARS = 60
 SCENARIO_LABEL = "Share per consumer under each scenario, against perfect balance"
+HEIGHT = 160  # of the moves chart
 HEAD, BODY, GAP = 20, 46, 30  # of a scenario's row
 
 
@@ -65,33 +63,32 @@ def moves_chart(moved: Sequence[Moved], colours: Palette) -> str:
     """One column per epoch: the share of the traffic that got another owner, coloured by the new owner."""
     traffic = any(m.share_of_traffic for m in moved)
     shown = moved if len(moved) <= MOST_EPOCHS else _largest(moved)
-    step = PLOT / max(len(shown), 1)
-    rows = [row for i, group in enumerate(shown) for row in _column(group, (i + 0.5) * step, step, traffic, colours)]
-    names = [{"x": (i + 0.5) * step, "text": str(group.epoch)} for i, group in enumerate(shown)]
-    top = max((float(row["y2"]) for row in rows), default=0.0)
-    x = alt.X("x:Q", scale=places(PLOT, horizontal=True), axis=None)
-    axis = alt.Axis(title=None, format=".1~%", tickCount=4, grid=True, domain=False, ticks=False)
-    y = alt.Y("y:Q", scale=alt.Scale(domain=[0, top or 1], nice=True), axis=axis)
-    text = marks().mark_text(baseline="top", aria=False).encode(x=x, y=alt.value(168), text="text:N")
-    return draw(figure([(rows, _bars(x, y)), (names, text)], 160), "Share of the traffic that changed owner, by epoch")
+    drawing = Drawing(HEIGHT, "Share of the traffic that changed owner, by epoch")
+    ticks = round_ticks(max((_moved(group, traffic) for group in shown), default=0.0) or 1)
+    unit, step = HEIGHT / ticks[-1], PLOT / max(len(shown), 1)
+    grid(drawing, [(HEIGHT - tick * unit, f"{tick * 100:.3g}%") for tick in ticks])
+    for i, group in enumerate(shown):
+        middle = (i + 0.5) * step
+        _column(drawing, group, middle, min(step * 0.7, 48), unit, traffic, colours)
+        drawing.text(middle, HEIGHT + 8, str(group.epoch), anchor="middle", stands="top")
+    return drawing.svg()
 
 
-def _column(group: Moved, middle: float, step: float, traffic: bool, colours: Palette) -> Iterator[dict[str, Any]]:
+def _moved(group: Moved, traffic: bool) -> float:
+    return group.share_of_traffic if traffic else group.share_of_space
+
+
+def _column(
+    drawing: Drawing, group: Moved, middle: float, wide: float, unit: float, traffic: bool, colours: Palette
+) -> None:
     """One epoch's stacked column."""
-    wide, base = min(step * 0.7, 48), 0.0
+    base = drawing.height
     for part in sorted(group.parts, key=lambda m: (words.natural(m.after), words.natural(m.before))):
         share = part.share_of_traffic if traffic else part.share_of_space
         tip = f"epoch {part.epoch}, {part.cause}: {words.percent(share)} from {part.before} to {part.after}"
-        place = {"x": middle - wide / 2, "x2": middle + wide / 2, "y": base, "y2": base + share}
-        yield {**place, "colour": colours.token(part.after), "tip": tip}
-        base += share
-
-
-def _bars(x: alt.X, y: alt.Y) -> alt.Chart:
-    drawn: alt.Chart = (
-        marks().mark_rect().encode(x=x, x2="x2:Q", y=y, y2="y2:Q", color=colour_token(), description="tip:N")
-    )
-    return drawn
+        top = base - share * unit
+        drawing.box(middle - wide / 2, middle + wide / 2, base, top, colours.token(part.after), tip)
+        base = top
 
 
 def _largest(moved: Sequence[Moved]) -> list[Moved]:
@@ -107,48 +104,33 @@ def scenario_chart(scenarios: Sequence[ScenarioView], colours: Palette) -> str:
     column = {name: j for j, name in enumerate(names)}
     step = PLOT / max(8, len(names))
     top = max([1.0, *[_times(c.share, s) for s in shown for c in s.per_consumer]])
-    bars, lines, titles = [], [], []
+    height = (HEAD + BODY + GAP) * len(shown)
+    drawing = Drawing(height, SCENARIO_LABEL, bottom=4)
     for i, scenario in enumerate(shown):
         floor = (i + 1) * (HEAD + BODY + GAP) - GAP
         members = [c for c in scenario.per_consumer if c.consumer in column]
-        bars += [_bar(c, scenario, column[c.consumer] * step, step, floor, BODY / top, colours) for c in members]
+        for one in members:
+            _bar(drawing, one, scenario, column[one.consumer] * step, step, floor, BODY / top, colours)
         wide = (max((column[c.consumer] for c in members), default=-1) + 1) * step
-        line = {"x": 0.0, "x2": wide, "y": floor - BODY / top, "floor": floor}
-        lines.append({**line, "text": words.percent(scenario.even_share)})
-        titles.append({"y": floor - BODY - 8, "text": shorten(scenario.name, 90)})
-    height = (HEAD + BODY + GAP) * len(shown)
-    return draw(figure(_scenario_layers(bars, lines, titles, height), height, bottom=4), SCENARIO_LABEL)
-
-
-def _scenario_layers(bars: Rows, lines: Rows, titles: Rows, height: float) -> list[Layer]:
-    """Bars with their shares below, the floor, the line of balance with its share, and the names."""
-    x = alt.X("x:Q", scale=places(PLOT, horizontal=True), axis=None)
-    middle = alt.X("middle:Q", scale=places(PLOT, horizontal=True), axis=None)
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    floors = alt.Y("floor:Q", scale=places(height), axis=None)
-    name = marks().mark_text(align="left", baseline="bottom", aria=False, color="ink", fontWeight=600)
-    before = marks().mark_text(align="right", baseline="middle", aria=False)
-    below = marks().mark_text(align="center", baseline="top", aria=False, dy=4)
-    balance = marks().mark_rule(aria=False, color="ink", strokeDash=[4, 3])
-    return [
-        (bars, _bars(x, y)),
-        (lines, marks().mark_rule(aria=False, color="axis").encode(x=x, x2="x2:Q", y=floors)),
-        (lines, balance.encode(x=x, x2="x2:Q", y=y)),
-        (titles, name.encode(x=alt.value(0), y=y, text="text:N")),
-        (lines, before.encode(x=alt.value(-8), y=y, text="text:N")),
-        (bars, below.encode(x=middle, y=y, text="share:N")),
-    ]
+        even = floor - BODY / top
+        drawing.line(0, wide, floor, floor, "axis")
+        drawing.line(0, wide, even, even, "ink", "4,3")
+        drawing.text(0, floor - BODY - 8, shorten(scenario.name, 90), stands="bottom", ink=True, bold=True)
+        drawing.text(-8, even, words.percent(scenario.even_share), anchor="end")
+    return drawing.svg()
 
 
 def _bar(
-    row: ScenarioConsumer, scenario: ScenarioView, x: float, step: float, floor: float, unit: float, colours: Palette
-) -> dict[str, Any]:
+    drawing: Drawing, row: ScenarioConsumer, scenario: ScenarioView, x: float, step: float, floor: float, unit: float,
+    colours: Palette,
+) -> None:  # fmt: skip
     """One consumer's bar, ``unit`` pixels high for a balanced share, with its share where there is room."""
     wide, share = min(step * 0.74, 56), words.percent(row.share)
-    high = _times(row.share, scenario) * unit
-    place = {"x": x, "x2": x + wide, "middle": x + wide / 2, "y": floor, "y2": floor - high}
     tip = f"{scenario.name}, {row.consumer}: {share}, {words.times(row.skew)} a balanced share"
-    return {**place, "colour": colours.token(row.consumer), "share": share if step >= 44 else "", "tip": tip}
+    high = _times(row.share, scenario) * unit
+    drawing.box(x, x + wide, floor, floor - high, colours.token(row.consumer), tip)
+    if step >= 44:
+        drawing.text(x + wide / 2, floor + 4, share, anchor="middle", stands="top")
 
 
 def _times(share: float, scenario: ScenarioView) -> float:

@@ -4,34 +4,20 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
-
-import altair as alt
+from typing import NamedTuple
 
 from subreplay.reports import words
 from subreplay.reports.data import LoadPoint
 from subreplay.reports.finding_data import FindingPoint
-from subreplay.reports.page.canvas import (
-    COUNTS,
-    PLOT,
-    Frame,
-    Layer,
-    cell,
-    cells,
-    figure,
-    marks,
-    places,
-    shorten,
-    stretch,
-    token,
-)
+from subreplay.reports.page.canvas import Frame, cell, grid, round_ticks, shorten, stretch, time_axis
 from subreplay.reports.page.palette import Palette
-from subreplay.reports.page.svg import draw
+from subreplay.reports.page.svg import PLOT, Drawing
 
 MOST_WINDOWS = 90
 MOST_CONSUMERS = 24
 MOST_BARS = 3_000  # of the findings chart
 REST = "others"
+LOAD = 220  # height of the load chart
 ROW = 18  # of the skew chart
 STRIP = 60  # of the findings chart, its title and its columns
 REACH = 34  # of its highest column
@@ -85,20 +71,24 @@ def biggest(load: Load, most: int = MOST_CONSUMERS) -> tuple[str, ...]:
 
 def load_chart(load: Load, at: Frame, colours: Palette) -> str:
     """Messages given to consumers, stacked, one column a stretch of time."""
-    named, rows = set(biggest(load)), []
+    named = set(biggest(load))
+    shown = [c for c in load.cells if c.messages and at.shows(c.start, c.end)]
+    sums: dict[int, int] = defaultdict(int)
+    for given in shown:
+        sums[given.start] += given.messages
+    drawing = Drawing(LOAD, "Messages per consumer over time, stacked")
+    ticks = round_ticks(max(sums.values(), default=1))
+    unit = LOAD / ticks[-1]
+    grid(drawing, [(LOAD - tick * unit, words.short_count(tick)) for tick in ticks])
+    time_axis(drawing, at)
     tops: dict[int, int] = defaultdict(int)
-    for given in sorted(load.cells, key=lambda c: (c.start, c.consumer not in named, words.natural(c.consumer))):
-        if not at.shows(given.start, given.end) or not given.messages:
-            continue
-        base = tops[given.start]
-        tops[given.start] += given.messages
+    for given in sorted(shown, key=lambda c: (c.start, c.consumer not in named, words.natural(c.consumer))):
+        base, top = tops[given.start], tops[given.start] + given.messages
+        tops[given.start] = top
         colour = colours.token(given.consumer) if given.consumer in named else REST
         tip = f"{given.consumer}: {words.plural(given.messages, 'message')}, {stretch(given.start, given.end)}"
-        rows.append(cell(at, given.start, given.end, base, tops[given.start], colour, tip))
-    scale = alt.Scale(domain=[0, max(tops.values(), default=1)], nice=True)
-    axis = alt.Axis(title=None, tickCount=4, labelExpr=COUNTS, grid=True, domain=False, ticks=False)
-    bars = cells(at, alt.Y("y:Q", scale=scale, axis=axis))
-    return draw(figure([(rows, bars)], 220), "Messages per consumer over time, stacked")
+        cell(drawing, at, given.start, given.end, LOAD - base * unit, LOAD - top * unit, colour, tip)
+    return drawing.svg()
 
 
 def level(skew: float) -> str:
@@ -110,18 +100,18 @@ def skew_chart(load: Load, totals: dict[str, float], at: Frame, colours: Palette
     """One row per consumer: how far its share was from a balanced one, over time; its overall skew at the end."""
     names = biggest(load)
     row_of = {name: i * ROW for i, name in enumerate(names)}
-    rows = [
-        cell(at, c.start, c.end, row_of[c.consumer] + 1, row_of[c.consumer] + ROW - 1, level(c.skew), _skew_tip(c))
-        for c in load.cells
-        if c.consumer in row_of and c.messages and at.shows(c.start, c.end)
-    ]
-    labels = [
-        {"y": top + ROW / 2, "text": shorten(name, 12), "colour": colours.token(name), "end": _overall(totals, name)}
-        for name, top in row_of.items()
-    ]
-    height = ROW * len(names)
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    return draw(figure([(rows, cells(at, y)), *_row_labels(labels, y)], height), "Skew of each consumer over time")
+    drawing = Drawing(ROW * len(names), "Skew of each consumer over time")
+    time_axis(drawing, at)
+    for c in load.cells:
+        if c.consumer in row_of and c.messages and at.shows(c.start, c.end):
+            top = row_of[c.consumer]
+            cell(drawing, at, c.start, c.end, top + 1, top + ROW - 1, level(c.skew), _skew_tip(c))
+    for name, top in row_of.items():
+        middle = top + ROW / 2
+        drawing.text(-22, middle, shorten(name, 12), anchor="end")
+        drawing.box(-16.5, -7.5, middle - 4.5, middle + 4.5, colours.token(name))
+        drawing.text(PLOT + 6, middle, _overall(totals, name), ink=True)
+    return drawing.svg()
 
 
 def _skew_tip(given: Cell) -> str:
@@ -130,18 +120,6 @@ def _skew_tip(given: Cell) -> str:
 
 def _overall(totals: dict[str, float], name: str) -> str:
     return words.times(totals[name]) if name in totals else ""
-
-
-def _row_labels(labels: list[dict[str, Any]], y: alt.Y) -> list[Layer]:
-    """The name before a row with its swatch, and a figure behind it."""
-    text = marks().mark_text(align="right", baseline="middle", aria=False)
-    swatch = marks().mark_square(size=90, opacity=1, filled=True, aria=False)
-    end = marks().mark_text(align="left", baseline="middle", aria=False, color="ink")
-    return [
-        (labels, text.encode(x=alt.value(-22), y=y, text="text:N")),
-        (labels, swatch.encode(x=alt.value(-12), y=y, color=token())),
-        (labels, end.encode(x=alt.value(PLOT + 6), y=y, text="end:N")),
-    ]
 
 
 def most_found(points: Sequence[FindingPoint], at: Frame, most: int = MOST_BARS) -> frozenset[str]:
@@ -169,31 +147,19 @@ def findings_chart(points: Sequence[FindingPoint], named: frozenset[str], at: Fr
     """
     codes = sorted({p.code for p in points})
     bins = _binned(points, named, at)
-    rows, labels = [], []
+    drawing = Drawing(STRIP * len(codes), "Findings over time by code")
+    time_axis(drawing, at)
     for i, code in enumerate(codes):
         mine = {key: n for key, n in bins.items() if key[0] == code}
         tops: dict[int, int] = defaultdict(int)
         for (_, column, _), n in mine.items():
             tops[column] += n
-        most = max(tops.values(), default=1)
-        rows += list(_columns(mine, most, i, at, colours))
-        floor = (i + 1) * STRIP
-        title = {"y": i * STRIP + 20, "text": shorten(code, 90)}
-        labels.append({**title, "floor": floor, "high": floor - REACH, "most": words.count(most)})
-    height = STRIP * len(codes)
-    y = alt.Y("y:Q", scale=places(height), axis=None)
-    bars = cells(at, y)
-    base = alt.Y("floor:Q", scale=places(height), axis=None)
-    high = alt.Y("high:Q", scale=places(height), axis=None)
-    name = marks().mark_text(align="left", baseline="bottom", aria=False, color="ink")
-    most_of = marks().mark_text(align="right", baseline="middle", aria=False)
-    layers = [
-        (rows, bars),
-        (labels, marks().mark_rule(aria=False, color="grid").encode(y=base)),
-        (labels, name.encode(x=alt.value(0), y=y, text="text:N")),
-        (labels, most_of.encode(x=alt.value(-8), y=high, text="most:N")),
-    ]
-    return draw(figure(layers, height), "Findings over time by code")
+        most, floor = max(tops.values(), default=1), (i + 1) * STRIP
+        _columns(drawing, mine, most, floor, at, colours)
+        drawing.line(0, PLOT, floor, floor, "grid")
+        drawing.text(0, i * STRIP + 20, shorten(code, 90), stands="bottom", ink=True)
+        drawing.text(-8, floor - REACH, words.count(most), anchor="end")
+    return drawing.svg()
 
 
 def _column(point: FindingPoint, at: Frame) -> int:
@@ -211,16 +177,16 @@ def _binned(points: Iterable[FindingPoint], named: frozenset[str], at: Frame) ->
 
 
 def _columns(
-    bins: dict[tuple[str, int, str], int], most: int, strip: int, at: Frame, colours: Palette
-) -> Iterable[dict[str, Any]]:
+    drawing: Drawing, bins: dict[tuple[str, int, str], int], most: int, floor: int, at: Frame, colours: Palette
+) -> None:
     """The stacked bars of one strip."""
     width = (at.end - at.start) / MOST_WINDOWS
     tops: dict[int, int] = defaultdict(int)
     for (code, column, consumer), n in bins.items():
         low, high = tops[column], tops[column] + n
         tops[column] = high
-        start, floor = round(at.start + column * width), (strip + 1) * STRIP
+        start = round(at.start + column * width)
         tip = f"{code}: {words.count(n)} at {consumer or REST}, {stretch(start, round(start + width))}"
         foot, head = floor - low / most * REACH, floor - high / most * REACH
         colour = colours.token(consumer) if consumer else REST
-        yield cell(at, start, round(start + width * 0.82), foot, head, colour, tip)
+        cell(drawing, at, start, round(start + width * 0.82), foot, head, colour, tip)

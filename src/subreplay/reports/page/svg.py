@@ -1,84 +1,67 @@
-"""From a chart to a piece of SVG that belongs to the page: its colours, its type, no address, no script.
+"""Charts as SVG that belongs to the page: marks in pixels, whose colours and type are the style sheet's.
 
-vl-convert writes literal colours, fonts and running ids. Here only the drawing is kept: what a chart calls a colour is
-a token (``k3``, ``grid``) that becomes a class, text takes the page's type, a mark's description becomes its tool tip.
-Nothing depends on the machine's fonts or on what was drawn before, so the same chart gives the same bytes.
+A colour is a token (``k3``, ``grid``), which becomes a class; a mark's sentence becomes its tool tip. No text is
+measured and nothing depends on the machine's fonts, so the same data give the same bytes.
 """
 
 from __future__ import annotations
 
-import json
-import re
-from typing import Any
-from xml.etree import ElementTree
+from typing import Literal
 
-import vl_convert
 from markupsafe import escape
 
-KEPT = ("d", "transform", "x", "y", "x2", "y2", "width", "height", "stroke-width", "stroke-dasharray", "text-anchor",
-        "font-size", "font-weight", "opacity", "fill-opacity")  # fmt: skip
-USELESS = {("opacity", "1"), ("stroke-width", "1"), ("font-weight", "normal"), ("font-size", "11px"),
-           ("transform", "translate(0,0)")}  # fmt: skip
-DROPPED_CLASSES = {"background", "foreground"}
-TOKEN = re.compile(r"[a-z][a-z0-9-]*")
-DECIMALS = re.compile(r"-?\d+\.\d{3,}(?:e-?\d+)?")
-SCRIPTS = re.compile(r"\{http[^}]*\}")
+LEFT, PLOT, RIGHT = 92, 758, 50
+"""Pixels: one width and one left margin for all charts, so that they can be read under each other."""
+_BASELINES = {"top": 9.0, "middle": 3.3, "bottom": -2.3}
+"""From where a text stands to its baseline, at 11 pixels."""
 
 
-def draw(spec: dict[str, Any], label: str) -> str:
-    """The chart as an inline ``<svg>``; ``label`` is what a screen reader says of it."""
-    root = ElementTree.fromstring(vl_convert.vegalite_to_svg(json.dumps(spec)))
-    width, height = root.attrib["width"], root.attrib["height"]
-    body = "".join([_element(child) for child in root])
-    return f'<svg viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}">{body}</svg>'
+class Drawing:
+    """Marks on a plot of the shared width, ``height`` pixels high; its upper left corner is (0, 0).
+
+    ``label`` is what a screen reader says of it; ``top`` and ``bottom`` are the room above and below the plot.
+    """
+
+    def __init__(self, height: float, label: str, *, top: float = 8, bottom: float = 26) -> None:
+        self.height = height
+        self._label, self._top, self._bottom = label, top, bottom
+        self._marks: list[str] = []
+
+    def box(self, x: float, x2: float, y: float, y2: float, colour: str, tip: str = "") -> None:
+        """A filled rectangle between two corners, with its tool tip."""
+        size = f'width="{_short(abs(x2 - x))}" height="{_short(abs(y2 - y))}"'
+        title = f"<title>{escape(tip)}</title>" if tip else ""
+        self._marks.append(
+            f'<rect class="{colour}" x="{_short(min(x, x2))}" y="{_short(min(y, y2))}" {size}>{title}</rect>'
+        )
+
+    def line(self, x: float, x2: float, y: float, y2: float, colour: str, dashes: str = "") -> None:
+        """A line one pixel wide; ``dashes`` are lengths of dash and gap."""
+        ends = f'x1="{_short(x)}" x2="{_short(x2)}" y1="{_short(y)}" y2="{_short(y2)}"'
+        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self._marks.append(f'<line class="s-{colour}" {ends}{dashed}/>')
+
+    def text(
+        self, x: float, y: float, words: str, *, anchor: Literal["start", "middle", "end"] = "start",
+        stands: Literal["top", "middle", "bottom"] = "middle", ink: bool = False, bold: bool = False, angle: int = 0,
+    ) -> None:  # fmt: skip
+        """A line of text that ends, begins or is centred at ``x``, turned by ``angle`` degrees around where it stands;
+        ``ink``: as dark as the page's own."""
+        if not words:
+            return
+        turned = f" rotate({angle})" if angle else ""
+        looks = (' class="ink"' if ink else "") + (' font-weight="600"' if bold else "")
+        anchored = "" if anchor == "start" else f' text-anchor="{anchor}"'
+        where = f'transform="translate({_short(x)},{_short(y)}){turned}" dy="{_BASELINES[stands]}"'
+        self._marks.append(f"<text {where}{anchored}{looks}>{escape(words)}</text>")
+
+    def svg(self) -> str:
+        """The chart as an inline ``<svg>``."""
+        width, height = LEFT + PLOT + RIGHT, self._top + self.height + self._bottom
+        head = f'<svg viewBox="0 0 {width} {_short(height)}" role="img" aria-label="{escape(self._label)}">'
+        return f'{head}<g transform="translate({LEFT},{_short(self._top)})">{"".join(self._marks)}</g></svg>'
 
 
-def _element(node: ElementTree.Element) -> str:
-    """One element and what is in it; empty where nothing of it is seen."""
-    tag = SCRIPTS.sub("", node.tag)
-    if tag not in ("g", "path", "line", "text") or _unseen(node):
-        return ""
-    inner = "".join([_element(child) for child in node])
-    if tag == "g":
-        return _group(node, inner)
-    title = node.get("aria-label")
-    inner += f"<title>{escape(title)}</title>" if title else ""
-    inner += str(escape(node.text)) if node.text and tag == "text" else ""
-    attributes = _attributes(node, tag)
-    return f"<{tag}{attributes}>{inner}</{tag}>" if inner else f"<{tag}{attributes}/>"
-
-
-def _group(node: ElementTree.Element, inner: str) -> str:
-    """A group only where it moves what is in it."""
-    shift = node.get("transform", "")
-    if not inner or not shift or shift == "translate(0,0)":
-        return inner
-    return f'<g transform="{escape(_short(shift))}">{inner}</g>'
-
-
-def _unseen(node: ElementTree.Element) -> bool:
-    return node.get("opacity") == "0" or node.get("d") == "" or node.get("class") in DROPPED_CLASSES
-
-
-def _attributes(node: ElementTree.Element, tag: str) -> str:
-    """The kept attributes, numbers shortened, colours as classes."""
-    classes = _classes(node, tag)
-    out = [f' class="{classes}"'] if classes else []
-    for name in KEPT:
-        value = node.get(name)
-        if value is not None and (name, value) not in USELESS:
-            out.append(f' {name}="{escape(_short(value))}"')
-    return "".join(out)
-
-
-def _classes(node: ElementTree.Element, tag: str) -> str:
-    """Tokens of fill and stroke; plain text needs none."""
-    fill, stroke = node.get("fill", ""), node.get("stroke", "")
-    names = [fill] if TOKEN.fullmatch(fill) and fill != "none" else []
-    names += [f"s-{stroke}"] if TOKEN.fullmatch(stroke) and stroke != "none" else []
-    return " ".join([name for name in names if not (tag == "text" and name == "muted")])
-
-
-def _short(value: str) -> str:
-    """Coordinates to a hundredth of a pixel."""
-    return DECIMALS.sub(lambda match: f"{float(match.group()):.2f}".rstrip("0").rstrip("."), value)
+def _short(pixels: float) -> str:
+    """A coordinate to a hundredth of a pixel."""
+    return f"{pixels:.2f}".rstrip("0").rstrip(".")
