@@ -20,6 +20,8 @@ from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
+from subreplay.config.kafka_names import policy_options
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import read
 from subreplay.errors import ConfigError
@@ -50,7 +52,7 @@ class Subscription(Model):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **self.options)
+        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class ProducerRouting(Model):
@@ -188,7 +190,7 @@ class AnyScenario(Model):
     members: Members = "recorded"
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **self.options)
+        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class Scenario(AnyScenario):
@@ -198,9 +200,16 @@ class Scenario(AnyScenario):
 
 
 class GroupScenario(AnyScenario):
-    """The same for a Kafka group."""
+    """The same for a Kafka group; what its ``dispatch`` tells of the policy wins over ``options``."""
 
     dispatch: GroupDispatch | None = None
+
+    def make_policy(self) -> Policy:
+        told = {} if self.dispatch is None else self.dispatch.of_policy
+        options = policy_options(self.policy, self.options)
+        if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
+            raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")
+        return make(self.policy, self.profile, **options, **told)
 
 
 def _scenario_kind(given: Any) -> str:
@@ -367,6 +376,8 @@ def _sentence(source: str, error: Any, given: Mapping[str, Any]) -> str:
 
 def _hint(place: tuple[Any, ...], key: str) -> str:
     """What to write instead of a key that the section at ``place`` does not have."""
+    if (field := _section(place).get(key)) is not None and field.alias:
+        return f"it is named {field.alias!r} here" + (", in ms or with a unit" if field.alias.endswith(".ms") else "")
     legal = legal_keys(place)
     near = difflib.get_close_matches(key, legal, n=1)
     for kind in set(SCENARIOS) & set(place):
@@ -378,6 +389,11 @@ def _hint(place: tuple[Any, ...], key: str) -> str:
 
 def legal_keys(place: tuple[Any, ...]) -> list[str]:
     """The keys that a section of the configuration knows; ``place`` is its path, with the kinds of scenarios in it."""
+    return [field.alias or name for name, field in _section(place).items()]
+
+
+def _section(place: tuple[Any, ...]) -> Mapping[str, Any]:
+    """The fields of the section at a place."""
     model: Any = RunConfig
     for part in place:
         if part in SCENARIOS:
@@ -385,8 +401,9 @@ def legal_keys(place: tuple[Any, ...]) -> list[str]:
         elif isinstance(part, str) and part in model.model_fields:
             model = next(iter(_models(model.model_fields[part].annotation)), None)
             if model is None:
-                return []
-    return list(model.model_fields)
+                return {}
+    fields: Mapping[str, Any] = model.model_fields
+    return fields
 
 
 def _models(annotation: Any) -> list[Any]:
