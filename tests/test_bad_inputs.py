@@ -29,7 +29,7 @@ FILES = {
     "queue.yaml": SCENARIOS % "dispatch: {consumers: {receiver_queue_size: 2147483647}}",
     "seed.yaml": SCENARIOS % f"dispatch: {{seed: {'9' * 30}}}",
     "ranges.yaml": SCENARIOS % f"members: [{{consumer: c, ranges: [[0, {'9' * 30}]]}}]",
-    "group.yaml": SCENARIOS % "dispatch: {max_poll_records: 5}",
+    "group.yaml": SCENARIOS % "dispatch: {max.poll.records: 5}",
     "memory.yaml": "spark: {driver_memory: much}\n",
     "text.txt": "hello",
     "cut.json": '{"schema_version": "1.1", "run": {',

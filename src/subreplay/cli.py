@@ -451,16 +451,21 @@ def fidelity(
     profile: Annotated[
         str | None, typer.Option("--profile", help="Instead of the one of the broker's version.")
     ] = None,
+    predict: Annotated[bool, typer.Option("--predict", help="Predict them from their plans alone instead.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
-    """Re-enact recordings and compare; exit 1 if messages go to other consumers."""
+    """Re-enact recordings and compare; exit 1 if messages go to other consumers. Or predict them, and tabulate."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    codes, told = {0}, list[dict[str, object]]()
+    codes, told, foretold = {0}, list[dict[str, object]](), list[recorded.Foretold]()
     for folder in recorded.recordings(paths):
         try:
-            with terminal.progress(f"re-enacting {folder.name}"):
+            with terminal.progress(f"{'predicting' if predict else 're-enacting'} {folder.name}"):
+                if predict:
+                    foretold.append(recorded.predict(folder, profile))
+                    told.append({"recording": str(folder), **foretold[-1].figures})
+                    continue
                 result = recorded.reenact(folder, profile)
         except (InputError, EnvironmentFailed) as error:  # the other recordings are judged all the same
             terminal.warn(f"subreplay: {error}", style="red")
@@ -471,6 +476,8 @@ def fidelity(
         for line in result.lines:
             terminal.say(line)
         told.append({"recording": str(folder), "passed": result.passed, **result.figures})
+    for line in recorded.tables(foretold):
+        terminal.say(line)
     terminal.object({"command": "fidelity", "exit_code": max(codes), "recordings": told})
     return max(codes)
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from subreplay.config import run as config
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.kafka_names import OPTIONS
 from subreplay.config.run import GroupScenario, Member, RunConfig, Scenario, parse_duration
 from subreplay.errors import ConfigError, InputError
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
@@ -41,7 +42,8 @@ def keys_of_model(model: type[BaseModel], prefix: str = "") -> set[str]:
     keys = set()
     for name, field in model.model_fields.items():
         nested = isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
-        keys |= keys_of_model(field.annotation, f"{prefix}{name}.") if nested else {prefix + name}
+        told = field.alias or name
+        keys |= keys_of_model(field.annotation, f"{prefix}{told}.") if nested else {prefix + told}
     return keys
 
 
@@ -102,8 +104,9 @@ def test_every_key_in_default_yaml_has_a_comment_above_it():
 def test_default_yaml_names_every_policy_profile_and_option():
     text = DEFAULT.read_text(encoding="utf-8")
     assert set(re.findall(r"#   ((?:pulsar|kafka)\.[a-z_.]+) ", text)) == set(REGISTRY)
-    assert set(re.findall(r"#   ([a-z_]+)  +(?:true|whole)", text)) == {
-        o for name in REGISTRY for o in option_names(name)
+    kafkas = {ours: name for name, ours in OPTIONS.items()}
+    assert set(re.findall(r"#   ([a-z_.]+)  +(?:true|whole)", text)) == {
+        kafkas.get(o, o) for name in REGISTRY for o in option_names(name)
     }
     assert all(profile in text for profile in KEYLESS)
 
@@ -211,9 +214,12 @@ OTHERS_KEYS = """
 KAFKA  | {ttl: 1s}                         | unknown key %s.ttl; only scenarios of pulsar.* policies have it
 KAFKA  | {consumers: {nack_delay: 1s}}     | unknown key %s.consumers.nack_delay; only scenarios of pulsar.* policies
 KAFKA  | {others: {x: {ack_timeout: 1s}}}  | unknown key %s.others.x.ack_timeout; only scenarios of pulsar.* policies
-PULSAR | {max_poll_records: 9}             | unknown key %s.max_poll_records; only scenarios of kafka.* policies have it
-KAFKA  | {max_pol_records: 9}              | unknown key %s.max_pol_records; did you mean 'max_poll_records'?
-KAFKA  | {max_poll_records: 0}             | %s.max_poll_records: must be at least 1 (given: 0)
+PULSAR | {max.poll.records: 9}             | unknown key %s.max.poll.records; only scenarios of kafka.* policies have it
+KAFKA  | {max.pol.records: 9}              | unknown key %s.max.pol.records; did you mean 'max.poll.records'?
+KAFKA  | {max.poll.records: 0}             | %s.max.poll.records: must be at least 1 (given: 0)
+KAFKA  | {max_poll_records: 9}             | unknown key %s.max_poll_records; it is named 'max.poll.records' here
+KAFKA  | {commit_interval: 1s}             | unknown key %s.commit_interval; it is named 'auto.commit.interval.ms'
+KAFKA  | {heartbeat.interval.ms: soon}     | %s.heartbeat.interval.ms: not a duration: 'soon'
 """
 
 
@@ -222,6 +228,36 @@ def test_a_key_of_the_other_kind_of_policy_is_an_error_that_says_so(tmp_path, li
     kind, section, message = (part.strip() for part in line.split(" | "))
     said = complaint(tmp_path, {"KAFKA": KAFKA, "PULSAR": PULSAR}[kind] % section)
     assert said.startswith(f"run.yaml:1: {message}" % "scenarios.0.dispatch")
+
+
+@pytest.mark.parametrize("told", ["2000", "2s", "'2000'", "2000ms"])
+def test_settings_of_kafka_have_its_names_and_ms_or_a_unit(tmp_path, told):
+    options = f"options: {{session.timeout.ms: {told}}}"
+    found = run(tmp_path, f"{KAFKA[:-2] % f'{{max.poll.interval.ms: {told}}}'}, {options}}}]").scenarios[0]
+
+    assert found.dispatch.max_poll_interval == found.make_policy().session_timeout_us == 2_000_000
+
+
+def test_a_session_timeout_is_told_once_as_an_option_or_in_the_dispatch(tmp_path):
+    found = run(tmp_path, KAFKA % "{session.timeout.ms: 7s, group.initial.rebalance.delay.ms: 0}").scenarios[0]
+    twice = KAFKA[:-2] % "{session.timeout.ms: 7s}" + ", options: {session.timeout.ms: 8s}}]"
+
+    assert (found.make_policy().session_timeout_us, found.make_policy().initial_rebalance_delay_us) == (7_000_000, 0)
+    assert "session.timeout.ms is given twice, in options and in dispatch: give it once" in complaint(tmp_path, twice)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("session_timeout_us: 1", "option 'session_timeout_us' is named session.timeout.ms here, in ms or with a unit"),
+        ("points: 1", "kafka.range has no option 'points'; its options: session.timeout.ms, group.initial"),
+        ("session.timeout.ms: soon", "kafka.range: session.timeout.ms: not a duration: 'soon'"),
+        ("session.timeout.ms: -1", "kafka.range: session.timeout.ms: a duration is from 0s"),
+    ],
+)
+def test_options_of_assignors_are_told_by_kafkas_names(tmp_path, option, message):
+    text = f"subscription: {{policy: kafka.range, profile: kafka-4.0, options: {{{option}}}}}"
+    assert message in complaint(tmp_path, text)
 
 
 MEMBER = "scenarios: [{name: a, policy: pulsar.shared, members: [{consumer: c, %s}]}]"

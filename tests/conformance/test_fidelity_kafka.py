@@ -2,16 +2,19 @@
 
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
+from subreplay.cli import main
 from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.instants import derived_instants, off
 from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
 from subreplay.conformance.fidelity_groups.plan import planned
-from subreplay.conformance.fidelity_groups.predicted import compare, table
+from subreplay.conformance.fidelity_groups.predicted import compare
+from subreplay.conformance.fidelity_groups.work import java_doubles, planned_work
 from subreplay.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -109,11 +112,24 @@ def test_a_rebalance_that_is_told_a_heartbeat_later_is_off_by_as_much():
     assert off(derived_instants(replace(it, requests=later)), "told") > 900
 
 
-def test_the_table_has_a_line_for_each_recording():
-    text = table([predicted(folder) for folder in ALL])
+def test_a_plan_tells_how_long_the_work_on_each_record_takes():
+    work = planned_work(read(SLOW).scenario.consumers[0], 3).times_ns
+    polls = [row for row in read(SLOW).polls if row.consumer == "c1"][:3]
+    begins = [polls[0].polled_at, *(row.processed_at for row in polls[:-1])]
+    did = [row.processed_at - begin for row, begin in zip(polls, begins, strict=True)]
 
-    assert [line.split()[0] for line in text.splitlines()[2:]] == [folder.name for folder in ALL]
-    assert "5/5/5" in text
+    assert all(abs(mine - other) < 2 * MS for mine, other in zip(work, did, strict=True))
+    assert list(islice(java_doubles(42), 2)) == [0.7275636800328681, 0.6832234717598454]  # as a JVM prints them
+
+
+def test_predictions_are_tabulated_for_each_system(capsys):
+    assert main(["fidelity", "--predict", str(SLOW)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    row = next(line for line in printed if line.startswith("| k16_slow"))
+    page = (Path(__file__).parents[2] / "docs/fidelity.md").read_text(encoding="utf-8")
+
+    assert "4 of 4" in row
+    assert row in page  # made by this command
 
 
 def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_again():

@@ -29,7 +29,7 @@ RESTARTS = (
     PlannedMember("c", 0, 1 * SECOND, restart=SECOND // 2),
     PlannedMember("d", 0, None, crash=2 * SECOND, restart=6 * SECOND),
 )
-SLOW = {"consumers": {"service": {"time": "4ms"}}, "commit_interval": "500ms", "heartbeat_interval": "300ms"}
+SLOW = {"consumers": {"service": {"time": "4ms"}}, "auto.commit.interval.ms": "500ms", "heartbeat.interval.ms": 300}
 
 
 def records_of(recording):

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from subreplay.config.dispatch import US, Service, Stuck
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
+from subreplay.config.kafka_names import INITIAL_DELAY, OPTIONS, SESSION_TIMEOUT, Millis
 from subreplay.dispatch.service import Service as ServiceModel
 from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
 
@@ -43,17 +44,25 @@ class GroupConsumers(Model):
 class GroupDispatch(Model):
     """What is supposed of all members, of some by name, and of their clients' settings.
 
-    The session timeout and the initial rebalance delay are options of the policy.
+    The session timeout and the initial rebalance delay are options of the policy: ``None`` leaves them to it.
     """
 
     consumers: GroupConsumers = GroupConsumers()
     others: dict[str, GroupConsumers] = Field(default_factory=dict)
-    max_poll_records: Annotated[int, Field(ge=1, le=INT_31)] = 500
-    max_poll_interval: Annotated[Duration, Field(ge=1)] = parse_duration("5m")
-    commit_interval: Duration = parse_duration("5s")
-    heartbeat_interval: Annotated[Duration, Field(ge=1)] | None = None
+    max_poll_records: Annotated[int, Field(ge=1, le=INT_31)] = Field(500, alias="max.poll.records")
+    max_poll_interval: Annotated[Millis, Field(ge=1)] = Field(parse_duration("5m"), alias="max.poll.interval.ms")
+    commit_interval: Millis = Field(parse_duration("5s"), alias="auto.commit.interval.ms")
+    heartbeat_interval: Annotated[Millis, Field(ge=1)] | None = Field(None, alias="heartbeat.interval.ms")
+    session_timeout: Millis | None = Field(None, alias=SESSION_TIMEOUT)
+    initial_delay: Millis | None = Field(None, alias=INITIAL_DELAY)
     rebalance_time: Duration = 0
     seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
+
+    @property
+    def of_policy(self) -> dict[str, int]:
+        """Options of the policy that are told here."""
+        told = {OPTIONS[SESSION_TIMEOUT]: self.session_timeout, OPTIONS[INITIAL_DELAY]: self.initial_delay}
+        return {name: value for name, value in told.items() if value is not None}
 
     def supposed(self, recorded: ServiceModel, start: int, interval: int) -> SimulationParameters:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
@@ -84,9 +93,10 @@ class GroupDispatch(Model):
         said.append(
             ("commits", f"every {self.commit_interval / 1e6:g} s" if self.commit_interval else "with every poll")
         )
-        for key in ("max_poll_interval", "heartbeat_interval", "rebalance_time"):
-            if getattr(self, key) != type(self).model_fields[key].default:
-                said.append((key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
+        for key in ("max_poll_interval", "heartbeat_interval", "initial_delay", "rebalance_time"):
+            declared = type(self).model_fields[key]
+            if getattr(self, key) != declared.default:
+                said.append((declared.alias or key.replace("_", " "), f"{getattr(self, key) / 1e6:g} s"))
         return tuple(said)
 
     @property

@@ -81,6 +81,8 @@ def _shown(value: Any) -> str:
 
 def _hint(section: tuple[Any, ...], key: str, model: Any, kinds: Mapping[str, Any]) -> str:
     """What to write instead of a key that the section does not have."""
+    if (field := _fields(section, model, kinds).get(key)) is not None and field.alias:
+        return f"it is named {field.alias!r} here" + (", in ms or with a unit" if field.alias.endswith(".ms") else "")
     legal = legal_keys(section, model, kinds)
     near = difflib.get_close_matches(key, legal, n=1)
     for kind in set(kinds) & set(section):
@@ -92,14 +94,19 @@ def _hint(section: tuple[Any, ...], key: str, model: Any, kinds: Mapping[str, An
 
 def legal_keys(section: tuple[Any, ...], model: Any, kinds: Mapping[str, Any]) -> list[str]:
     """The keys that a section of ``model`` knows; it is named by its path, with the kinds of scenarios in it."""
+    return [field.alias or name for name, field in _fields(section, model, kinds).items()]
+
+
+def _fields(section: tuple[Any, ...], model: Any, kinds: Mapping[str, Any]) -> Mapping[str, Any]:
     for part in section:
         if part in kinds:
             model = kinds[part]
         elif isinstance(part, str) and part in model.model_fields:
             model = next(iter(_models(model.model_fields[part].annotation)), None)
             if model is None:
-                return []
-    return [field.alias or name for name, field in model.model_fields.items()]
+                return {}
+    fields: Mapping[str, Any] = model.model_fields
+    return fields
 
 
 def _models(annotation: Any) -> list[Any]:

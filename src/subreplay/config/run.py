@@ -21,6 +21,8 @@ from subreplay.config import mistakes
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
+from subreplay.config.kafka_names import policy_options
 from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
@@ -48,7 +50,7 @@ class Subscription(Model):
     options: dict[str, Any] = Field(default_factory=dict)
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **self.options)
+        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class ProducerRouting(Model):
@@ -197,7 +199,7 @@ class AnyScenario(Model):
     members: Members = "recorded"
 
     def make_policy(self) -> Policy:
-        return make(self.policy, self.profile, **self.options)
+        return make(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
 class Scenario(AnyScenario):
@@ -207,9 +209,16 @@ class Scenario(AnyScenario):
 
 
 class GroupScenario(AnyScenario):
-    """The same for a Kafka group."""
+    """The same for a Kafka group; what its ``dispatch`` tells of the policy wins over ``options``."""
 
     dispatch: GroupDispatch | None = None
+
+    def make_policy(self) -> Policy:
+        told = {} if self.dispatch is None else self.dispatch.of_policy
+        options = policy_options(self.policy, self.options)
+        if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
+            raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")
+        return make(self.policy, self.profile, **options, **told)
 
 
 def _scenario_kind(given: Any) -> str:

@@ -1,14 +1,16 @@
-"""Recordings of either system, re-enacted: in words, and as plain figures."""
+"""Recordings of either system, re-enacted or predicted: in words, and as plain figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from subreplay.conformance.fidelity import predicted as dispatches
 from subreplay.conformance.fidelity import text as of_dispatchers
 from subreplay.conformance.fidelity.measure import fidelity
+from subreplay.conformance.fidelity_groups import predicted as groups
 from subreplay.conformance.fidelity_groups import text as of_groups
 from subreplay.conformance.fidelity_groups.figures import agreement
 from subreplay.errors import ConfigError, InputError
@@ -54,9 +56,43 @@ def reenact(folder: Path, profile: str | None = None) -> Told:
             "same_consumer_percent": result.same_consumer,
         }
         return Told(result.passed, tuple(of_dispatchers.lines(result)), figures)
-    if profile is not None:
-        raise ConfigError(f"--profile {profile}: {folder.name} is of a Kafka group, whose release is its own")
+    _own_release(folder, profile)
     found = agreement(folder)
     counts = {name: getattr(found, name)._asdict() for name in ("generations", "records", "commits", "again", "unseen")}
     figures = {"profile": found.policy, "same_consumer_percent": found.same_consumer, **counts}
     return Told(found.passed, tuple(of_groups.lines(found)), figures)
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What is said of a prediction: the cells of a line in the table of its system."""
+
+    group: bool
+    cells: tuple[str, ...]
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The cells by the names of their columns."""
+        return dict(zip(of_groups.PREDICTED if self.group else of_dispatchers.PREDICTED, self.cells, strict=True))
+
+
+def predict(folder: Path, profile: str | None = None) -> Foretold:
+    """Predict a recording from its plan and compare; raises as ``reenact``."""
+    if not is_group(folder):
+        return Foretold(False, of_dispatchers.cells(dispatches.predict(folder, profile)))
+    _own_release(folder, profile)
+    return Foretold(True, of_groups.cells(groups.predict(folder), groups.predict(folder, starts=True)))
+
+
+def tables(found: Sequence[Foretold]) -> Iterable[str]:
+    """The lines of a Markdown table for each system."""
+    for group, head in ((True, of_groups.PREDICTED), (False, of_dispatchers.PREDICTED)):
+        rows = [one.cells for one in found if one.group == group]
+        if rows:
+            yield from (f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+            yield ""
+
+
+def _own_release(folder: Path, profile: str | None) -> None:
+    if profile is not None:
+        raise ConfigError(f"--profile {profile}: {folder.name} is of a Kafka group, whose release is its own")

@@ -132,7 +132,7 @@ Service: TypeAlias = Fixed | PerByte | LogNormal | Empirical | InTurn
 
 
 def write_service(row: Records, service: Service, factor: float, first: int) -> tuple[float, ...]:
-    """Fill a row of ``SERVICE``; returns the quantiles, or times, to stand at ``first`` among those of all."""
+    """Fill a row of ``SERVICE``; returns the quantiles or times that have to stand at ``first`` among those of all."""
     quantiles: tuple[float, ...] = ()
     row.factor, row.first = factor, first
     if isinstance(service, LogNormal):

@@ -161,14 +161,14 @@ class ServerProtocol(Coordinator):
         else:
             self.holders[free] = index
         if wrong.any() or free.any():
-            self._tell(process)
+            self._tell(process, soon=1)
         self._settle()
 
-    def _tell(self, process: Process) -> None:
-        """The member has an answer to act upon, between two polls."""
+    def _tell(self, process: Process, soon: int = 0) -> None:
+        """The member has an answer to act upon, between two polls: in this instant at the earliest, or ``soon`` (ns)
+        later."""
         self.told.add(process.index)
-        at = process.joined_at + self.members.model(process.index).warm_up
-        self.members.action(process.index, max(self.now, at))
+        self.members.action(process.index, self.now + soon)
 
     def heard(self, process: Process) -> None:
         """The member does what it was told: what it has to give up with one poll; what is new it begins with, and

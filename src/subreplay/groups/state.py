@@ -210,7 +210,7 @@ def with_member(state: State, member: int, model: MemberModel, commit_interval: 
     it = members[member]
     it.runs = it.paused = True
     it.done_at = it.overdue_at = it.call_at = it.deed_at = NEVER
-    it.polls_from, it.poll_time = state.totals[0].now, model.poll_time
+    it.polls_from, it.poll_time = state.totals[0].now + model.warm_up, model.poll_time
     it.after_batches = model.commit == "sync"
     it.commit_interval = commit_interval if model.commit_interval is None else model.commit_interval
     it.commit_at = it.polls_from + it.commit_interval

@@ -48,9 +48,9 @@ def inputs(recorded: RecordedDispatcher) -> Inputs:
     * Entries are there when the broker read them, as far as its reader was free to (``read_at``).
     * Permits are as the broker's log tells them, else as clients ask for them (``flows``).
     """
-    log = _Log(recorded)
-    dispatched = _dispatched(recorded, log)
-    entries = _entries(recorded, log)
+    log = Log(recorded)
+    dispatched = recorded_dispatches(recorded, log)
+    entries = log_entries(recorded, log)
     latest = read_by(len(entries), dispatched)
     entries.at = read_at(log.produced, latest, entries.deliver_at > 0)
     requests = _commands(_requests(recorded, log))
@@ -68,7 +68,7 @@ def _commands(rows: Iterable[_Row]) -> Records:
     return np.array(sorted(rows, key=lambda row: row[0]), CLIENT_COMMANDS).view(np.recarray)
 
 
-class _Log:
+class Log:
     """The entries after the subscription's start, by position."""
 
     def __init__(self, recorded: RecordedDispatcher) -> None:
@@ -98,7 +98,8 @@ def _start(recorded: RecordedDispatcher, places: list[tuple[int, int]], times: d
     return next((n for n, place in enumerate(places) if place >= touched or times[place] >= joined), len(places))
 
 
-def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
+def log_entries(recorded: RecordedDispatcher, log: Log) -> Records:
+    """The log as ``ENTRIES``, without the times."""
     rows = recorded.rows.take(log.heads)
     keys = outer_sticky_keys(rows, recorded.policy.profile).to_pylist()
     hashes = np.array([murmur3_32(key) for key in keys], np.uint32)
@@ -112,7 +113,8 @@ def _entries(recorded: RecordedDispatcher, log: _Log) -> Records:
     return entries
 
 
-def _dispatched(recorded: RecordedDispatcher, log: _Log) -> Records:
+def recorded_dispatches(recorded: RecordedDispatcher, log: Log) -> Records:
+    """What the broker dispatched, in its order. Raises InputError where it went to who never joined."""
     sessions = Sessions(recorded.timeline)
     rows = [
         (log.ordinals[event.ledger, event.entry], event.t_ns, sessions.of_event(event), event.redelivery_count, 0)
@@ -125,7 +127,7 @@ def _dispatched(recorded: RecordedDispatcher, log: _Log) -> Records:
     return np.array(rows, DISPATCHED).view(np.recarray)
 
 
-def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
+def _requests(recorded: RecordedDispatcher, log: Log) -> Iterator[_Row]:
     """Acknowledgements and redelivery requests, as the broker got them."""
     sessions = Sessions(recorded.timeline)
     pending: dict[int, int] = {}  # of entries acknowledged in part: a bit for each message that is not
@@ -147,7 +149,7 @@ def _requests(recorded: RecordedDispatcher, log: _Log) -> Iterator[_Row]:
                 yield from ((event.t_ns, ordinal, ClientCommand.NACK, consumer, 0, event.seq + 1) for ordinal in named)
 
 
-def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int, ClientCommand, int]]:
+def _acks(event: Ack, log: Log, pending: dict[int, int]) -> Iterator[tuple[int, ClientCommand, int]]:
     """Whole entries, or how many messages of one are newly acknowledged by what its bit set leaves out."""
     for ledger, entry, words in dict.fromkeys((i[0], i[1], tuple(i[2]) if len(i) > 2 else ()) for i in event.ids):
         ordinal = log.ordinals.get((ledger, entry))
@@ -164,7 +166,7 @@ def _acks(event: Ack, log: _Log, pending: dict[int, int]) -> Iterator[tuple[int,
             yield ordinal, ClientCommand.ACK_SOME, newly
 
 
-def _acks_up_to(event: Ack, log: _Log) -> Iterator[tuple[int, ClientCommand, int]]:
+def _acks_up_to(event: Ack, log: Log) -> Iterator[tuple[int, ClientCommand, int]]:
     """Up to the entry it names, or the one before where messages of the batch are left."""
     for identity in event.ids:
         ordinal = log.ordinals.get((identity[0], identity[1]))

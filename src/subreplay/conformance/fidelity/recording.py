@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from subreplay.adapters.canonical import base_topic, to_table
 from subreplay.adapters.contract_types import QueueSize
@@ -48,16 +48,27 @@ QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
 
 
-class _Consumer(BaseModel):
+class PlannedConsumer(BaseModel):
+    """A consumer as its scenario planned it: how long it works on a message, and how it acknowledges."""
+
+    model_config = ConfigDict(extra="ignore")
     name: str
     receiver_queue_size: QueueSize | None = None
+    delay_s: Annotated[float, Field(ge=0)] | None = None
+    delay_ms: Annotated[float, Field(ge=0)] | None = None
+    ack: str | None = None
+
+    @property
+    def work(self) -> float:
+        """ns for a message."""
+        return (self.delay_s or 0) * 1e9 + (self.delay_ms or 0) * 1e6
 
 
 class _Scenario(BaseModel):
     model_config = ConfigDict(extra="ignore")
     version: str | None = None
     selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
-    consumers: tuple[_Consumer, ...] = ()
+    consumers: tuple[PlannedConsumer, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,6 +143,11 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             tuple(_origins(dead, topic)),
             tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
         )
+
+
+def planned_consumers(folder: Path) -> dict[str, PlannedConsumer]:
+    """The consumers of a recording's plan, by name; none without one. Raises InputError as ``recorded_dispatchers``."""
+    return {one.name: one for one in _scenario(folder).consumers}
 
 
 def _scenario(folder: Path) -> _Scenario:

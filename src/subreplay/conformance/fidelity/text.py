@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from subreplay.conformance.fidelity.figures import Comparison, DeadLetters, Missed, Switch
 from subreplay.conformance.fidelity.held import Held
 from subreplay.conformance.fidelity.measure import ENOUGH, Fidelity, percent
+from subreplay.conformance.fidelity.predicted import Predicted
 
 
 def lines(result: Fidelity) -> Iterator[str]:
@@ -83,3 +84,20 @@ def _given_up(dead: Iterable[DeadLetters]) -> str:
 def _dispatcher(d: Comparison) -> str:
     same = percent(d.same_consumer, d.compared)
     return f"  {d.subscription} on {d.scope.full_name}: {d.compared:,} dispatches, same consumer {same:.2f} %"
+
+
+PREDICTED = ("recording", "type", "dispatches", "same consumer", "loads off by", "off by (p50, p99)", "drained after")
+
+
+def cells(found: Predicted) -> tuple[str, ...]:
+    """A line of a table of predictions, under ``PREDICTED``."""
+    recorded, predicted = found.drained
+    return (
+        found.name,
+        ", ".join(found.types),
+        f"{found.recorded:,}",
+        f"{found.same_consumer:.1f} %",
+        f"{found.load_off:.1f} %",
+        f"{found.off(0.5):.0f}, {found.off(0.99):.0f} ms",
+        f"{recorded / 1e9:.1f} / {predicted / 1e9:.1f} s",
+    )

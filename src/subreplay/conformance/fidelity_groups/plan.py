@@ -41,7 +41,7 @@ FIRST_STARTING = {"classic": 170 * MS, "consumer": 325 * MS}
 """For the first one ``__consumer_offsets`` is created, too."""
 PROCESS_STARTING = 300 * MS
 """The same for a consumer that has a process of its own to start."""
-WARM_UP = 250 * MS
+WARM_UP = 300 * MS
 """From the first heartbeat of the first consumer to its callbacks."""
 POLLING = {"classic": 1 * MS, "consumer": 3 * MS}
 """A poll that brings nothing lasts so much longer than its timeout (medians)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -30,7 +30,7 @@ Key = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
 
 
 @dataclass(frozen=True)
-class Fidelity:
+class Predicted:
     """A recording against the prediction of its plan.
 
     ``recorded`` generations (targets, in the consumer protocol) have members; ``right`` of them are predicted with the
@@ -39,10 +39,12 @@ class Fidelity:
     ``again`` counts the records that were given to an application more than once: recorded, predicted, both.
     ``unseen`` counts those that nobody was given, in the same way. Of ``polls`` records given to an application
     ``at_owner`` were given to the one that owns the partition by the prediction; ``agreeing`` is the share of
-    partition-seconds in which the owner is the same.
+    partition-seconds in which the owner is the same. ``first`` tells how much later (ns) the first generation is
+    predicted, ``drained`` when (ns of the scenario) the last record was done, recorded and predicted.
     """
 
     name: str
+    policy: str
     recorded: int
     predicted: int
     right: int
@@ -54,20 +56,22 @@ class Fidelity:
     at_owner: int
     agreeing: float
     differing: int
+    first: int
+    drained: tuple[int, int]
 
     def off(self, quantile: float) -> float:
         """How far (ms) a generation's time is from the recorded one."""
         return float(np.quantile(np.abs(self.late), quantile)) / 1e6 if self.late else 0.0
 
 
-def predict(folder: Path, ids: bool = True, starts: bool = False) -> Fidelity:
+def predict(folder: Path, ids: bool = True, starts: bool = False) -> Predicted:
     """Predict the plan of a recording and compare; ``ids`` and ``starts`` as for ``plan.planned``. Raises as
     ``recording``."""
     it = recording(folder)
     return compare(it, planned(it, ids, starts))
 
 
-def compare(it: Recording, plan: Planned) -> Fidelity:
+def compare(it: Recording, plan: Planned) -> Predicted:
     """The figures of a recording and its prediction."""
     given = [row for rows in plan.replay.deliveries() for row in rows]
     places = plan.partitions.named(np.arange(len(plan.partitions)))
@@ -80,12 +84,14 @@ def compare(it: Recording, plan: Planned) -> Fidelity:
     start = it.scenario.t0
     right, whole = agreeing(recorded, predicted, start, end)
     decided = list(decided_by(it))
-    late, predictions = _generations(it, decided, plan, places)
+    told, predictions = list(_recorded(it, decided)), list(_predicted(plan, places))
+    late = _late(told, predictions)
     produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in it.records}
-    return Fidelity(
+    return Predicted(
         it.scenario.name,
+        it.scenario.policy,
         len(decided),
-        predictions,
+        len(predictions),
         len(late),
         tuple(late),
         (tuple(pauses(recorded)), tuple(pauses(predicted))),
@@ -95,37 +101,46 @@ def compare(it: Recording, plan: Planned) -> Fidelity:
         _at_owner(it, predicted),
         100 * right / whole if whole else 100.0,
         sum(bool(one.differs) for one in decided),
+        predictions[0][1] - told[0][1] if told and predictions else 0,
+        (
+            max((row.processed_at - start for row in it.polls if row.processed_at is not None), default=0),
+            max((int(row.processed_at) - start for row in given if row.processed_at >= 0), default=0),
+        ),
     )
 
 
-def _generations(
-    it: Recording, decided: Iterable[Decision], plan: Planned, places: list[TopicPartition]
-) -> tuple[list[int], int]:
-    """How much later each generation that is right is predicted, and how many are predicted."""
+def _recorded(it: Recording, decided: Iterable[Decision]) -> Iterator[tuple[Key, int]]:
+    """The generations by the names of consumers, and when each was there (ns)."""
     consumers = {row.member_id: row.consumer for row in it.happenings if row.member_id and row.consumer}
     consumers |= {row["member_id"]: row["consumer"] for row in _joined(it)}
     told = {row["generation"]: row for row in it.groups.generations.to_pylist()}
-    recorded: list[tuple[Key, int]] = []
     for one in decided:
-        key = _key({consumers.get(m, m): owned for m, owned in one.decided.items()})
         row = told.get(one.generation, {})
         at = row.get("stabilized_at") or row.get("at")
-        recorded.append((key, one.at * 1_000 if at is None else int(at.timestamp() * 1e6) * 1_000))
+        key = _key({consumers.get(m, m): owned for m, owned in one.decided.items()})
+        yield key, one.at * 1_000 if at is None else int(at.timestamp() * 1e6) * 1_000
+
+
+def _predicted(plan: Planned, places: list[TopicPartition]) -> Iterator[tuple[Key, int]]:
+    """The same of the prediction."""
     names = [process.event.consumer for process in plan.replay.members.processes]
-    predicted: list[tuple[Key, int]] = []
     for generation in plan.replay.generations():
         if generation.members:
             owned: dict[str, set[TopicPartition]] = {names[m]: set() for m in generation.members}
             for number, owner in enumerate(generation.owners.tolist()):
                 if owner >= 0:
                     owned[names[owner]].add(places[number])
-            predicted.append((_key(owned), generation.at))
+            yield _key(owned), generation.at
+
+
+def _late(recorded: list[tuple[Key, int]], predicted: list[tuple[Key, int]]) -> list[int]:
+    """How much later each generation that is right is predicted."""
     matcher = SequenceMatcher(None, [key for key, _ in recorded], [key for key, _ in predicted], autojunk=False)
     return [
         predicted[block.b + n][1] - recorded[block.a + n][1]
         for block in matcher.get_matching_blocks()
         for n in range(block.size)
-    ], len(predicted)
+    ]
 
 
 def _joined(it: Recording) -> Iterable[dict[str, Any]]:
@@ -151,22 +166,3 @@ def _at_owner(it: Recording, predicted: Intervals) -> int:
     return sum(
         owner_at(predicted, TopicPartition(row.topic, row.partition), row.polled_at) == row.consumer for row in it.polls
     )
-
-
-def table(found: Iterable[Fidelity]) -> str:
-    """One line a recording."""
-    lines = [
-        f"{'':24}{'generations':>13} {'off ms':>14} {'owner':>7} {'polls':>7} {'pause ms':>15} {'again':>15}"
-        f" {'unseen':>10}",
-        f"{'':24}{'right/rec/pred':>13} {'median   p99':>14} {'%':>7} {'%':>7} {'rec / pred':>15}"
-        f" {'rec/pred/both':>15} {'r/p/both':>10}",
-    ]
-    for one in found:
-        rec, pred = (float(np.median(side)) / 1e6 if side else 0.0 for side in one.pauses)
-        generations = f"{one.right}/{one.recorded}/{one.predicted}"
-        lines.append(
-            f"{one.name:24}{generations:>13} {one.off(0.5):>7.0f}{one.off(0.99):>7.0f}"
-            f" {one.agreeing:>7.2f} {100 * one.at_owner / max(one.polls, 1):>7.2f} {f'{rec:.0f} / {pred:.0f}':>15}"
-            f" {'/'.join(map(str, one.again)):>15} {'/'.join(map(str, one.unseen)):>10}"
-        )
-    return "\n".join(lines)

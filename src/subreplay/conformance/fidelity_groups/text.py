@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from subreplay.conformance.fidelity_groups.figures import ENOUGH, Agreement
+from subreplay.conformance.fidelity_groups.predicted import Predicted
 
 
 def lines(found: Agreement) -> Iterator[str]:
@@ -26,3 +29,34 @@ def lines(found: Agreement) -> Iterator[str]:
 def _pauses(found: Agreement) -> Iterator[str]:
     for consumer, (replayed, recorded) in found.pauses.items():
         yield f"{consumer} {replayed / 1e9:.2f} / {recorded / 1e9:.2f} s"
+
+
+PREDICTED = (
+    "recording",
+    "assignor",
+    "generations",
+    "first (plan, joins)",
+    "owner (plan, joins)",
+    "to the owner",
+    "pause",
+    "again",
+    "never given",
+    "drained after",
+)
+
+
+def cells(plan: Predicted, joins: Predicted) -> tuple[str, ...]:
+    """A line of a table of predictions, under ``PREDICTED``: of the plan alone, and with the recorded joins."""
+    recorded, predicted = (float(np.median(side)) / 1e6 if side else 0.0 for side in plan.pauses)
+    return (
+        plan.name,
+        plan.policy.removeprefix("kafka."),
+        f"{plan.right} of {plan.recorded}",
+        f"{plan.first / 1e6:+.0f}, {joins.first / 1e6:+.0f} ms",
+        f"{plan.agreeing:.1f}, {joins.agreeing:.1f} %",
+        f"{100 * plan.at_owner / max(plan.polls, 1):.1f} %",
+        f"{recorded:.0f} / {predicted:.0f} ms",
+        "/".join(map(str, plan.again)),
+        "/".join(map(str, plan.unseen)),
+        "{:.1f} / {:.1f} s".format(*(side / 1e9 for side in plan.drained)),
+    )

@@ -1,0 +1,145 @@
+"""How close the prediction of dispatches comes to what a broker did: the log, the members and the plan in, figures out.
+
+A plan says how long each consumer works on a message, how it acknowledges and how many messages its queue holds. What
+it does otherwise (it hangs, or refuses messages) is not in it, and not predicted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from subreplay.conformance.fidelity.inputs import Log, log_entries, recorded_dispatches
+from subreplay.conformance.fidelity.reads import Ints
+from subreplay.conformance.fidelity.recording import (
+    QUEUE_SIZE,
+    PlannedConsumer,
+    RecordedDispatcher,
+    planned_consumers,
+    recorded_dispatchers,
+    recorded_profile,
+)
+from subreplay.dispatch.broker.records import Records, empty_records
+from subreplay.dispatch.clients.intake import PUBLISHED
+from subreplay.dispatch.clients.state import DELIVERED
+from subreplay.dispatch.predict import Replay
+from subreplay.dispatch.prediction import ConsumerModel, Prediction
+from subreplay.dispatch.service import Fixed
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A recording against the prediction of its plan.
+
+    ``same`` of the ``recorded`` dispatches are predicted to the same consumer. ``loads`` are each consumer's parts of
+    the dispatches, recorded and predicted. ``errors`` (ns): how much later each entry is dispatched first. ``drained``
+    (ns): from the first entry to the last dispatch, recorded and predicted.
+    """
+
+    name: str
+    types: tuple[str, ...]
+    recorded: int
+    predicted: int
+    same: int
+    loads: tuple[tuple[float, float], ...]
+    errors: Ints
+    drained: tuple[int, int]
+
+    @property
+    def same_consumer(self) -> float:
+        """Percent of the recorded dispatches."""
+        return 100 * self.same / self.recorded if self.recorded else 100.0
+
+    @property
+    def load_off(self) -> float:
+        """How far the part of any consumer is off, in percent of all dispatches."""
+        return 100 * max((abs(recorded - predicted) for recorded, predicted in self.loads), default=0.0)
+
+    def off(self, quantile: float) -> float:
+        """How far (ms) the first dispatch of an entry is off."""
+        return float(np.quantile(np.abs(self.errors), quantile)) / 1e6 if len(self.errors) else 0.0
+
+
+def predict(folder: Path, profile: str | None = None) -> Predicted:
+    """Predict the dispatches of a recording's plan and compare. Raises as ``fidelity``."""
+    every = list(recorded_dispatchers(folder, profile or recorded_profile(folder)))
+    sides = [_sides(recorded, planned_consumers(folder)) for recorded in every]
+    mine, other = (
+        Counter((number, ordinal, consumer) for number, side in enumerate(of) for ordinal, _, consumer in side)
+        for of in ([one for one, _, _ in sides], [two for _, two, _ in sides])
+    )
+    errors = [later for one, two, _ in sides for later in _later(_firsts(one), _firsts(two))]
+    loads = [Counter[str](), Counter[str]()]
+    for load, counts in zip(loads, (mine, other), strict=True):
+        for (_, _, consumer), times in counts.items():
+            load[consumer] += times
+    parts = [{name: count / load.total() for name, count in load.items()} for load in loads]
+    return Predicted(
+        folder.resolve().name,
+        tuple(dict.fromkeys(recorded.type for recorded in every)),
+        mine.total(),
+        other.total(),
+        (mine & other).total(),
+        tuple((parts[0].get(name, 0.0), parts[1].get(name, 0.0)) for name in sorted({*loads[0], *loads[1]})),
+        np.array(errors, np.int64),
+        (
+            max((at - begin for one, _, begin in sides for _, at, _ in one), default=0),
+            max((at - begin for _, two, begin in sides for _, at, _ in two), default=0),
+        ),
+    )
+
+
+_Dispatches = list[tuple[int, int, str]]  # ordinal of the entry, time, consumer
+
+
+def _sides(recorded: RecordedDispatcher, plan: dict[str, PlannedConsumer]) -> tuple[_Dispatches, _Dispatches, int]:
+    """What was dispatched, what is predicted, and when the first entry was there."""
+    log = Log(recorded)
+    names = [consumer.label for consumer in recorded.timeline.consumers]
+    prediction = Prediction(
+        others={name: _model(plan[name], recorded) for name in {*names} if name in plan}, batch_index_acks=True
+    )
+    replay = Replay(recorded.timeline, [_published(recorded, log)], prediction)
+    rows = np.concatenate([empty_records(0, DELIVERED), *replay.deliveries(recorded.events[-1].t_ns + 1)])
+    rows = rows[rows["consumer"] >= 0]
+    places = zip(rows["ordinal"].tolist(), rows["delivered_at"].tolist(), rows["consumer"].tolist(), strict=True)
+    given = recorded_dispatches(recorded, log)
+    did = zip(given.ordinal.tolist(), given.at.tolist(), given.consumer.tolist(), strict=True)
+    return (
+        [(ordinal, at, names[consumer]) for ordinal, at, consumer in did],
+        [(ordinal, at, names[consumer]) for ordinal, at, consumer in sorted({*places})],  # entries, not messages
+        int(log.produced.min(initial=recorded.events[-1].t_ns)),
+    )
+
+
+def _published(recorded: RecordedDispatcher, log: Log) -> Records:
+    entries = log_entries(recorded, log)
+    rows = empty_records(len(entries), PUBLISHED)
+    for name in entries.dtype.names or ():
+        rows[name] = entries[name]
+    rows.at, rows.producer = log.produced, -1
+    return rows
+
+
+def _model(one: PlannedConsumer, recorded: RecordedDispatcher) -> ConsumerModel:
+    cumulative = one.ack == "cumulative" and recorded.type in ("Exclusive", "Failover")
+    return ConsumerModel(
+        service=Fixed(one.work),
+        receiver_queue_size=QUEUE_SIZE if one.receiver_queue_size is None else one.receiver_queue_size,
+        cumulative=cumulative,
+    )
+
+
+def _firsts(side: _Dispatches) -> dict[int, int]:
+    """When each entry was dispatched first."""
+    found: dict[int, int] = {}
+    for entry, at, _ in side:
+        found[entry] = min(found.get(entry, at), at)
+    return found
+
+
+def _later(mine: dict[int, int], other: dict[int, int]) -> list[int]:
+    return [other[entry] - at for entry, at in mine.items() if entry in other]
