@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from subreplay.adapters.files import GZIP, files
-from subreplay.adapters.kafka_group.log_lines import ABOUT_GROUPS
+from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS
 from subreplay.adapters.kafka_group.protocol_bytes import Malformed
 from subreplay.adapters.kafka_group.records import decode
 from subreplay.capture.events import METADATA

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.kafka_group.coordinator_log import LogCounts, parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.events import LogCounts, parse_lines
 from subreplay.errors import ConfigError, InputError
 from tests.adapters.kafka_group.scenarios import NAMES, log, plain, scenario, shown, text
 

@@ -12,7 +12,7 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.coordinator_log import parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.groups import topic_names
 from subreplay.adapters.kafka_group.progress import PROGRESS
 from subreplay.adapters.kafka_group.rows import group_rows

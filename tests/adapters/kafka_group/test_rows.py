@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.coordinator_log import EVENTS, parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
 from subreplay.adapters.kafka_group.progress import progress
 from subreplay.adapters.kafka_group.rows import group_rows
 from subreplay.model.tables import MEMBERSHIP

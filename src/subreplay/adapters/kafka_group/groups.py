@@ -14,8 +14,8 @@ from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Reject
 from subreplay.adapters.files import files as files_of
 from subreplay.adapters.kafka_group.acknowledged import MOST, Acknowledged, acknowledged
 from subreplay.adapters.kafka_group.consumer_offsets import Decoded, decode_records, joined
+from subreplay.adapters.kafka_group.coordinator_log.files import Logged, logged
 from subreplay.adapters.kafka_group.copies import Copy, copied
-from subreplay.adapters.kafka_group.log_files import Logged, logged
 from subreplay.adapters.kafka_group.progress import progress
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
 from subreplay.adapters.looks import COORDINATOR_LOG, Chosen, chosen

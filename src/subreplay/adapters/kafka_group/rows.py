@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from subreplay.adapters.kafka_group.coordinator_log import EVENTS
+from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS
 from subreplay.adapters.kafka_group.decisions import decision_rows, decisions
 from subreplay.adapters.kafka_group.generations import Owners, generations
 from subreplay.adapters.kafka_group.members import Presence, Row, presences

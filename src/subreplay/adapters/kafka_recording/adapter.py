@@ -20,7 +20,7 @@ from subreplay.adapters.base import FileCount, Ingested, Reason, Rejected, told_
 from subreplay.adapters.capture.adapter import UNTOLD
 from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.adapters.kafka_group.coordinator_log import parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.membership import membership_table

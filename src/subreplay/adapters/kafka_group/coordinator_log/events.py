@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.kafka_group.commits import Cells
-from subreplay.adapters.kafka_group.log_lines import ABOUT_GROUPS, LINES, OPENINGS
-from subreplay.adapters.kafka_group.log_times import NO_TIME, TIMESTAMP, Clock
+from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS, LINES, OPENINGS
+from subreplay.adapters.kafka_group.coordinator_log.times import NO_TIME, TIMESTAMP, Clock
 from subreplay.adapters.times import instant as since_1970
 from subreplay.errors import InputError
 from subreplay.model.contracts import HAPPENED, shortened

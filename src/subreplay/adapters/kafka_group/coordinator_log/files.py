@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Reason, Rejected
 from subreplay.adapters.files import lines_of
-from subreplay.adapters.kafka_group.coordinator_log import EVENTS, parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
 from subreplay.adapters.source.encoded import utf8_text
 from subreplay.model.contracts import shortened
 
