@@ -7,7 +7,7 @@ from datetime import date as Date
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -57,6 +57,20 @@ def folder_path(value: str) -> str:
 
 
 Folder = Annotated[str, AfterValidator(folder_path)]
+_NAME = r"[^.\s`;]+"  # of a catalog, a schema or a table, as it is, without quotes
+
+
+def quoted(name: str) -> str:
+    """A name of one or several parts, as SQL takes it.
+
+    >>> quoted("main.my-audits")
+    '`main`.`my-audits`'
+    """
+    return ".".join(f"`{part}`" for part in name.split("."))
+
+
+CatalogName = Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME}){{0,2}}$")]
+SchemaName = Annotated[str, Field(pattern=rf"^{_NAME}(\.{_NAME})?$")]
 INT_31 = 2**31 - 1
 INT_63 = 2**63 - 1
 

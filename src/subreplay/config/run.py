@@ -19,7 +19,7 @@ from pydantic import BaseModel, Discriminator, Field, Tag, ValidationError, mode
 from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, parse_duration
+from subreplay.config.fields import INT_31, Day, Duration, Folder, Model, SchemaName, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
@@ -222,10 +222,26 @@ EveryScenario = Annotated[
 ]
 
 
+class Schema(Model):
+    """A schema of a catalog, into which tables go by their names."""
+
+    name: Annotated[SchemaName, Field(alias="schema")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Place = str | Schema
+"""Where tables are: a folder, or a schema of a catalog."""
+
+
 class Output(Model):
     """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
 
-    tables: Folder = "build/out"
+    tables: Annotated[
+        Annotated[Folder, Tag("(folder)")] | Annotated[Schema, Tag("(schema)")],
+        Discriminator(lambda given: "(schema)" if isinstance(given, (dict, Schema)) else "(folder)"),
+    ] = "build/out"
     report: Folder = "build/report"
     audited: Literal["all", "findings"] = "all"
 
@@ -373,6 +389,7 @@ def _sentence(source: str, error: Any, given: Mapping[str, Any]) -> str:
     if not key:
         return f"{source}: {message}"
     secret = place[0] == "keys" and place[1:] != ("show",)
+    secret |= place[0] == "traffic" and ("options" in place or isinstance(error["input"], dict))
     return f"{source}: {key}: {message}" + ("" if secret else f" (given: {str(error['input'])[:100]!r})")
 
 
@@ -397,7 +414,7 @@ def legal_keys(place: tuple[Any, ...]) -> list[str]:
             model = next(iter(_models(model.model_fields[part].annotation)), None)
             if model is None:
                 return []
-    return list(model.model_fields)
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _models(annotation: Any) -> list[Any]:
