@@ -33,9 +33,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.stats.collect": "false",
         "spark.databricks.delta.stats.skipping": "false",
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
-        "spark.databricks.delta.allFilesInCrc.enabled": "false",
-        "spark.databricks.delta.incrementalCommit.enabled": "false",
         "spark.sql.maxPlanStringLength": "0",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }

@@ -1,24 +1,17 @@
 """Notebooks run as they are: their code cells in one namespace, as the platform runs them."""
 
 import ast
-from collections.abc import Iterator
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from subreplay.model.rows import Verdict
+from tests.support.ipynb import as_ipynb, cells
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-
-
-def cells(path: Path) -> Iterator[str]:
-    """The code cells; those of MAGIC lines are text."""
-    source = path.read_text(encoding="utf-8").removeprefix("# Databricks notebook source\n")
-    for cell in source.split("# COMMAND ----------\n"):
-        if "# MAGIC" not in cell:
-            yield cell
 
 
 @each
@@ -30,9 +23,19 @@ def test_a_notebook_is_in_source_format(path):
     assert all(line.startswith("# ") or not line for cell in mixed for line in cell.splitlines() if line != "# MAGIC")
 
 
+@each
+def test_its_ipynb_has_the_same_cells(path):
+    """``SUBREPLAY_SNAPSHOTS=write`` in the environment rewrites it."""
+    file = path.with_suffix(".ipynb")
+    if os.environ.get("SUBREPLAY_SNAPSHOTS") == "write":
+        file.write_text(as_ipynb(path), encoding="utf-8")
+    assert file.read_text(encoding="utf-8") == as_ipynb(path)
+
+
 def run(path: Path, platform: dict[str, Any]) -> dict[str, Any]:
     """Execute the code cells one after the other in the namespace that a platform provides."""
-    for number, cell in enumerate(cells(path)):
+    code = [text for kind, text in cells(path.read_text(encoding="utf-8")) if kind == "code"]
+    for number, cell in enumerate(code):
         exec(compile(ast.parse(cell), f"{path.name}, code cell {number}", "exec"), platform)  # noqa: S102
     return platform
 

@@ -7,6 +7,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from functools import partial
 from importlib.resources import as_file, files
 from itertools import chain
@@ -20,7 +21,7 @@ from subreplay import __version__, failures
 from subreplay.adapters import ADAPTERS, Ingested, Options, sniff
 from subreplay.adapters.looks import TITLES
 from subreplay.config import run as config
-from subreplay.config.fields import folder_path
+from subreplay.config.fields import folder_path, parse_day
 from subreplay.conformance import recorded
 from subreplay.conformance.golden import files as golden
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
@@ -39,6 +40,9 @@ command = partial(app.command, cls=Command)
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
+DayBefore = Annotated[
+    str | None, typer.Option("--day-before", help="Only the UTC day before this one, as a job knows its own day.")
+]
 Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
@@ -54,6 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return run_command(app, arguments)
 
 
+def job() -> None:
+    """The same for a platform that looks at no returned value: a code other than 0 is raised, so that the job fails."""
+    code = main()
+    if code:
+        sys.exit(code)
+
+
 @app.callback(invoke_without_command=True)
 def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
     if version:
@@ -65,6 +76,7 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Print the ver
 def audit(
     config_file: ConfigFile,
     date: Date = None,
+    day_before: DayBefore = None,
     tables: Tables = None,
     out_dir: Out = None,
     quiet: Quiet = False,
@@ -73,7 +85,18 @@ def audit(
 ) -> int:
     """Check recorded deliveries against every promise of the subscription."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if day_before is not None:
+        if date is not None:
+            raise typer.BadParameter("give either --date or --day-before")
+        date = _before(day_before)
     return _run("audit", _load(config_file, date, tables, out_dir))
+
+
+def _before(day: str) -> str:
+    try:
+        return (parse_day(day) - timedelta(days=1)).isoformat()
+    except ValueError as error:
+        raise ConfigError(f"--day-before {day!r}: {error}") from error
 
 
 @command()
@@ -184,7 +207,7 @@ def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, pa
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
         "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
-        "tables": run.output.tables,
+        "tables": str(run.output.tables),
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
         "log": str(log.path),
     }
@@ -198,7 +221,12 @@ def _count(rule: CodeSummary) -> int | None:
 
 @command()
 def inspect(
-    place: Annotated[str, typer.Argument(help="A file, a folder, or a table as catalog.schema.table.")],
+    place: Annotated[
+        str | None, typer.Argument(help="A file, a folder, a table as catalog.schema.table; with --kafka a topic.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", help="Brokers, host:port: look at what they have of the last day.")
+    ] = None,
     to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
     form: Annotated[str | None, typer.Option("--format", help="Its format, where nothing tells it.")] = None,
     quiet: Quiet = False,
@@ -207,15 +235,21 @@ def inspect(
 ) -> int:
     """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    files = Path(place.removeprefix("file:"))
-    if form is None and files.exists() and (adapter := sniff(files)) is not None:
+    if place is None and kafka is None:
+        raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
+    files = None if place is None or kafka is not None else Path(place.removeprefix("file:"))
+    if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter)
     from subreplay.spark import inspect as inspect_spark
 
-    inspect_spark.source_of(place, form)
+    if kafka is not None:
+        source = inspect_spark.source_of_kafka(kafka, place)
+    else:
+        source = inspect_spark.source_of(str(place), form)
+    place = source.place if kafka is not None else str(place)
     spark = session(config.Spark())
     with terminal.progress(f"looking at {place}"):
-        found = inspect_spark.look(spark, place, form)
+        found = inspect_spark.look_at(spark, source)
     for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):
         terminal.say(line)
     inspection.write_run_file(to, inspect_spark.run_of(found), found, place)

@@ -61,6 +61,18 @@ SIGNS = (
         "start it with the package io.delta:delta-spark, as section On a cluster of the README shows",
     ),
     Sign(
+        r"org\.apache\.kafka\.(?:common\.errors|common\.KafkaException)|KafkaIllegalState|KAFKA_",
+        EnvironmentFailed,
+        "Kafka did not give what was asked for",
+        "are kafka.bootstrap.servers, the topic and the client's settings right, and does the cluster answer?",
+    ),
+    Sign(
+        r"_pulsar\.\w+|Pulsar error: ",
+        EnvironmentFailed,
+        "Pulsar did not give what was asked for",
+        "are service_url, topic and token right, and does the cluster answer?",
+    ),
+    Sign(
         r"OutOfMemoryError|Cannot allocate memory|insufficient memory|Could not allocate \d+ bytes|realloc of size",
         EnvironmentFailed,
         "memory ran out",

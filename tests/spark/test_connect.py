@@ -17,6 +17,8 @@ pytestmark = pytest.mark.spark
 
 SCRIPT = """
 import sys
+import yaml
+from pathlib import Path
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 from subreplay.cli import main
@@ -27,6 +29,7 @@ settings = {
     "spark.ui.enabled": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",
 }
 builder = SparkSession.builder.remote("local[2]")
 for name, value in settings.items():
@@ -35,11 +38,17 @@ session = configure_spark_with_delta_pip(builder).getOrCreate()
 recording, out = sys.argv[1:]
 assert "connect" in type(session).__module__, type(session)
 assert main(["ingest", recording, "--to", f"{out}/in"]) == 0
-sys.exit(main(["audit", "--config", f"{out}/in/audit.yaml", "--out", out]))
+run = yaml.safe_load(Path(f"{out}/in/audit.yaml").read_text())
+run["output"] = {"tables": {"schema": "spark_catalog.audits"}, "report": f"{out}/report"}
+Path(f"{out}/run.yaml").write_text(yaml.safe_dump(run))
+session.sql("CREATE SCHEMA audits")
+code = main(["audit", "--config", f"{out}/run.yaml"])
+assert session.table("audits.runs").count() == 1
+sys.exit(code)
 """
 
 
-def test_the_pipeline_runs_under_spark_connect(tmp_path: Path) -> None:
+def test_the_pipeline_runs_under_spark_connect_into_a_schema(tmp_path: Path) -> None:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", SCRIPT, str(ROOT / "4.0.8/s9b_delayed_failover"), str(tmp_path)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)

@@ -47,7 +47,7 @@ def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, t
         {n: F.lit(v).cast("date" if n == "date" else "string") for n, v in RUN.items()}
     )
     earlier.write.format("delta").partitionBy("date").save(str(tmp_path / "found"))
-    with pytest.raises(InputError, match=r"found: another version .* set output\.tables to a new folder"):
+    with pytest.raises(InputError, match=r"found: another version .* set output\.tables to another place"):
         lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
     assert read(spark, tmp_path).count() == 3
 

@@ -173,7 +173,7 @@ def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
     said = " ".join(capsys.readouterr().err.split())
     assert f"goes on from the audit of {dates(1)[0]}" in said
     assert "policy 'pulsar.shared' and not 'pulsar.key_shared.auto_split'" in said
-    assert "set output.tables to a new folder" in said
+    assert "set output.tables to another place" in said
 
 
 def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path: Path) -> None:

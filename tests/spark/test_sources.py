@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,14 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
 from subreplay.cli import main
+from subreplay.config import run as config
 from subreplay.model.tables import INPUTS
+from subreplay.spark.read.log import read_inputs
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history
+from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
 
@@ -210,3 +216,30 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
         assert main(["inspect", str(tmp_path / place), "--to", str(tmp_path / "run.yaml")]) == code
         assert "Traceback" not in capsys.readouterr().err
     assert not (tmp_path / "run.yaml").exists()
+
+
+def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the adapter rejects is counted with the rows of its table."""
+    copy, recording = tmp_path / "recording", ROOT / "4.0.8/s9b_delayed_failover"
+    shutil.copytree(recording, copy)
+    with gzip.open(copy / "messages.jsonl.gz", "at") as file:
+        file.write('{"cut": \n')
+    read = ADAPTERS["pulsar-recording"](copy)
+    asked: list[tuple[Path, Options]] = []
+
+    def reading(path: Path, options: Options) -> Ingested:
+        asked.append((path, options))
+        return read
+
+    adapter = Adapter("pulsar-recording", reading, ("topic",))
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", adapter)
+    given = {"from": "pulsar-recording", "path": str(copy), "options": {"topic": "t"}}
+    run = {"traffic": dict.fromkeys(INPUTS, given), "subscription": read.run["subscription"]}
+    inputs = read_inputs(spark, config.parse(run, "run.yaml"))
+    assert asked == [(copy, Options(topic="t"))]
+    for name in INPUTS:
+        assert inputs.checked[name].where("valid").count() == read.tables[name].num_rows
+    (told,) = inputs.rejected["messages"].collect()
+    assert (told.table, told.reasons[0].rule) == ("messages", read.rejected[0].reasons[0].rule)

@@ -119,10 +119,14 @@ class Adapter:
 
     def __call__(self, path: Path, options: Options = Options()) -> Ingested:
         """Raises ``ConfigError`` where an option is told that this adapter does not take."""
+        self.check(options)
+        return self.read(path, options)
+
+    def check(self, options: Options) -> None:
+        """That it takes these options. Raises ``ConfigError`` naming one that it does not."""
         strange = [name for name in options.given if name not in self.takes]
         if strange:
             raise ConfigError(f"option {strange[0]!r}: {self.options}")
-        return self.read(path, options)
 
     @property
     def options(self) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.delta_files import LOG, delta_files
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 
@@ -27,7 +28,8 @@ _BREAK: Final = 10
 
 def files(path: Path) -> list[Path]:
     """The file, or all files of a folder and its folders, in the order of their names. Names that begin with a dot, or
-    with one underscore as those that Spark writes beside its data, are hidden.
+    with one underscore as those that Spark writes beside its data, are hidden. Of a Delta table, those of its latest
+    version.
 
     Raises ``InputError`` where there is none, and ``EnvironmentFailed`` where the folder cannot be read.
     """
@@ -37,6 +39,9 @@ def files(path: Path) -> list[Path]:
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
     except OSError as error:
         raise of_system(error, path, "read") from error
+    for table in sorted(log.parent for log in path.rglob(LOG) if log.is_dir()):
+        counting = delta_files(table)
+        found = [each for each in found if not each.is_relative_to(table) or each in counting]
     if not found:
         raise InputError(f"{path}: no file there; give a file, or a folder of files")
     return found

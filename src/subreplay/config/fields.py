@@ -64,6 +64,31 @@ def folder_path(value: str) -> str:
 
 
 Folder = Annotated[str, AfterValidator(folder_path)]
+_NAME = r"[^.\s`;]+"  # of a catalog, a schema or a table, as it is, without quotes
+
+
+def quoted(name: str) -> str:
+    """A name of one or several parts, as SQL takes it.
+
+    >>> quoted("main.my-audits")
+    '`main`.`my-audits`'
+    """
+    return ".".join(f"`{part}`" for part in name.split("."))
+
+
+def _named(parts: int, like: str) -> AfterValidator:
+    name = re.compile(rf"{_NAME}(\.{_NAME}){{0,{parts - 1}}}")
+
+    def check(given: str) -> str:
+        if not name.fullmatch(given):
+            raise ValueError(f"not such a name; write {like}")
+        return given
+
+    return AfterValidator(check)
+
+
+CatalogName = Annotated[str, _named(3, "catalog.schema.table")]
+SchemaName = Annotated[str, _named(2, "catalog.schema")]
 INT_31 = 2**31 - 1
 INT_63 = 2**63 - 1
 

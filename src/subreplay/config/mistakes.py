@@ -55,6 +55,7 @@ def sentence(
     if key in given and key in OPTIONS:
         return f"{OPTIONS[key]} {str(value)[:100]!r}: {wanted}"
     secret = path[:1] == ("keys",) and path[1:] != ("show",)
+    secret |= path[:1] == ("traffic",) and ("options" in path or isinstance(value, dict))
     silent = secret or (error["type"] == "value_error" and isinstance(value, dict))
     told = "" if silent else f" (given: {_shown(value)})"
     return f"{where}: {key}: {wanted}{told}" if key else f"{where}: {wanted}"

@@ -19,7 +19,7 @@ from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Terms
 from subreplay.config import mistakes
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, parse_duration
+from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, SchemaName, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.config.kafka_names import policy_options
@@ -232,10 +232,26 @@ EveryScenario = Annotated[
 ]
 
 
+class Schema(Model):
+    """A schema of a catalog, into which tables go by their names."""
+
+    name: Annotated[SchemaName, Field(alias="schema")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+Place = str | Schema
+"""Where tables are: a folder, or a schema of a catalog."""
+
+
 class Output(Model):
     """Where results go: Delta tables, and the report's files. Relative paths are taken from the working directory."""
 
-    tables: Folder = "build/out"
+    tables: Annotated[
+        Annotated[Folder, Tag("(folder)")] | Annotated[Schema, Tag("(schema)")],
+        Discriminator(lambda given: "(schema)" if isinstance(given, (dict, Schema)) else "(folder)"),
+    ] = "build/out"
     report: Folder = "build/report"
     audited: Literal["all", "findings"] = "all"
 

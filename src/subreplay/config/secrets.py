@@ -100,8 +100,9 @@ def parse_secret(given: Any) -> Kept:
     raise ValueError("not a secret; write a text, or one of {env: NAME}, {file: PATH}, {databricks: SCOPE/KEY}")
 
 
-def _told(secret: Kept) -> str | dict[str, str]:
+def shown(secret: Kept) -> str | dict[str, str]:
+    """What a run shows of it: its place."""
     return "(not shown)" if secret.kind == PLAIN else {secret.kind: secret.place}
 
 
-Secret = Annotated[Kept, BeforeValidator(parse_secret), PlainSerializer(_told)]
+Secret = Annotated[Kept, BeforeValidator(parse_secret), PlainSerializer(shown)]

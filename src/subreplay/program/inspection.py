@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from subreplay import failures
+from subreplay.config.live import LIVE
 from subreplay.errors import InputError
 from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
 from subreplay.reports.words import count, percent
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 def lines(place: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
     """What a source is and holds, which rules could be looked for and which not."""
     known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
-    form = found.source.format if found.source.table is None else "a table"
+    form = found.source.from_ if found.source.from_ in LIVE else found.source.format
+    form = form if found.source.table is None else "a table"
     yield f"{place}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
     for why in found.candidate.evidence if found.candidate.name == "by name" else ():
         yield f"  {why}"

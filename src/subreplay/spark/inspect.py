@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +16,7 @@ from subreplay.adapters.source.answers import Answered, answered
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import missing, standings
+from subreplay.config import live
 from subreplay.config import run as config
 from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError
@@ -112,10 +113,23 @@ def _files(path: Path) -> Iterator[Path]:
         yield file
 
 
+def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
+    """A topic of a cluster, or all that are not the cluster's own, of the last day."""
+    what = {"subscribePattern": "[^_].*"} if topic is None else {"subscribe": topic}
+    since = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=1)
+    options = {"kafka.bootstrap.servers": brokers, **what, "from": since.isoformat()}
+    return InputTable.model_validate({"from": live.KAFKA, "options": options})
+
+
 def look(spark: SparkSession, place: str, form: str | None = None) -> Look:
-    """Look at the messages of a source. Raises ``InputError`` where it cannot be read, or holds no messages."""
-    source = source_of(place, form)
-    frame = opened(spark, source, "inspect")
+    """Look at the messages of a path or a table. Raises ``InputError`` where it cannot be read or holds no messages."""
+    return look_at(spark, source_of(place, form))
+
+
+def look_at(spark: SparkSession, source: InputTable) -> Look:
+    """The same of a source that is known."""
+    place = source.place
+    frame = opened(spark, source, "inspect", config.RunConfig())
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
     candidates = recognise(to_arrow_schema(frame.schema), names)
@@ -125,9 +139,9 @@ def look(spark: SparkSession, place: str, form: str | None = None) -> Look:
         kind = others[0].table
         raise InputError(f"{place}: this is table {kind} in our own columns; give the folder around it as traffic.path")
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
-    name = (source.table or Path(str(source.path)).name.split(".")[0]).split(".")[-1]
+    name = (source.table or Path(place).name.split(".")[0]).split(".")[-1]
     answer = answered(best, frame.limit(SAMPLE).toArrow(), name)
-    given = source.model_dump(by_alias=True, exclude_defaults=True) | answer.section
+    given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
         return Look(source, answer, None)
     whole = InputTable.model_validate(given)
@@ -158,7 +172,7 @@ def _held(frame: DataFrame) -> Held:
 def run_of(found: Look) -> dict[str, object]:
     """The run file to start from: where the messages are, and a what-if of some policies with members that are made
     up."""
-    given = found.source.model_dump(by_alias=True, exclude_defaults=True) | found.answer.section
+    given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
     topic = None if found.held is None else found.held.topic
     policies = _policies(found)
     return {

@@ -6,15 +6,18 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.errors import EnvironmentFailed, InputError
+from subreplay.config.fields import quoted
+from subreplay.config.run import Place, Schema
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.spark.schemas import spark_schema
 
 ATTEMPTS: Final = 8
@@ -29,11 +32,11 @@ _OF_DELTA: Final = {
 }
 
 
-def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
-    """Table ``name`` below ``root``. Raises ``InputError`` naming the place where there is none of that format."""
-    path = f"{root.rstrip('/')}/{name}"
+def read(spark: SparkSession, root: Place, name: str, form: str) -> DataFrame:
+    """Table ``name`` of ``root``. Raises ``InputError`` naming the place where there is none of that format."""
+    path = _path(root, name)
     try:
-        frame = spark.read.format(form).load(path)
+        frame = spark.read.table(quoted(path)) if isinstance(root, Schema) else spark.read.format(form).load(path)
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
         why = error.getCondition() or "unreadable"
@@ -43,8 +46,12 @@ def read(spark: SparkSession, root: str, name: str, form: str) -> DataFrame:
     return frame
 
 
-def find(spark: SparkSession, root: str, name: str, form: str = "delta") -> DataFrame | None:
-    """Table ``name`` below ``root``; None where nobody has written it."""
+def _path(root: Place, name: str) -> str:
+    return f"{root}.{name}" if isinstance(root, Schema) else f"{root.rstrip('/')}/{name}"
+
+
+def find(spark: SparkSession, root: Place, name: str, form: str = "delta") -> DataFrame | None:
+    """Table ``name`` of ``root``; None where nobody has written it."""
     try:
         return read(spark, root, name, form)
     except InputError:
@@ -56,24 +63,49 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     return spark.createDataFrame(rows, spark_schema(rows.schema))
 
 
-def replace(frame: DataFrame, root: str, name: str, form: str, **where: str) -> None:
-    """Write ``frame`` as table ``name`` below ``root``, replacing exactly the rows whose columns equal ``where``; its
+def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
+    """Raise ``ConfigError`` naming ``key`` where there is no such schema, before anything is computed."""
+    try:
+        there = spark.catalog.databaseExists(quoted(schema.name))
+    except PySparkException:  # no such catalog, or not for this user
+        there = False
+    if not there:
+        raise ConfigError(f"{key}: there is no schema {schema}; make it (CREATE SCHEMA {schema}), or name another")
+
+
+def replace(frame: DataFrame, root: Place, name: str, form: str, **where: str) -> None:
+    """Write ``frame`` as table ``name`` of ``root``, replacing exactly the rows whose columns equal ``where``; its
     own rows get these values, so that none can land elsewhere. A frame without a date gets null.
 
-    The table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
+    A new table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
     runs that differ in any of these columns do not disturb one another; Parquet replaces the partitions that ``frame``
     holds. Raises ``InputError`` where the table has another layout, ``EnvironmentFailed`` where another run writes the
     same rows.
     """
-    path = f"{root.rstrip('/')}/{name}"
+    path = _path(root, name)
     frame = with_values(frame, where)
-    writer = frame.write.format(form).mode("overwrite").partitionBy(*(c for c in where if c != "date"), "date")
-    if form == "delta":
-        condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
+    partitions = [*(column for column in where if column != "date"), "date"]
+    condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
+    writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
+    if isinstance(root, Schema):
+        _committed(partial(_replace_named, frame, quoted(path), partitions, condition), path)
+    elif form == "delta":
         writer = writer.options(**_OF_DELTA).option("replaceWhere", condition)
-        _committed(lambda: writer.save(path), path)
+        _committed(partial(writer.save, path), path)
     else:
         writer.option("partitionOverwriteMode", "dynamic").save(path)
+
+
+def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condition: str) -> None:
+    """The same with a Delta table of a catalog, which is made, empty, where there is none.
+
+    ``saveAsTable`` would do both at once, but Spark's own catalog then wants the partitions to be the last columns.
+    """
+    spark = frame.sparkSession
+    if not spark.catalog.tableExists(name):
+        empty = spark.createDataFrame([], frame.schema).write.format("delta").partitionBy(*partitions)
+        empty.options(**_OF_DELTA).mode("ignore").saveAsTable(name)
+    frame.writeTo(name).option("mergeSchema", "true").overwrite(F.expr(condition))
 
 
 def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
@@ -98,7 +130,7 @@ def _committed(save: Callable[[], None], path: str) -> None:
             if condition == "METADATA_MISMATCH":
                 raise InputError(
                     f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
-                    " move it away, or set output.tables to a new folder, and audit its dates again"
+                    " move it away, or set output.tables to another place, and audit its dates again"
                 ) from error
             if condition.startswith("CONCURRENT"):
                 raise EnvironmentFailed(

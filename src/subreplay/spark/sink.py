@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.utils import is_remote
 
+from subreplay.config.run import Place, Schema
 from subreplay.spark import lake
 
 Tables = dict[str, DataFrame]
@@ -35,24 +36,31 @@ class Sink(Protocol):
 
 
 class OnDisk:
-    """Delta tables below a folder; the names of those that are written begin with ``prefix``."""
+    """Delta tables below a folder, or in a schema of a catalog, which must be there; the names of those that are
+    written begin with ``prefix``."""
 
-    def __init__(self, spark: SparkSession, place: str, prefix: str = "") -> None:
-        self.spark, self.place, self.prefix = spark, place, prefix
+    def __init__(self, spark: SparkSession, root: Place, prefix: str = "") -> None:
+        self.spark, self.root, self.prefix = spark, root, prefix
+        if isinstance(root, Schema):
+            lake.require_schema(spark, root, "output.tables")
         self.written: Tables = {}
+
+    @property
+    def place(self) -> str:
+        return str(self.root)
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Replace the rows that a re-run would write, and read them back."""
-        lake.replace(frame, self.place, self.prefix + name, "delta", **where)
-        rows = lake.read(self.spark, self.place, self.prefix + name, "delta")
+        lake.replace(frame, self.root, self.prefix + name, "delta", **where)
+        rows = lake.read(self.spark, self.root, self.prefix + name, "delta")
         for column, value in where.items():
             rows = rows.where(F.col(column) == value)
         self.written[name] = rows
         return rows
 
     def find(self, name: str) -> DataFrame | None:
-        """A table of that folder."""
-        return lake.find(self.spark, self.place, name)
+        """A table of that place."""
+        return lake.find(self.spark, self.root, name)
 
 
 class Kept:

@@ -18,6 +18,7 @@ from subreplay.adapters.kafka_group.progress import PROGRESS
 from subreplay.adapters.kafka_group.rows import group_rows
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from tests.adapters import delta_logs
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.encoding import AT, key
 from tests.adapters.kafka_group.encoding import records as made
@@ -382,14 +383,25 @@ def test_an_empty_folder_and_records_that_tell_nothing_say_so(tmp_path):
         read(tmp_path)
 
 
-def test_a_table_of_another_topic_and_a_delta_table_are_refused(tmp_path):
+def test_a_table_of_another_topic_is_refused(tmp_path):
     pq.write_table(pa.table({"key": [1], "value": [2]}), tmp_path / "orders.parquet")
     with pytest.raises(InputError, match="no column partition, offset, timestamp"):
         read(tmp_path)
-    as_files(tmp_path, CRASH)
-    (tmp_path / "_delta_log").mkdir()
-    with pytest.raises(InputError, match="is a Delta table"):
-        read(tmp_path)
+
+
+def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
+    """A night's copy that was written again is there twice, and counts once."""
+    whole = records(CRASH)
+    half, added = len(whole) // 2, []
+    for name, rows in (("first", whole.slice(0, half)), ("again", whole.slice(0, half)), ("rest", whole.slice(half))):
+        pq.write_table(rows.append_column("run", pa.array([name] * len(rows))), tmp_path / f"{name}.parquet")
+        added.append(delta_logs.add(f"{name}.parquet"))
+    delta_logs.committed(tmp_path, [added[0]], [delta_logs.remove("first.parquet"), added[1]], [added[2]])
+    found = read(tmp_path)
+    assert {count.file: count.others for count in found.counts} == {"again.parquet": 0, "rest.parquet": 0}
+    (tmp_path / "plain").mkdir()
+    pq.write_table(whole, tmp_path / "plain/all.parquet")
+    assert found.tables == read(tmp_path / "plain").tables
 
 
 def test_a_log_alone_is_told_to_need_records(tmp_path):

@@ -36,7 +36,6 @@ RECORDS: Final = pa.schema(
 """Records as they were copied, with the places of their rows."""
 
 _ROWS: Final = 1 << 16
-_NO_DELTA: Final = "read it by Spark and write its rows as Parquet; its files alone do not tell which of them count"
 
 
 @dataclass
@@ -67,9 +66,6 @@ def copied(files: Iterable[tuple[Path, str]]) -> Copy:
 
 
 def _is_parquet(path: Path) -> bool:
-    table = next((folder for folder in path.parents if (folder / "_delta_log").exists()), None)
-    if table is not None:
-        raise InputError(f"{table} is a Delta table: {_NO_DELTA}")
     try:
         with path.open("rb") as file:
             return file.read(4) == b"PAR1"

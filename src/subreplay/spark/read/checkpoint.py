@@ -81,7 +81,7 @@ def check_basis(before: HandedOn, config: RunConfig) -> None:
     if differing:
         raise ConfigError(
             f"{config.date} goes on from the audit of {before.night}, which judged by {', '.join(differing)}; "
-            f"audit {before.night} again as this date, or set output.tables to a new folder"
+            f"audit {before.night} again as this date, or set output.tables to another place"
         )
 
 

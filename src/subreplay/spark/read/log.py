@@ -54,8 +54,9 @@ def read_inputs(
     """Read, select and check the tables of one run. ``messages_only``: the others may be missing.
 
     Raises ``InputError`` where a table, column or subscription is missing."""
+    reads = traffic.Reads()
     tables = {
-        name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only)
+        name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only, reads=reads)
         for name in INPUTS
     }
     frames = {name: table.frame for name, table in tables.items()}

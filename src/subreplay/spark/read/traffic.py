@@ -14,24 +14,27 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
 
-from subreplay.adapters import ADAPTERS
+from subreplay.adapters import ADAPTERS, Ingested, Options
 from subreplay.adapters.base import Rejected
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.adapters.source.presets import plan_of
+from subreplay.config.fields import quoted
+from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
+from subreplay.spark.read import live
 from subreplay.spark.schemas import require, spark_schema
 
 REJECTED: Final = pa.struct(
     [
-        pa.field("file", pa.string(), nullable=False),
-        pa.field("row", pa.int64(), nullable=False),
-        pa.field("raw", pa.string(), nullable=False),
-        pa.field("reasons", pa.list_(REASON), nullable=False),
+        pa.field("file", pa.string()),
+        pa.field("row", pa.int64()),
+        pa.field("raw", pa.string()),
+        pa.field("reasons", pa.list_(pa.struct([field.with_nullable(True) for field in REASON]))),
     ]
 )
 """Column ``rejected`` of a table made of a source: why a row could not be read, of which all other columns are null."""
@@ -50,10 +53,16 @@ class Table(NamedTuple):
 
 
 def table(
-    spark: SparkSession, config: RunConfig, name: str, frames: Frames | None = None, *, required: bool = True
+    spark: SparkSession,
+    config: RunConfig,
+    name: str,
+    frames: Frames | None = None,
+    *,
+    required: bool = True,
+    reads: Reads | None = None,
 ) -> Table:
     """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing; one that is not
-    ``required`` is then empty."""
+    ``required`` is then empty. What adapters read is in ``reads``."""
     traffic = config.traffic
     given: InputTable | None = getattr(traffic, name)
     if frames is not None and name in frames:
@@ -73,22 +82,24 @@ def table(
     elif name == "membership" and traffic.inferred():
         return Table(_empty(spark, name), frozenset())
     elif given.from_ in ADAPTERS:
-        found, place = _of_files(spark, given, name), str(given.path)
+        return Table(_of_files(spark, given, name, Reads() if reads is None else reads), frozenset())
     else:
-        found, place = opened(spark, given, f"traffic.{name}"), str(given.path or given.table)
+        found, place = opened(spark, given, f"traffic.{name}", config), given.place
         if given.maps:
             return _mapped(found, given, name, f"traffic.{name}")
     return Table(require(found, INPUTS[name], place), frozenset(INPUTS[name].names) - set(found.columns))
 
 
-def opened(spark: SparkSession, given: InputTable, key: str) -> DataFrame:
+def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) -> DataFrame:
     """The rows of a source as they are. Raises ``InputError`` naming the place where there is no such table."""
-    place = given.table or given.path
+    place = given.place
+    if given.from_ in LIVE:
+        return live.opened(spark, given, key, config.date, config.traffic.lookback_days)
     try:
         if given.table is not None:
-            found = spark.read.table(given.table)
+            found = spark.read.table(quoted(given.table))
         else:
-            found = spark.read.format(given.format).options(**given.options).load(given.path)
+            found = spark.read.format(given.format).options(**given.texts).load(given.path)
         found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
         why = error.getCondition() or "unreadable"
@@ -101,13 +112,28 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
     return lake.of_arrow(spark, INPUTS[name].empty_table())
 
 
-def _of_files(spark: SparkSession, given: InputTable, name: str) -> DataFrame:
-    """A table that an adapter makes of files. What it rejects stands in column ``rejected``."""
-    read = ADAPTERS[str(given.from_)](Path(str(given.path)))
+class Reads(dict[tuple[str, str, Options], Ingested]):
+    """What adapters read in a run, by adapter, path and options: of a source that fills several tables only once."""
+
+    def of(self, given: InputTable) -> Ingested:
+        """What the adapter of an input table reads."""
+        asked = str(given.from_), str(given.path), given.of_adapter
+        if asked not in self:
+            self[asked] = ADAPTERS[asked[0]](Path(asked[1]), asked[2])
+        return self[asked]
+
+
+def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -> DataFrame:
+    """A table that an adapter makes of files, with column ``rejected``."""
+    read = reads.of(given)
     rows = read.tables.get(name)
     if rows is None:
         raise InputError(f"traffic.{name}: {given.from_} tells nothing of {name}; it has {', '.join(read.tables)}")
-    return lake.of_arrow(spark, rows)
+    rejected = [_row(each) for each in read.rejected if each.table == name]
+    schema = pa.schema([*(f.with_nullable(True) for f in rows.schema), pa.field("rejected", REJECTED)])
+    whole = pa.Table.from_arrays([*rows.columns, pa.nulls(len(rows), REJECTED)], schema=schema)
+    lacking = pa.Table.from_pylist([{"rejected": each} for each in rejected], schema)
+    return lake.of_arrow(spark, pa.concat_tables([whole, lacking]))
 
 
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
@@ -125,7 +151,7 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     if any(each.column is None for each in plan.taken):
         columns.append(_relative(given).alias(_FILE))
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
-    place = str(given.path or given.table)
+    place = given.place
     rows = found.select(*columns).mapInArrow(partial(_convert, plan, place, schema), spark_schema(schema))
     return Table(rows, absent)
 

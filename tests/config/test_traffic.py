@@ -1,0 +1,45 @@
+"""Section ``traffic``: each table from where it is, with the options of what reads it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from subreplay.adapters import Options
+from subreplay.config import run as config
+from subreplay.config.traffic import InputTable
+from subreplay.errors import ConfigError
+
+
+def deliveries(**given: Any) -> InputTable:
+    run = config.parse({"traffic": {"deliveries": given}}, "run.yaml")
+    assert run.traffic.deliveries is not None
+    return run.traffic.deliveries
+
+
+def test_an_adapter_gets_its_options_also_those_that_yaml_takes_for_more_than_text() -> None:
+    given = deliveries(**{"from": "otlp-spans", "path": "traces"}, options={"topic": "orders", "sampled": False})
+    assert given.of_adapter == Options(topic="orders", sampled=False)
+    csv = deliveries(path="x", format="csv", options={"header": True})
+    assert csv.options == {"header": "true"}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({"from": "otlp-spans", "path": "x", "options": {"header": "true"}}, "option 'header': there is none of that"),
+        ({"from": "capture", "path": "x", "options": {"topic": "t"}}, "option 'topic': capture takes none"),
+        (
+            {"from": "pulsar-stats", "path": "x", "options": {"sampled": "true"}},
+            "pulsar-stats takes topic, subscription",
+        ),
+        ({"from": "otlp-spans", "path": "x", "options": {"sampled": "often"}}, "write true or false, not 'often'"),
+        ({"path": "x", "options": {"times": "name"}}, "options: 'times' is none of"),
+    ],
+)
+def test_an_option_that_nothing_takes_is_refused_by_name(given: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        deliveries(**given)
+    assert str(error.value).startswith("run.yaml: traffic.deliveries: ")
+    assert why in str(error.value)

@@ -1,0 +1,78 @@
+"""Tables by name, in a schema of a catalog: written, found by the next night and by explain, replaced by a re-run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark.sql.functions as F
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from subreplay.cli import main
+from subreplay.config.run import Schema
+from subreplay.spark import lake
+from tests.support.days import dates, drawn_out, save
+from tests.support.history import START, STEP, SUBSCRIPTION, history
+
+pytestmark = pytest.mark.spark
+AUDITS = Schema(schema="spark_catalog.audits_of_ours")
+KEYED = {"name": SUBSCRIPTION, "policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
+
+
+@pytest.fixture
+def audits(spark: SparkSession) -> Iterator[Schema]:
+    spark.sql("CREATE SCHEMA spark_catalog.audits_of_ours")
+    yield AUDITS
+    spark.sql("DROP SCHEMA spark_catalog.audits_of_ours CASCADE")
+
+
+def test_a_run_replaces_its_own_rows_of_a_named_table(spark: SparkSession, audits: Schema) -> None:
+    for name, rows in (("a", 3), ("b'", 2), ("a", 1)):
+        lake.replace(spark.range(rows), audits, "found", "delta", subscription=name, topic="t", date="2026-11-21")
+    found = lake.read(spark, audits, "found", "delta")
+    assert {row.subscription: row["count"] for row in found.groupBy("subscription").count().collect()} == {
+        "a": 1,
+        "b'": 2,
+    }
+    lake.replace(spark.range(1).withColumn("more", F.lit(1)), audits, "found", "delta", subscription="c", topic="t")
+    assert "more" in lake.read(spark, audits, "found", "delta").columns  # a later version may add columns
+    assert lake.find(spark, audits, "nowhere") is None
+
+
+def test_nights_go_on_from_one_another_and_explain_reads_them(
+    audits: Schema, spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the first day left open, the second one gets; input and output are tables of the catalog."""
+    story = drawn_out(history("a1 a2 n3+550", "+C1 a1>C1 a2>C1 a1! a2! ~450 n3>C1 n3!"), START, 600_000_000 // STEP)
+    run = yaml.safe_load(save(story, tmp_path, subscription=KEYED).read_text())
+    for name in ("messages", "membership", "deliveries"):
+        spark.read.parquet(f"{tmp_path}/in/{name}").write.saveAsTable(f"audits_of_ours.{name}")
+        run["traffic"][name] = {"table": f"spark_catalog.audits_of_ours.{name}"}
+    run["output"] = {"tables": {"schema": audits.name}, "report": str(tmp_path / "report")}
+    path = tmp_path / "run.yaml"
+    path.write_text(yaml.safe_dump(run))
+    first, *_, last = dates(6)
+    for date in (first, last):
+        assert main(["audit", "--config", str(path), "--date", date]) in (0, 3)
+    facts = json.loads((tmp_path / "report/report.json").read_text())["facts"]
+    assert ("Goes on from the audit of", first) in [(fact["label"], fact["value"]) for fact in facts]
+    runs = lake.read(spark, audits, "runs", "delta")
+    assert sorted(str(row.date) for row in runs.collect()) == [first, last]
+    capsys.readouterr()
+    message = lake.read(spark, audits, "messages", "delta").orderBy("publish_time").first()
+    told = f"{message.topic}:{message.ledger}:{message.entry}"
+    assert main(["explain", "--config", str(path), "--date", first, "--message", told]) == 0
+    assert f"judged by the audit that wrote {audits}" in capsys.readouterr().out
+
+
+def test_a_schema_that_is_not_there_is_told_before_anything_is_read(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    for name in ("nowhere", "no_catalog.nowhere"):
+        path.write_text(yaml.safe_dump({"output": {"tables": {"schema": name}, "report": str(tmp_path / "report")}}))
+        assert main(["audit", "--config", str(path)]) == 2
+        assert f"output.tables: there is no schema {name}; make it (CREATE SCHEMA {name})" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""The bundle of ``databricks.yml``: what the platform knows, the names that files share, and how the job ends."""
+
+from __future__ import annotations
+
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from subreplay import cli
+from subreplay.config import run as config
+from subreplay.config.run import Schema
+from subreplay.config.secrets import Kept
+
+ROOT = Path(__file__).parents[1]
+BUNDLE: dict[str, Any] = yaml.safe_load((ROOT / "databricks.yml").read_text(encoding="utf-8"))
+RUN = ROOT / "conf" / "databricks.yaml"
+CLASSES = {"jobs": "Job", "schemas": "Schema", "volumes": "Volume", "secret_scopes": "SecretScope"}
+AUDIT = BUNDLE["resources"]["jobs"]["nightly_audit"]
+
+
+def resources() -> list[Any]:
+    given = [(kind, name) for kind, some in BUNDLE["resources"].items() for name in some]
+    return [pytest.param(*each, id=".".join(each)) for each in given]
+
+
+@pytest.mark.parametrize(("kind", "name"), resources())
+def test_a_resource_is_one_that_the_platform_knows(kind: str, name: str) -> None:
+    known = pytest.importorskip(f"databricks.bundles.{kind}", reason="databricks-bundles is not installed")
+    resource = getattr(known, CLASSES[kind])
+    given = BUNDLE["resources"][kind][name]
+    assert set(resource.from_dict(given).as_dict()) == set(given)
+    with pytest.raises(ValueError, match="Unexpected field 'naem'"):
+        resource.from_dict({**given, "naem": name})
+
+
+def test_its_sections_are_those_of_a_bundle() -> None:
+    assert set(BUNDLE) == {"bundle", "variables", "artifacts", "resources", "targets"}
+    assert set(BUNDLE["targets"]) == {"dev", "prod"}
+    assert BUNDLE["artifacts"] == {"wheel": {"type": "whl", "build": "python -m build --wheel"}}
+    text = (ROOT / "databricks.yml").read_text(encoding="utf-8")
+    used = set(re.findall(r"\$\{var\.(\w+)\}", text))
+    assert used == set(BUNDLE["variables"])
+
+
+def test_files_and_names_are_there() -> None:
+    for task in BUNDLE["resources"]["jobs"]["notebooks"]["tasks"]:
+        assert (ROOT / task["notebook_task"]["notebook_path"]).exists()
+    variables = {name: each["default"] for name, each in BUNDLE["variables"].items()}
+    place = variables["catalog"], variables["schema"]
+    run = config.load(RUN)
+    assert run.output.tables == Schema(schema=".".join(place))
+    assert run.output.report.startswith(
+        f"/Volumes/{'/'.join(place)}/{BUNDLE['resources']['volumes']['reports']['name']}/"
+    )
+    (scope,) = (each["name"] for each in BUNDLE["resources"]["secret_scopes"].values())
+    assert run.keys.secret == Kept("databricks", f"{scope}/keys")
+
+
+def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_not_valid(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = AUDIT["tasks"][0]["python_wheel_task"]
+    scripts = dict(re.findall(r'^([\w-]+) = "(subreplay\.[\w.:]+)"$', (ROOT / "pyproject.toml").read_text(), re.M))
+    module, function = scripts[task["entry_point"]].split(":")
+    job = getattr(import_module(module), function)
+    values = {"${workspace.file_path}": str(ROOT), "{{job.parameters.day}}": "2026-11-22"}
+    arguments = [re.sub(r"\$\{.*\}|\{\{.*\}\}", lambda found: values[found[0]], each) for each in task["parameters"]]
+    monkeypatch.setattr(sys, "argv", ["job", *arguments])
+    asked: list[Any] = []
+    for code in (0, 1):
+        monkeypatch.setattr(cli, "_load", lambda *given: asked.append(given))
+        monkeypatch.setattr(cli, "_run", lambda kind, run, code=code: code)
+        if code:
+            with pytest.raises(SystemExit) as ended:
+                job()
+            assert ended.value.code == code
+        else:
+            job()
+    assert asked == [(RUN, "2026-11-21", None, None)] * 2
+    assert AUDIT["parameters"] == [{"name": "day", "default": "{{job.trigger.time.iso_date}}"}]
+
+
+def test_a_day_before_is_a_day(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["audit", "--config", str(RUN), "--day-before", "today"]) == 2
+    assert "--day-before 'today': not a day; write YYYY-MM-DD" in capsys.readouterr().err
+    assert cli.main(["audit", "--config", str(RUN), "--date", "2026-11-21", "--day-before", "2026-11-21"]) == 2
+    assert "give either --date or --day-before" in capsys.readouterr().err
