@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,19 @@ def test_nights_equal_the_whole(
     whole = audit_by(with_receipts(judge_of(POLICIES[kind], tables, terms), receipts), tables)
     same(nights, whole, lasting=mask({Code.LOST}))
     assert lost_for_good(nights) == lost_for_good([whole])
+    assert not skips_withdrawn(nights) & skips([whole])
+
+
+@pytest.mark.parametrize("story", ["a1>C1 a1! a3>C1 a3! ~8 a2>C1 a2! a4>C1 a4!", "a1>C1 a1! a4>C1 a4! ~8 a2>C1 a2!"])
+def test_the_only_message_that_was_jumped_over_comes_and_the_skip_is_withdrawn(story: str) -> None:
+    """In the second story another one, which never comes, was jumped over with it."""
+    tables = history("a1 a2 a3 a4", f"+C1 {story}")
+    nights = audit_nights(make("pulsar.exclusive", "pulsar-4.0"), tables, [(START + 106 * STEP) * 1000, NEVER - 1])
+    whole = audit(make("pulsar.exclusive", "pulsar-4.0"), tables)
+    told = skips(nights)
+    assert len(told) == 1
+    assert skips_withdrawn(nights) == (told if "a3>" in story else set())
+    assert skips([whole]) == told - skips_withdrawn(nights)
 
 
 @pytest.mark.parametrize("kind", POLICIES)
@@ -139,6 +153,26 @@ def lost_for_good(nights: list[pa.Table]) -> set[tuple[int, int]]:
         lost -= {(r["entry"], r["batch_index"]) for r in rows if r["delivered"]}
         lost |= {(r["entry"], r["batch_index"]) for r in rows if r["codes"] & Code.LOST.bit}
     return lost
+
+
+def skips(nights: list[pa.Table]) -> set[tuple[int, int, int, int]]:
+    """Deliveries told as SKIP: position, session, time."""
+    rows = [row for night in nights for row in night.to_pylist()]
+    return {(r["entry"], r["batch_index"], r["session"], r["at"]) for r in rows if r["codes"] & Code.SKIP.bit}
+
+
+def skips_withdrawn(nights: list[pa.Table]) -> set[tuple[int, int, int, int]]:
+    """Those of them that a later night withdraws: it gave the same consumer the only message that was jumped over."""
+    told: dict[tuple[int, int, int], set[tuple[int, int, int, int]]] = defaultdict(set)
+    withdrawn = set()
+    for rows in (night.to_pylist() for night in nights):
+        for r in rows:
+            withdrawn |= told.get((r["entry"], r["batch_index"], r["session"]), set())
+        for r in rows:
+            if r["codes"] & Code.SKIP.bit and not r["skipped_others"]:
+                of = r["skipped"]["entry"], r["skipped"]["batch_index"], r["session"]
+                told[of].add((r["entry"], r["batch_index"], r["session"], r["at"]))
+    return withdrawn
 
 
 def undelivered(tables: list[pa.Table]) -> set[tuple[int, int]]:

@@ -194,6 +194,21 @@ def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path
     assert facts[f"Withdrawn: LOST of {dates(2)[0]}"] == ("1", "came after all: 1:1")
 
 
+def test_a_skip_is_withdrawn_by_the_night_that_gives_the_consumer_what_it_jumped_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """One active consumer is given the second message the day after the third: out of order, but not skipped."""
+    story = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3! ~60 a2>C1 a2!")
+    active = {"policy": "pulsar.exclusive", "profile": "pulsar-4.0"}
+    run = save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path, subscription=active)
+    assert [days.audit(run, tmp_path / "nightly", date) for date in dates(2)] == [1, 1]
+    rows = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
+    told = {row.code: (row.entry, row.explanation) for row in rows}
+    assert {code: entry for code, (entry, _) in told.items()} == {"LOST": 1, "SKIP": 2}
+    what = f"1:2 was told SKIP on {dates(2)[0]} and 1:1, which it had jumped over, was delivered to C1 at {dates(2)[1]}"
+    assert told["SKIP"][1].startswith(what)
+
+
 def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(spark: SparkSession, tmp_path: Path) -> None:
     story = history("a1 a2 b3", "+C1 a1>C1 a1! a2>C1 a2! ~60 b3>C1 b3!")
     tables = drawn_out(story, START, TEN_MINUTES // STEP)

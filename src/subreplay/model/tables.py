@@ -236,6 +236,7 @@ FACTS: Final = pa.schema(
         _required("stored_again", pa.int64()),  # ... that said the same of its message
         pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
         pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
+        _required("skipped_others", pa.bool_()),  # and others with it
         pa.field("carried", CARRIED),  # not null: no delivery or message, but what goes from night to night
     ]
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 5.0  # seconds until the command ends without an answer
+PAUSE = 0.5  # seconds between two cancellings
 
 
 class Interruption:
@@ -19,11 +20,13 @@ class Interruption:
     def __init__(self) -> None:
         self.code: int | None = None
         self._cancel: Callable[[], object] | None = None
+        self._ended = threading.Event()
 
     @contextmanager
     def expected(self) -> Iterator[Interruption]:
         """Signals end the command until this ends. Elsewhere than in the main thread they are others' business."""
         self.code = self._cancel = None
+        self._ended = threading.Event()
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
@@ -32,6 +35,7 @@ class Interruption:
             self._listen()
             yield self
         finally:
+            self._ended.set()
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -49,7 +53,17 @@ class Interruption:
         self.code = 128 + number
         if self._cancel is not None:
             # in a thread of its own: this one may be in the middle of a call, on the same connection
-            cancelling = threading.Thread(target=self._cancel, daemon=True)
-            cancelling.start()
-            cancelling.join(PATIENCE)
+            first = threading.Event()
+            threading.Thread(target=self._cancel_until_ended, args=(self._cancel, first), daemon=True).start()
+            first.wait(PATIENCE)
         raise KeyboardInterrupt
+
+    def _cancel_until_ended(self, cancel: Callable[[], object], first: threading.Event) -> None:
+        """Cancel what is under way, and again what other threads of the command have begun since: a job that was only
+        planned at the first time would run to its end, for which the command waits."""
+        with suppress(Exception):  # nobody is there any more who could be asked
+            while not self._ended.is_set():
+                cancel()
+                first.set()
+                self._ended.wait(PAUSE)
+        first.set()

@@ -70,7 +70,11 @@ class Explainer:
             "moment": _micros(pa.array(moment)),
             "at": pc.if_else(delivered, _micros(column(rows, "at")), pa.scalar(None, VIOLATIONS.field("at").type)),
             "cause": causes.of(rows, code, causes.epochs(rows)),
-            "witness": _pairs(pc.if_else(delivered, words.of("delivery"), wording.NOTHING), other),
+            "witness": _lists(
+                pc.if_else(delivered, words.of("delivery"), wording.NOTHING),
+                other,
+                words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
+            ),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
         }
         given = [columns[f.name] if f.name in columns else column(rows, f.name).cast(f.type) for f in VIOLATIONS]
@@ -91,10 +95,10 @@ def _micros(nanos: pa.Array) -> pa.Array:
     return pa.array(np.asarray(nanos) // 1_000).cast(VIOLATIONS.field("at").type)
 
 
-def _pairs(first: pa.Array, second: pa.Array) -> pa.Array:
-    """Lists of the two, row by row, without those that are null or empty."""
-    rows = len(first)
-    both = pa.concat_arrays([first, second]).take(pa.array(np.arange(2 * rows).reshape(2, rows).T.ravel()))
-    said = np.asarray(pc.fill_null(pc.not_equal(both, ""), False))
-    ends = np.cumsum(said.reshape(rows, 2).sum(axis=1))
-    return pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), both.filter(pa.array(said)))
+def _lists(*columns: pa.Array) -> pa.Array:
+    """Lists of the columns' values, row by row, without those that are null or empty."""
+    several, rows = len(columns), len(columns[0])
+    given = pa.concat_arrays(columns).take(pa.array(np.arange(several * rows).reshape(several, rows).T.ravel()))
+    said = np.asarray(pc.fill_null(pc.not_equal(given, ""), False))
+    ends = np.cumsum(said.reshape(rows, several).sum(axis=1))
+    return pa.ListArray.from_arrays(pa.array(np.append(0, ends), pa.int32()), given.filter(pa.array(said)))

@@ -90,6 +90,7 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "other_key": lambda w: pc.if_else(w.holder("same_key"), "", ", of another key that is held back with it"),
     "twin": lambda w: wording.position_of(w.given("twin")),
     "skipped": lambda w: wording.position_of(w.given("skipped")),
+    "skipped_others": lambda w: pc.if_else(w.given("skipped_others"), "others beside it", wording.NOTHING),
     "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(w.given("previous")),
     "lost": Words.lost,
 }

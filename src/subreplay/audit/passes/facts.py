@@ -27,6 +27,7 @@ from subreplay.audit.passes.positions import (
     HEAD,
     LAPSES,
     ORDINAL,
+    OTHERS,
     POSITION,
     SKIPPED,
     TWIN,
@@ -372,6 +373,7 @@ class _Batch:
             "size": _of(numbers(self.messages, "size", 0), message, 0),
             "twin": _places(positions[TWIN : TWIN + 3], position),
             "skipped": _places(positions[SKIPPED : SKIPPED + 3], position),
+            "skipped_others": positions[OTHERS, position] == 1,
             "carried": pa.nulls(n, CARRIED),
         }
         for name in ("ledger", "entry", "batch_index"):

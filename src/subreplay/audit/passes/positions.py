@@ -23,13 +23,14 @@ from subreplay.model.columns import NEVER, UNKNOWN, Ints
 # The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
 # from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing); ORDINAL rises with the
 # log. The rest are results: its first delivery and acknowledgement, findings about its message, the position such a
-# finding collides with (three rows), and the message that was skipped before it (three rows).
-HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11
-POSITION: Final = 14
+# finding collides with (three rows), the message that was skipped before it (three rows), and whether others were, too.
+HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED, OTHERS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 14
+POSITION: Final = 15
 
 _ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
 # Of what a consumer left behind: when it left, whether anything was acknowledged up to here, position of the message
-_GONE, _ACKED, _LEFT_AT = range(3)
+# (three columns), its ordinal
+_GONE, _ACKED, _LEFT_AT, _LEFT_ORDINAL = 0, 1, 2, 5
 
 
 class PositionState:
@@ -38,6 +39,7 @@ class PositionState:
 
     ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
     ``behind``: of the messages never acknowledged, the one whose consumer left first.
+    ``never``: of the latest two messages never acknowledged, the ordinals.
     ``beginning``: what the data begin with.
     """
 
@@ -49,7 +51,8 @@ class PositionState:
         self.reached = np.full(len(joined), -1, np.int64)  # latest ordinal of each session's stream
         self.open_ = np.empty((0, 5), np.int64)
         self.opened = np.zeros(1, np.int64)
-        self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
+        self.behind = np.array([NEVER, 0, UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN], np.int64)
+        self.never = np.full(2, UNKNOWN, np.int64)
         self.beginning = beginning or Beginning()
         if checkpoint:
             self.beginning = Beginning(*checkpoint["beginning"][0].tolist())
@@ -91,15 +94,15 @@ def read_positions(
     messages[PRODUCER] = state.streams.places(messages[PRODUCER])
     messages[STREAM] = state.streams.places(messages[STREAM])
     _read(
-        state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, positions,
-        messages, attempts, receipts, active, group,
+        state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
+        positions, messages, attempts, receipts, active, group,
     )  # fmt: skip
 
 
 @loop
 def _read(
-    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, m: Ints,
-    a: Ints, receipts: bool, active: bool, group: bool,
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints,
+    m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
@@ -109,11 +112,12 @@ def _read(
         if active:
             if p[FIRST_ACK, i] != NEVER:
                 behind[_ACKED] = 1
-            _stream(reached, open_, opened, behind, p, i, a)
+            _stream(reached, open_, opened, behind, never, p, i, a)
             if p[HEAD, i] >= 0:
                 done = _done(p, i, a)
                 _open(open_, opened, p[ORDINAL, i], m, p[HEAD, i], done)
                 if done == NEVER:
+                    never[0], never[1] = never[1], p[ORDINAL, i]
                     _leave(behind, p, i, a, m)
     return 0
 
@@ -123,10 +127,13 @@ _SKIP = Code.SKIP.bit
 
 @step
 def _stream(
-    reached: Ints, open_: Ints, opened: Ints, behind: Ints, p: Ints, i: int, a: Ints
+    reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints, i: int, a: Ints
 ) -> None:  # pragma: no cover - compiled
     """SKIP: no open message between this and the one before it of the same consumer, when this was delivered; if it is
-    its first, none before it that another had left behind."""
+    its first, none before it that another had left behind.
+
+    ``OTHERS``: apart from the one that is named, a message between was open, or before it one was never acknowledged.
+    Where there is none, the finding falls with the one that is named."""
     ordinal = p[ORDINAL, i]
     for j in range(p[FIRST, i], p[END, i]):
         session = a[SESSION, j]
@@ -135,12 +142,17 @@ def _stream(
                 between = _after(open_, opened[0], reached[session])
                 if between < opened[0] and open_[between, _DONE] > a[AT, j]:
                     a[ATTEMPT_CODES, j] |= _SKIP
+                    skipped = open_[between, _ORDINAL]
                     for w in range(3):
                         p[SKIPPED + w, i] = open_[between, _PLACE + w]
+                    if _others(open_, opened[0], never, skipped, reached[session], a[AT, j]):
+                        p[OTHERS, i] = 1
             elif behind[_ACKED] and behind[_GONE] <= a[AT, j]:
                 a[ATTEMPT_CODES, j] |= _SKIP
                 for w in range(3):
                     p[SKIPPED + w, i] = behind[_LEFT_AT + w]
+                if _others(open_, opened[0], never, behind[_LEFT_ORDINAL], -1, a[AT, j]):
+                    p[OTHERS, i] = 1
             reached[session] = ordinal
 
 
@@ -150,8 +162,22 @@ def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: 
     for j in range(p[FIRST, i], p[END, i]):
         if a[LEFT, j] < behind[_GONE]:
             behind[_GONE] = a[LEFT, j]
+            behind[_LEFT_ORDINAL] = p[ORDINAL, i]
             for w in range(3):
                 behind[_LEFT_AT + w] = m[LEDGER + w, p[HEAD, i]]
+
+
+@step
+def _others(
+    open_: Ints, length: int, never: Ints, skipped: int, since: int, at: int
+) -> Any:  # pragma: no cover - compiled
+    """Whether behind ``since`` another message than the skipped one was never acknowledged, or behind the skipped one
+    another was open at that time."""
+    for w in range(2):
+        if never[w] > since and never[w] != skipped:
+            return True
+    following = _after(open_, length, skipped)
+    return following < length and open_[following, _DONE] > at
 
 
 @step

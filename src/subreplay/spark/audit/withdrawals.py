@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyspark.sql.functions as F
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
@@ -12,15 +12,18 @@ from subreplay.spark.read.log import Inputs
 from subreplay.spark.sink import Sink
 
 _PLACE = ("partition", "ledger", "entry", "batch_index")
+ONE_SKIPPED = 2  # witnesses of a SKIP: the delivery, and the message that was jumped over; a third one tells of others
 
 
 def found(sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
     """Table ``withdrawn``: failing findings of earlier nights that this day corrects, each once. A message that was
-    told LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log. None where no night was before."""
-    before = told(sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE)
+    told LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log; the only one that a consumer's
+    stream jumped over (SKIP) was given to it. None where no night was before."""
+    before = told(sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
     if before is None:
         return None
-    failing = before.where("verdict != 'valid'").select(*_PLACE, "code", F.col("date").alias("told"))
+    before = before.where("verdict != 'valid'")
+    failing = before.select(*_PLACE, "code", F.col("date").alias("told"))
     came = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy(*_PLACE).agg(
         F.lit(Code.LOST.name).alias("code"),
         F.min("delivered_at").alias("at"),
@@ -33,13 +36,36 @@ def found(sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
             "what"
         ),
     )
-    found = failing.join(came.unionAll(stored), [*_PLACE, "code"])
+    found = failing.join(came.unionAll(stored), [*_PLACE, "code"]).unionByName(_skipped(before, inputs))
     earlier = sink.find("withdrawn")
     if earlier is not None:
         known = earlier.where(of_earlier_nights(config, inputs.topic))
         found = found.join(known, [*_PLACE, "code", "told"], "left_anti")
-    batched = F.when(F.col("batch_index") >= 0, F.format_string("[%d]", "batch_index")).otherwise("")
-    place = F.format_string("%d:%d%s", "ledger", "entry", batched)
     told_on, at = (F.col(name).cast("string") for name in ("told", "at"))
-    words = F.format_string("%s was told %s on %s %s at %s", place, F.col("code"), told_on, F.col("what"), at)
+    words = F.format_string("%s was told %s on %s %s at %s", _place(), F.col("code"), told_on, F.col("what"), at)
     return found.distinct().withColumn("explanation", words).drop("what")
+
+
+def _place() -> Column:
+    """A position as findings name it."""
+    batched = F.when(F.col("batch_index") >= 0, F.format_string("[%d]", "batch_index")).otherwise("")
+    return F.format_string("%d:%d%s", "ledger", "entry", batched)
+
+
+def _skipped(before: DataFrame, inputs: Inputs) -> DataFrame:
+    """SKIP of messages, each the only one, that this day gave to the consumer that had not been given them, which has
+    been there without a break."""
+    skips = before.where((F.col("code") == Code.SKIP.name) & (F.size("witness") == ONE_SKIPPED)).select(
+        *_PLACE, "code", F.col("date").alias("told"), "consumer", "at", F.col("witness")[1].alias("skipped")
+    )
+    given = inputs.deliveries.where("delivered_at IS NOT NULL").select(
+        "partition", "consumer", _place().alias("skipped"), "delivered_at"
+    )
+    joins = inputs.membership.where("event = 'join'").alias("joins")
+    found = skips.join(given, ["partition", "consumer", "skipped"]).alias("found")
+    here = F.coalesce("joins.partition", "found.partition") == F.col("found.partition")
+    mine = here & (F.col("joins.consumer") == F.col("found.consumer"))
+    again = (F.col("joins.at") > F.col("found.at")) & (F.col("joins.at") <= F.col("delivered_at"))
+    found = found.join(joins, mine & again, "left_anti")
+    what = F.format_string("and %s, which it had jumped over, was delivered to %s", "skipped", "consumer")
+    return found.select(*_PLACE, "code", "told", F.col("delivered_at").alias("at"), what.alias("what"))
