@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TypeAlias
 from uuid import UUID
 
@@ -83,14 +84,15 @@ def string_hash_codes(texts: Sequence[str]) -> Ints:
     >>> string_hash_codes(["", "a", "polygenelubricants"]).tolist()
     [0, 97, -2147483648]
     """
-    encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]
-    units = np.frombuffer(b"".join(encoded), np.uint16).astype(np.uint64)
-    ends = np.cumsum([len(data) // 2 for data in encoded], dtype=np.int64)
-    lengths = np.diff(ends, prepend=0)
-    powers = np.cumprod(np.append(np.uint64(1), np.full(lengths.max(initial=0), 31, np.uint64)))  # all modulo 2**64
-    exponents = np.repeat(ends, lengths) - 1 - np.arange(len(units))
-    sums = np.append(np.uint64(0), np.cumsum(units * powers[exponents], dtype=np.uint64))
-    return (sums[ends] - sums[ends - lengths]).astype(np.uint32).view(np.int32).astype(np.int64)
+    return np.array([_hash_code(text) for text in texts], np.int64)
+
+
+@lru_cache(maxsize=1 << 16)  # the members of a group are put into maps in every rebalance
+def _hash_code(text: str) -> int:
+    total = 0
+    for unit in memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H"):
+        total = (31 * total + unit) & 0xFFFFFFFF
+    return total - ((total & 0x80000000) << 1)
 
 
 def uuid_hash_code(uuid: UUID) -> int:

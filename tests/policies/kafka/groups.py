@@ -5,7 +5,6 @@ instance id after ``#`` and a rack after ``%``. Shares: ``{"C0": "t0p0 t1p2"}``.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -29,7 +28,7 @@ def members(text: str) -> tuple[Member, ...]:
 
 def claiming(group: tuple[Member, ...], partitions: Partitions, shares: Mapping[str, str]) -> tuple[Member, ...]:
     """The members with what they claim; on the server, their previous targets."""
-    return tuple(replace(m, claim=Claim(_numbers(partitions, shares.get(m.member_id, "")))) for m in group)
+    return tuple(m._replace(claim=Claim(_numbers(partitions, shares.get(m.member_id, "")))) for m in group)
 
 
 def shares(assignor: Assignor, partitions: Partitions, group: tuple[Member, ...]) -> dict[str, str]:

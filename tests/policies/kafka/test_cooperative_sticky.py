@@ -1,5 +1,3 @@
-from dataclasses import replace
-
 import pytest
 
 from subreplay.errors import ConfigError
@@ -14,7 +12,7 @@ SIX = topics("t*6")
 def since(generation: int, *group: Member) -> tuple[Member, ...]:
     """The members with what they own as of that generation."""
     return tuple(
-        replace(member, generation=generation, claim=member.claim._replace(generation=generation)) for member in group
+        member._replace(generation=generation, claim=member.claim._replace(generation=generation)) for member in group
     )
 
 

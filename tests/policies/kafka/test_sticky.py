@@ -1,5 +1,4 @@
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -29,7 +28,7 @@ def since(generation: int, *group: Member, sent: int | None = None) -> tuple[Mem
     """The members with claims from that generation; ``sent``: that of their subscriptions, where it is another."""
     subscription = generation if sent is None else sent
     return tuple(
-        replace(member, generation=subscription, claim=member.claim._replace(generation=generation)) for member in group
+        member._replace(generation=subscription, claim=member.claim._replace(generation=generation)) for member in group
     )
 
 

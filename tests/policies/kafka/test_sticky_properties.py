@@ -1,7 +1,6 @@
 """What holds for the sticky assignors whatever the topics, members and claims."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -46,7 +45,7 @@ def claiming(partitions: Partitions, members: Sequence[Member], owners: Owners) 
     topic = partitions.topic_of(np.arange(len(partitions)))
     wanted = [np.array([t in member.topics for t in partitions.topics])[topic] for member in members]
     return tuple(
-        replace(member, claim=Claim(np.flatnonzero((owners == m) & wanted[m]), 1)) for m, member in enumerate(members)
+        member._replace(claim=Claim(np.flatnonzero((owners == m) & wanted[m]), 1)) for m, member in enumerate(members)
     )
 
 

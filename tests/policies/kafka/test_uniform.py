@@ -1,4 +1,3 @@
-from dataclasses import replace
 from uuid import UUID
 
 import numpy as np
@@ -154,7 +153,7 @@ def sizes(group, owners):
 
 
 def settled(group, owners):
-    return tuple(replace(m, claim=Claim(np.flatnonzero(owners == position))) for position, m in enumerate(group))
+    return tuple(m._replace(claim=Claim(np.flatnonzero(owners == position))) for position, m in enumerate(group))
 
 
 @given(groups(equal=True))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from itertools import repeat
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -93,6 +95,11 @@ class Partitions:
         """The number of a topic partition; a topic without partitions has one. Raises ValueError on another topic."""
         return int(self.bounds[self.topics.index(scope.topic)]) + max(scope.partition, 0)
 
+    @cached_property
+    def topic(self) -> Ints:
+        """The position in ``topics`` of every partition's topic."""
+        return np.repeat(np.arange(len(self.topics)), np.diff(self.bounds))
+
     def topic_of(self, numbers: Ints) -> Ints:
         """The position in ``topics`` of each numbered partition's topic."""
         topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
@@ -130,8 +137,7 @@ class Claim(NamedTuple):
 NO_CLAIM = Claim(np.zeros(0, np.int64))
 
 
-@dataclass(frozen=True, eq=False)
-class Member:
+class Member(NamedTuple):
     """A member as an assignor sees it; ``topics`` may name some that do not exist.
 
     ``generation`` is ``Subscription.generationId``, which for Sticky is not always that of the claim.
@@ -143,6 +149,20 @@ class Member:
     rack: str | None = None
     generation: int = NO_GENERATION
     claim: Claim = NO_CLAIM
+
+
+def with_claims(members: Sequence[Member], owned: Iterable[Ints], generation: int) -> tuple[Member, ...]:
+    """The same members, each with what it owns as of a generation; a group has thousands, so no line of Python runs
+    for each."""
+    if not members:
+        return ()
+    named = list(zip(*members, strict=True))[:4]
+    claims = map(_claim, zip(owned, repeat(generation)))
+    return tuple(map(_member, zip(*named, repeat(generation), claims)))
+
+
+_claim = partial(tuple.__new__, Claim)
+_member = partial(tuple.__new__, Member)
 
 
 class Assignor(Protocol):

@@ -24,6 +24,7 @@ from subreplay.policies.kafka.assignor import (
     Owners,
     Partitions,
     TopicPartition,
+    with_claims,
 )
 
 Members = tuple[Member, ...]
@@ -67,14 +68,14 @@ class Group:
     def evict(self, member_id: str) -> Group:
         """The session of a member timed out, but its process lives on and may come back."""
         gone = self.member(member_id)
-        memory = replace(gone, generation=NO_GENERATION) if self._remembers else _fresh(gone)
+        memory = gone._replace(generation=NO_GENERATION) if self._remembers else _fresh(gone)
         return replace(self._with(member_id, ()), away=(*self.away, memory))
 
     def rejoin(self, member: Member) -> Group:
         """The process that was evicted first comes back under a new member id."""
         if not self.away:
             raise InputError(f"member {member.member_id} cannot come back: no process was evicted")
-        back = replace(member, generation=NO_GENERATION, claim=self.away[0].claim)
+        back = member._replace(generation=NO_GENERATION, claim=self.away[0].claim)
         return replace(self, members=(*self.members, back), away=self.away[1:])
 
     def restart(self, old: str, new: Member, quietly: bool) -> Group:
@@ -85,7 +86,7 @@ class Group:
         """
         if quietly or self._on_server:
             cached = self.assignment(old) or self.member(old)
-            process = replace(new, generation=cached.generation, claim=cached.claim)
+            process = new._replace(generation=cached.generation, claim=cached.claim)
         else:
             process = _fresh(new)
         assigned = tuple(process if m.member_id == old else m for m in self.assigned)
@@ -105,7 +106,7 @@ class Group:
         owners[number[number >= 0]] = self.owners[number >= 0] if len(self.owners) else UNASSIGNED
 
         def renumbered(members: Members) -> Members:
-            return tuple(replace(m, claim=_translated(m.claim, number)) for m in members)
+            return tuple(m._replace(claim=_translated(m.claim, number)) for m in members)
 
         return replace(
             self,
@@ -124,14 +125,13 @@ class Group:
         """
         owners = self.assignor.assign(self.partitions, self.members)
         generation = self.generation + 1
-        assigned = tuple(
-            Member(m.member_id, m.topics, m.instance_id, m.rack, generation, Claim(owned, generation))
-            for m, owned in zip(self.members, owned_by(owners, len(self.members)), strict=True)
-        )
-        heard = tuple(
-            self._unaware(before, generation) if after.member_id in missed and not self._on_server else after
-            for before, after in zip(self.members, assigned, strict=True)
-        )
+        assigned = with_claims(self.members, owned_by(owners, len(self.members)), generation)
+        heard = assigned
+        if missed and not self._on_server:
+            heard = tuple(
+                self._unaware(before, generation) if after.member_id in missed else after
+                for before, after in zip(self.members, assigned, strict=True)
+            )
         return replace(
             self,
             members=heard,
@@ -177,17 +177,19 @@ class Group:
     def _unaware(self, member: Member, generation: int) -> Member:
         """A member that never received its assignment: it has the new generation, and what it had."""
         old = member.claim._replace(generation=generation) if self._cooperative else member.claim
-        return replace(member, generation=generation, claim=old)
+        return member._replace(generation=generation, claim=old)
 
     def _revoked(self, owners: Owners, missed: Collection[str]) -> dict[str, list[TopicPartition]]:
         """What each member that heard of its assignment claimed before and does not have now."""
-        claimed = np.concatenate([m.claim.partitions for m in self.members] or [NO_CLAIM.partitions])
-        claimants = np.repeat(np.arange(len(self.members)), [len(m.claim.partitions) for m in self.members])
+        claims = [m.claim.partitions for m in self.members]
+        claimed = np.concatenate(claims or [NO_CLAIM.partitions])
+        claimants = np.repeat(np.arange(len(self.members)), [*map(len, claims)])
         lost = owners[claimed] != claimants
-        gone = {m.member_id: list(self.vanished.get(m.member_id, ())) for m in self.members}
+        here = {m.member_id for m in self.members} if any(self.vanished.values()) else ()
+        gone = {member_id: list(named) for member_id, named in self.vanished.items() if named and member_id in here}
         for position, named in zip(claimants[lost].tolist(), self.partitions.named(claimed[lost]), strict=True):
-            gone[self.members[position].member_id].append(named)
-        return {member_id: named for member_id, named in gone.items() if named and member_id not in missed}
+            gone.setdefault(self.members[position].member_id, []).append(named)
+        return {member_id: named for member_id, named in gone.items() if member_id not in missed}
 
     def _with(self, member_id: str, instead: Members) -> Group:
         at = self.members.index(self.member(member_id))
@@ -200,7 +202,7 @@ class Group:
         if self._cooperative:
             wanted = np.array([topic in topics for topic in self.partitions.topics], bool)
             claim = claim._replace(partitions=claim.partitions[wanted[self.partitions.topic_of(claim.partitions)]])
-        return replace(member, topics=frozenset(topics), claim=claim)
+        return member._replace(topics=frozenset(topics), claim=claim)
 
 
 def owned_by(owners: Owners, members: int) -> list[Ints]:
@@ -227,7 +229,7 @@ def _grouped(owners: Owners, members: int) -> tuple[Ints, Ints]:
 
 
 def _fresh(member: Member) -> Member:
-    return replace(member, generation=NO_GENERATION, claim=NO_CLAIM)
+    return member._replace(generation=NO_GENERATION, claim=NO_CLAIM)
 
 
 def _renumbering(old: Partitions, new: Partitions) -> Ints:

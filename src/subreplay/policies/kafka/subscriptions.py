@@ -46,8 +46,9 @@ CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = ByProfile(
 def subscribed(topics: Sequence[str], members: Sequence[Member]) -> Flags:
     """Topic by member: the member subscribes to the topic. Each distinct subscription is looked at once."""
     place = {topic: t for t, topic in enumerate(topics)}
-    kinds: dict[frozenset[str], int] = {}
-    kind = [kinds.setdefault(member.topics, len(kinds)) for member in members]
+    wanted_by = [member.topics for member in members]
+    kinds = {wanted: n for n, wanted in enumerate(dict.fromkeys(wanted_by))}
+    kind = [*map(kinds.__getitem__, wanted_by)]
     by_kind = np.zeros((len(kinds), len(topics)), np.bool_)
     for wanted, row in zip(kinds, by_kind, strict=True):
         row[[place[topic] for topic in place.keys() & wanted]] = True

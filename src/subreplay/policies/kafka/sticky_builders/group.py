@@ -40,26 +40,28 @@ class GroupSubscription(NamedTuple):
     @classmethod
     def of(cls, partitions: Partitions, members: Sequence[Member]) -> GroupSubscription:
         """The subscription of these members (at least one), in join order."""
-        ids = [member.member_id for member in members]
-        order = np.array(sorted(range(len(ids)), key=lambda m: utf16_order(ids[m])), np.int64)
-        ordered = tuple(members[m] for m in order.tolist())
+        ids, _, _, _, generations, claims = zip(*members, strict=True)
+        numbers = sorted(range(len(ids)), key=[*map(utf16_order, ids)].__getitem__)
+        order = np.array(numbers, np.int64)
+        ordered = tuple(map(members.__getitem__, numbers))
         walk = np.argsort(order)[map_order(string_hash_codes(ids))]
-        topic = np.repeat(np.arange(len(partitions.topics)), np.diff(partitions.bounds))
+        topic = partitions.topic
         subscribers = subscribed(partitions.topics, ordered)
         ends = np.where(subscribers.any(axis=1), partitions.bounds[:-1] + partitions.counts, 0)
-        claims = [ordered[m].claim.partitions for m in walk.tolist()]
+        partitions_of, claim_generations = zip(*claims, strict=True)
+        walked = [*map(partitions_of.__getitem__, order[walk].tolist())]
         return cls(
             partitions,
             ordered,
             order,
             walk,
-            claim_generations=np.array([member.claim.generation for member in ordered]),
-            generations=np.array([member.generation for member in ordered]),
+            claim_generations=np.array(claim_generations)[order],
+            generations=np.array(generations)[order],
             topic=topic,
             exists=np.arange(len(partitions)) < ends[topic],
             subscribers=subscribers,
-            claimed=np.concatenate(claims),
-            claimants=np.repeat(walk, [len(claim) for claim in claims]),
+            claimed=np.concatenate(walked),
+            claimants=np.repeat(walk, [*map(len, walked)]),
         )
 
     @property
@@ -74,6 +76,8 @@ class GroupSubscription(NamedTuple):
 
         Members with no topic at all go unnoticed as long as only such members were walked: a quirk of the real class.
         """
+        if len({member.topics for member in self.members}) == 1:
+            return True
         subscriptions = (self.members[m].topics for m in self.walk.tolist())
         return len(set(dropwhile(lambda topics: not topics, subscriptions))) <= 1
 
