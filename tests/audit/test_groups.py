@@ -7,12 +7,13 @@ from functools import cache
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import read
-from subreplay.audit.codes import Excuse
+from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.explain.causes import OF_GROUP
 from subreplay.audit.rules.redelivery import Ending
 from subreplay.policies import make
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
-from tests.support.history import findings
+from tests.support.history import START, STEP, findings, history
+from tests.support.nights import audit_nights
 
 BY_NAME = {folder.name: folder for folder in RECORDED}
 RANGE = make("kafka.range", "kafka-4.0")
@@ -97,3 +98,10 @@ def test_k_owner_3_the_fold_decides_as_the_coordinator_did():
 
 def _with(it, membership):
     return type(it)(it.tables | {"membership": membership}, it.rejected, it.counts, it.run)
+
+
+def test_the_next_night_knows_what_was_committed_before():
+    tables = history("a1 a2", "+C1 =C1 a1>C1 a2>C1 C1!2 ~3 C1!1")
+    first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
+    assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
+    assert [code & Code.COMMIT_BACK.bit for code in second["codes"].to_pylist()] == [Code.COMMIT_BACK.bit]

@@ -1,4 +1,4 @@
-"""Faults injected into recorded Kafka groups: ``python -m tests.bench group_faults [trials] [folder of recordings]``."""
+"""Faults injected into recorded Kafka groups: ``python -m tests.bench.group_faults [trials] [folder]``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.support.groups import RECORDED, audited
 
 
 def main(trials: int = 100, folder: str | None = None) -> None:
-    """Print, of each fault, how many trials found it, and of each untouched recording what fails."""
+    """Print, of each fault, how many trials found it, and of each untouched recording what fails. The recordings are
+    those of the tests, or the folders in ``folder``."""
     recorded = RECORDED if folder is None else sorted(p for p in Path(folder).iterdir() if p.is_dir())
     for each in recorded:
         found = audited(each)

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +39,7 @@ class GroupRecording:
     @classmethod
     def load(cls, folder: Path) -> GroupRecording:
         files = {
-            path.name.split(".")[0]: [json.loads(line) for line in gzip.open(path, "rt", encoding="utf-8")]
+            path.name.split(".")[0]: [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
             for path in sorted(folder.glob("*.jsonl.gz"))
         }
         return cls(folder.name, json.loads((folder / "scenario.json").read_text()), files)
@@ -154,7 +155,7 @@ def a_record_comes_before_its_owner(r: GroupRecording, rng: random.Random) -> st
     """A record is given to a consumer while the partition is another one's."""
     turns = [
         (before, after, place) for place, mine in r.intervals().items()
-        for before, after in zip(mine, mine[1:], strict=False)
+        for before, after in pairwise(mine)
         if after.start >= before.end > before.start + 50 * MILLISECOND and before.consumer != after.consumer
     ]  # fmt: skip
     found = [
@@ -221,7 +222,7 @@ def a_refused_commit_is_taken(r: GroupRecording, rng: random.Random) -> str:
 def a_commit_goes_back(r: GroupRecording, rng: random.Random) -> str:
     """A commit is of a lower offset than the one before it."""
     pairs = [
-        (before, after) for rows in r.committed().values() for before, after in zip(rows, rows[1:], strict=False)
+        (before, after) for rows in r.committed().values() for before, after in pairwise(rows)
         if 1 < before["offset"] <= after["offset"]
     ]  # fmt: skip
     before, after = one_of(rng, pairs)
@@ -249,7 +250,7 @@ def a_commit_runs_ahead(r: GroupRecording, rng: random.Random) -> str:
 
 def _turns(r: GroupRecording) -> Iterator[tuple[Place, Interval, Interval]]:
     for place, mine in sorted(r.intervals().items()):
-        for before, after in zip(mine, mine[1:], strict=False):
+        for before, after in pairwise(mine):
             if before.consumer != after.consumer and before.end <= after.start:
                 yield place, before, after
 

@@ -21,8 +21,8 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs, no checksums of tables, which
-# cost a small run a third of Java's time
+# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs, no checksums of tables,
+# which cost a small run a third of Java's time
 _SMALL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",

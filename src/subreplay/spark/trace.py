@@ -25,7 +25,7 @@ from subreplay.model.columns import UNKNOWN
 from subreplay.model.entry_keys import own_keys
 from subreplay.model.held import nothing_of
 from subreplay.model.rows import Scope
-from subreplay.model.tables import JUDGED, LOG
+from subreplay.model.tables import DELIVERY, JUDGED, LOG, MESSAGE
 from subreplay.spark import collect
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
@@ -153,12 +153,13 @@ class _Evidence:
         return cls(source, audit_stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
-        """Table ``audited``, of some dispatchers."""
+        """Table ``audited``, of some dispatchers, without the commits of a Kafka group."""
         if self.written is not None:
-            return self.written.where(dispatchers)
+            return self.written.where(dispatchers & (F.col("commit") == 0))
         config = self.source.config
         judged = passes.judged(self.source.log_of_night().where(dispatchers), self.judge)
-        return passes.published(passes.deliveries(judged), config.subscription.name, self.judge)
+        judged = passes.deliveries(judged).where("commit = 0")
+        return passes.published(judged, config.subscription.name, self.judge)
 
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
@@ -188,8 +189,8 @@ class _Evidence:
         )
         log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
         since = min(row["at"] for row in told)
-        late = (F.col("kind") == 0) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
-        return pa.Table.from_pylist(collect.rows(log.rows().where(late)), LOG)
+        late = (F.col("kind") == MESSAGE) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
+        return pa.Table.from_pylist(collect.rows(log.rows().where(late & (F.col("kind") <= DELIVERY))), LOG)
 
     def _of_keys(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
@@ -243,7 +244,7 @@ def _written(source: Source) -> tuple[DataFrame | None, str]:
     same &= F.col("kind") == "audit"
     if runs is None or audited is None:
         return None, f"this command: no audit has written {tables} (name its folder with --out)"
-    if "load" not in audited.columns or runs.where(mine & same).isEmpty():
+    if not {"load", "commit"} <= set(audited.columns) or runs.where(mine & same).isEmpty():
         return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
     known_secret.require_as_shown(runs.where(mine & same), config)
     audited = audited.where(mine)

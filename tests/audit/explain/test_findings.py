@@ -18,6 +18,7 @@ from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "documented")
 OF_DISPATCHERS = {Code.KEY_TWO_PARTITIONS, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE, Code.STICKY_GAP, Code.STICKY_OVERLAP}
+OF_DISPATCHERS |= {Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS}
 
 
 def told(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD) -> dict[str, dict[str, Any]]:

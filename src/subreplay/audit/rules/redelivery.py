@@ -82,7 +82,7 @@ RULES = (
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
         sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is seen",
         cause="no cause seen: nobody gave it back or left, as far as recorded",
-        allowed=EVERY,
+        allowed=EVERY - GROUP,  # Kafka counts no redeliveries
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
 )
@@ -160,7 +160,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
             if a[PARTLY, j]:
                 a[EXCUSES, j] |= _BATCH_AGAIN
             until = at
-        elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest:
+        elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest and not group:
             a[CODES, j] |= _UNASKED
         elif a[OWNED, j] and open_until > at:
             a[CODES, j] |= _OUTSTANDING

@@ -80,11 +80,14 @@ def standings(
     """Every rule's standing under ``policy``; where ``terms`` or the data (``lacking``) do not have what it needs, the
     rule could not look.
 
-    A topic that is declared not to deduplicate may hold a message twice.
+    A topic that is declared not to deduplicate may hold a message twice. Where nothing tells what a Kafka group's
+    consumers did with their partitions, they may have sought back.
     """
     found = {code: standing(code, policy) for code in Code}
     if terms.deduplication is False:
         found[Code.DUP_PUBLISH] = Standing.ALLOWED
+    if kind_of(policy) == "group" and Need.CALLBACKS in lacking:
+        found[Code.DUP_OUTSTANDING] = Standing.ALLOWED
     for code, needs in missing(policy, terms, lacking).items():
         hole = any(need.essential for need in needs)
         found[code] = Standing.UNDECIDED if hole else Standing.NOT_APPLICABLE
