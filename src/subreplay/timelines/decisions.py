@@ -89,7 +89,7 @@ class _Fold:
             elif name in now:
                 left = now[name].topics - topics
                 if left:
-                    now[name] = replace(now[name], topics=left)
+                    now[name] = now[name]._replace(topics=left)
                 else:
                     del now[name]
                     self.order.remove(name)
