@@ -207,6 +207,18 @@ def starve_a_consumer(c: Capture, rng: Random) -> Expected:
     return Expected("STARVED", None, frozenset({"LOST"}))
 
 
+def starve_a_partition(c: Capture, rng: Random) -> Expected:
+    """The active consumer of a partition is given nothing any more, while those of others are for three seconds, and
+    nobody joined or left for the last one of these."""
+    c.terms = replace(c.terms, starved_after=500 * MILLISECOND)
+    since = at(c.once[-1]) - 3_000 * MILLISECOND
+    late = [d for d in c.deliveries if d["delivered_at"] and at(d) > since]
+    partition = rng.choice(sorted({d["partition"] for d in late if at(d) < since + 500 * MILLISECOND}))
+    gone = {id(d) for d in late if d["partition"] == partition}
+    c.deliveries = [d for d in c.deliveries if id(d) not in gone]
+    return Expected("STARVED", None)
+
+
 def deliver_before_the_publication(c: Capture, rng: Random) -> Expected:
     """A message comes five seconds before it was published."""
     d = rng.choice(c.once)
@@ -249,6 +261,7 @@ FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {
     change_a_key: (S1, S2, S3),
     ask_for_the_slots_of_another: (S3,),
     starve_a_consumer: (S1, S2),
+    starve_a_partition: (S5, S5P),
     deliver_before_the_publication: (S1, S5, S7),
     deliver_again_for_no_cause: (S1, S5, S7),
     misplace_beside_a_stranger: (S1, S2, S3),

@@ -104,6 +104,7 @@ OF_SEVERAL = {  # messages, each with a finding of its own
     further_faults.exchange_two_consumers,
     further_faults.exchange_two_messages_in_the_log,
     further_faults.starve_a_consumer,
+    further_faults.starve_a_partition,
 }
 assert len(FAULTS) >= 20
 assert len(TRIALS) >= 200

@@ -305,6 +305,12 @@ class TestFlow:
         assert findings(SHARED, "a1+300", early) == ["EARLY a1"]
         assert findings(SHARED, "a1+300", within) == []
 
+    def test_what_holds_a_slot_later_does_not_hide_what_was_passed_by_while_it_was_free(self) -> None:
+        """A delayed message of the slot comes later, and is never acknowledged."""
+        assert findings(KEY_SHARED, "a0+300 a1 n2", "+C1 n2>C1 n2! ~400 a0>C1") == ["LOST a1", "unacked a0"]
+        held = "+C1 a0>C1 n2>C1 n2! a0! ~400 a3>C1"  # while it was held, nothing proves anything
+        assert "LOST a1" not in findings(KEY_SHARED, "a3+300 a0 a1 n2", held)
+
     def test_one_active_consumer_ignores_delays(self) -> None:
         assert findings(FAILOVER, "a1+300", "+C1 a1>C1 a1!") == []
         assert findings(FAILOVER, "n1 a1+300 n2", "+C1 n1>C1 n1! n2>C1 n2!") == ["LOST a1", "SKIP n2"]

@@ -94,9 +94,28 @@ def _passed(h: History, m: Message, owner: int) -> bool:
     by_owner = max(of_owner, key=lambda e: e.message.ordinal, default=None)
     if by_slot and by_slot.message.ordinal > m.ordinal and by_slot.at > ripe and not _near_midnight(h, by_slot):
         return h.judge.policy.routing != "any" or _settled(h, m, by_slot)
+    if _passed_by(h, m, of_slot, ripe):
+        return True
     if h.judge.policy.routing != "slot" or not by_owner or by_owner.message.ordinal <= m.ordinal:
         return False
     return by_owner.at > max(ripe, free) and _settled(h, m, by_owner) and not _near_midnight(h, by_owner)
+
+
+def _passed_by(h: History, m: Message, of_slot: list[Attempt], ripe: int) -> bool:
+    """Before its slot was held last, its owner got a later message while nothing held it."""
+    later = None
+    for e in of_slot:
+        mine = [o for o in h.before(e) if o.owned and o.first and o.session == e.session]
+        highest = max(mine, key=lambda o: o.message.ordinal, default=None)
+        if highest and all(o.waited_for < highest.at for o in h.before(e) if o in of_slot):
+            later = highest
+    if h.judge.policy.routing != "slot" or not later or later.message.ordinal <= m.ordinal or later.at <= ripe:
+        return False
+    timeline, at = h.dispatcher.timeline, (np.array([later.at]), np.array([0]))
+    slot, hashed = np.array([m.slot]), np.array([m.hash], np.uint32)
+    epochs = (timeline.epoch_at(*at), timeline.last_candidate(*at))
+    owners = {int(timeline.owner_at(slot, hashed, np.asarray(epoch, np.int32))[0]) for epoch in epochs}
+    return owners == {later.session} and _settled(h, m, later) and not _near_midnight(h, later)
 
 
 def _near_midnight(h: History, later: Attempt) -> bool:

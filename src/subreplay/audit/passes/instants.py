@@ -32,6 +32,7 @@ from subreplay.audit.rules.holding import (
     held_back,
     hold,
     one_holder,
+    pass_by,
     serve,
 )
 from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
@@ -222,11 +223,13 @@ def _read(
         one_active(active_state, strayed, d, i, active, codes, excuses, proof, proven)
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         holds = owned and codes[i] & _AGAIN == 0
+        k, s = key_at[i], slot_at[i]
+        if holds and s >= 0:
+            pass_by(slots, s, members, session, horizon)
         if owned and first and ordinal > members[session, TAKEN]:
             members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
         if receipts and session >= 0:
             within_permits(rings, untaken, d, i, horizon, codes, excuses)
-        k, s = key_at[i], slot_at[i]
         if k >= 0:
             if holds:
                 one_holder(keys, k, members, d, i, join_waits_for_all, horizon, codes, excuses, proof, proven)

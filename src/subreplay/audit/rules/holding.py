@@ -85,9 +85,10 @@ PAIR = 2 * _HOLD
 # The state of a key goes on with its holders
 OF_KEY = ORDER_STATE
 KEY_STATE = ORDER_STATE + PAIR
-# The state of a slot: highest ordinal first delivered, when, holders
-REACHED, REACHED_AT, HELD = range(3)
-SLOT_STATE = 2 + PAIR
+# The state of a slot: highest ordinal first delivered, when; what its owner was given while nothing held it, before it
+# was held last (see ``pass_by``): highest ordinal, when, session; holders
+REACHED, REACHED_AT, PASSED, PASSED_AT, PASSED_BY, HELD = range(6)
+SLOT_STATE = 5 + PAIR
 # The state of a session: joined, began to close, highest ordinal delivered when it joined; highest ordinal it got as a
 # first delivery, when; the delivery before its join that lasts longest, with its key, and the one beyond the horizon
 JOINED, CLOSING, READ_AT_JOIN, TAKEN, TAKEN_AT, BEFORE_JOIN = range(6)
@@ -206,6 +207,16 @@ def held_back(
     if rows[row, holder + UNTIL] - max(d[DUE, i], since) >= stuck_after:
         codes[i] |= _STUCK
         prove(proof, proven, HOLDER, i, rows, row, holder, rows[row, holder + WITNESS] == d[KEY, i])
+
+
+@step
+def pass_by(slots: Ints, s: int, members: Ints, session: int, horizon: int) -> None:  # pragma: no cover - compiled
+    """A consumer that is given something of a slot may have passed by messages of it before, while nothing held it:
+    the hold that begins now hides that from whoever looks at the end. Comes before ``TAKEN`` and ``serve``."""
+    held = longest(slots, s, HELD, 0 if horizon == NEVER else PAIR)
+    if members[session, TAKEN_AT] > slots[s, held + UNTIL]:
+        slots[s, PASSED], slots[s, PASSED_AT] = members[session, TAKEN], members[session, TAKEN_AT]
+        slots[s, PASSED_BY] = session
 
 
 @step

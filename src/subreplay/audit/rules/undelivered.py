@@ -18,6 +18,9 @@ from subreplay.audit.rules.holding import (
     HELD,
     JOINED,
     PAIR,
+    PASSED,
+    PASSED_AT,
+    PASSED_BY,
     REACHED,
     REACHED_AT,
     READ_AT_JOIN,
@@ -102,9 +105,10 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
     its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
-    its own slot was held elsewhere. (One active consumer and Shared have one slot: everybody's.) Between keys that
-    need not follow one another a broker may hand out the later one first: where the data end at that very moment, the
-    message is only unseen. So is any that was overtaken just before midnight: the next night knows whether it came.
+    its own slot was held elsewhere (or, where it is held again since, nothing of it was held at all). (One active
+    consumer and Shared have one slot: everybody's.) Between keys that need not follow one another a broker may hand out
+    the later one first: where the data end at that very moment, the message is only unseen. So is any that was
+    overtaken just before midnight: the next night knows whether it came.
     """
     policy, timeline = judge.policy, dispatcher.timeline
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
@@ -134,10 +138,12 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         & _settled(state, ordinal, member[:, TAKEN], member[:, TAKEN_AT])
     )
     passed = seen & (ordinal < highest(state.offsets))  # a commit went beyond it
+    passed_by = seen & (policy.routing == "slot") & _passed_by(dispatcher, state, slot, slots, hashes, ordinal, ripe)
     unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
     overtaken = np.where(past_slot, slot[:, REACHED_AT], NEVER)
     overtaken[passed] = np.minimum(overtaken[passed], state.last)
     overtaken = np.minimum(overtaken, np.where(past_owner, member[:, TAKEN_AT], NEVER))
+    overtaken = np.minimum(overtaken, np.where(passed_by, slot[:, PASSED_AT], NEVER))
     if judge.carries:
         overtaken[overtaken > judge.horizon - MIDNIGHT] = NEVER
     proven = np.minimum(unseen_ack, overtaken)
@@ -147,7 +153,7 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         found.excuses[(proven < NEVER) & (ordinal < state.lowest)] |= Excuse.NOT_READ_YET.bit
     if judge.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine
-        found.excuses[past_owner & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
+        found.excuses[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
     homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
     if judge.filters:
         found.excuses[homeless] |= Excuse.FILTERED.bit
@@ -162,6 +168,26 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
         _held(judge, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
     return found
+
+
+def _passed_by(
+    dispatcher: Dispatcher,
+    state: DispatcherState,
+    slot: Ints,
+    slots: Ints,
+    hashes: NDArray[np.uint32],
+    ordinal: Ints,
+    ripe: Ints,
+) -> Flags:
+    """Whether a later message was given out to the slot's owner while nothing held the slot, before it was held
+    again."""
+    timeline, at = dispatcher.timeline, slot[:, PASSED_AT]
+    passed: Flags = (slot[:, PASSED] > ordinal) & (at > ripe) & _settled(state, ordinal, slot[:, PASSED], at)
+    for epochs in (timeline.epoch_at, timeline.last_candidate):
+        those = np.flatnonzero(passed)
+        epoch = np.asarray(epochs(at[those], np.zeros(len(those), np.int64)), np.int32)
+        passed[those] &= np.asarray(timeline.owner_at(slots[those], hashes[those], epoch)) == slot[those, PASSED_BY]
+    return passed
 
 
 def _settled(state: DispatcherState, ordinal: Ints, later: Ints, at: Ints) -> Flags:
