@@ -68,7 +68,7 @@ def test_offsets_keys_and_times_are_those_of_the_records():
 
 def test_deliveries_are_of_members_and_acknowledged_by_their_own_commits():
     tables = read(SLOW).tables
-    deliveries = tables["deliveries"].to_pylist()
+    deliveries = [row for row in tables["deliveries"].to_pylist() if row["ack_type"] != "Commit"]
     again = {(d["partition"], d["entry"]) for d in deliveries if d["redelivery_count"]}
     first = [d for d in deliveries if (d["partition"], d["entry"]) in again and not d["redelivery_count"]]
 

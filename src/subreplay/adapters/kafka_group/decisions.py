@@ -30,6 +30,7 @@ def decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str, str]
 
     ``topic_names`` are those of ids that no record tells; partitions of a topic without a name are left out."""
     names, targets = dict(topic_names), dict[str, list[Place]]()
+    epoch, open_ = -1, False  # open_: a target was written of which no new epoch tells yet
     for table, row in records:
         if table == "classic_groups" and not row["tombstone"]:
             owners = {
@@ -43,14 +44,17 @@ def decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str, str]
         elif table == "members" and row["tombstone"]:
             targets.pop(row["member_id"], None)
         elif table == "targets":
+            open_ = open_ or not row["tombstone"]
             targets[row["member_id"]] = [
                 (names[place["topic_id"]], place["partition"])
                 for place in row["assignment"] or ()
                 if place["topic_id"] in names
             ]
-        elif table == "target_epochs" and not row["tombstone"]:
+        elif (table == "target_epochs" and not row["tombstone"]) or (table == "current_assignments" and open_):
+            # a static member that comes back takes over its target within the epoch
+            epoch, open_ = row["epoch"] if table == "target_epochs" else epoch, False
             owners = {place: member for member, places in targets.items() for place in places}
-            yield Decision("consumer", row["epoch"], row["record_time"], owners, None)
+            yield Decision("consumer", epoch, row["record_time"], owners, None)
 
 
 def decision_rows(decided: Iterable[Decision]) -> Iterator[dict[str, Any]]:

@@ -22,6 +22,7 @@ from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
+from subreplay.adapters.kafka_recording.commits import commit_table
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.membership import membership_table
 from subreplay.adapters.kafka_recording.rows import (
@@ -119,12 +120,11 @@ class Recording:
 def read(folder: Path) -> Ingested:
     """Read one recording; raises ``InputError`` where a needed file is missing, unreadable or of another shape."""
     it = recording(folder)
+    of = it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"], it.happenings
     tables = {
         "messages": pa.Table.from_pylist([_message(row) for row in it.records], INPUTS["messages"]),
         "membership": membership_table(it.scenario.group, it.groups, it.happenings),
-        "deliveries": delivery_table(
-            it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"], it.happenings
-        ),
+        "deliveries": pa.concat_tables([delivery_table(*of), commit_table(*of)]),
         "polls": pa.Table.from_pylist([row.model_dump() for row in it.polls], TABLES["polls"]),
         "commits": pa.Table.from_pylist([row.model_dump() for row in it.commits], TABLES["commits"]),
         "happenings": pa.Table.from_pylist([_happening(row) for row in it.happenings], TABLES["happenings"]),

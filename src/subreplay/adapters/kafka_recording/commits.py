@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
+from subreplay.model.tables import DELIVERIES
 
 _MILLISECOND = 1_000_000
 
@@ -26,11 +27,18 @@ class _Told(NamedTuple):
     ok: bool
 
 
-def commit_rows(
+def commit_table(
+    group: str, polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table, happenings: Sequence[Happening]
+) -> pa.Table:
+    """A row of ``DELIVERIES`` for each commit that a client tells of, and for each that only ``__consumer_offsets``
+    has: its client was killed before it could tell."""
+    polls = sorted(polls, key=lambda row: row.polled_at)
+    return pa.Table.from_pylist([*_rows(group, polls, commits, logged, happenings)], DELIVERIES)
+
+
+def _rows(
     group: str, polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table, happenings: Sequence[Happening]
 ) -> Iterator[dict[str, Any]]:
-    """A row for each commit that a client tells of, and for each that only ``__consumer_offsets`` has: its client was
-    killed before it could tell. ``polls`` are in order of time."""
     told = [*_of_clients(polls, commits, happenings), *_of_the_log(polls, commits, logged)]
     for seq, one in enumerate(sorted(told)):
         yield {

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from subreplay.adapters.kafka_recording.commits import commit_rows
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
 from subreplay.model.tables import DELIVERIES
 
@@ -33,8 +32,7 @@ def delivery_table(
     logged: pa.Table,
     happenings: Sequence[Happening] = (),
 ) -> pa.Table:
-    """A row of ``DELIVERIES`` for each poll row, and for each commit; consumers are member ids, as in the group's
-    membership.
+    """A row of ``DELIVERIES`` for each poll row; consumers are member ids, as in the group's membership.
 
     A delivery is acknowledged by the first commit behind it that its own client made, before the record was given out
     again. Clients say when a commit was done; ``logged`` (``offset_commits`` of ``__consumer_offsets``) adds, to the
@@ -50,7 +48,6 @@ def delivery_table(
         again[record] = row.polled_at
     rows = list(_rows(group, polls_in_order, ends[::-1], committed))
     _seek(rows, happenings)
-    rows += commit_rows(group, polls_in_order, commits, logged, happenings)
     return pa.Table.from_pylist(rows, DELIVERIES)
 
 

@@ -121,7 +121,7 @@ def told_differs(scope: Scope, told: Story) -> Iterator[Finding]:
     for event in told:
         if event.event != "assigned" or event.generation is None or not decided:
             continue
-        owners = _owners_in(decided, event.generation)
+        owners = _owners_at(decided, event)
         if event.consumer not in owners:
             yield Finding(
                 Code.TOLD_DIFFERS, scope, event.at.at,
@@ -131,11 +131,13 @@ def told_differs(scope: Scope, told: Story) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _owners_in(decided: Sequence[MembershipEvent], generation: int) -> list[str]:
-    """Who has a partition in a generation: a static member that comes back takes it over from its former self."""
-    known = [e for e in decided if e.generation is not None and e.generation <= generation]
-    mine = [e for e in known if e.generation == generation] or known[-1:]
-    return [e.consumer for e in mine if e.event == "owner"]
+def _owners_at(decided: Sequence[MembershipEvent], told: MembershipEvent) -> list[str]:
+    """Who has a partition in the generation of a callback, when it was called: by the latest decision, or by one of
+    the same generation, in which a static member that comes back takes over from its former self."""
+    known = [e for e in decided if e.generation is not None and e.generation <= (told.generation or 0)]
+    latest = [e for e in known if e.at <= told.at][-1:]
+    mine = [e for e in known if e.generation == told.generation]
+    return [e.consumer for e in (*latest, *mine) if e.event == "owner"]
 
 
 def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
