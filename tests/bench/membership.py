@@ -45,9 +45,9 @@ def pulsar(name: str, profile: str, consumers: int) -> Kept:
     return Kept(len(timeline.epochs), len(timeline.index.owners))
 
 
-def kafka(name: str, topics: int, members: int) -> Kept:
+def kafka(name: str, topics: int, members: int, partitions: int = PARTITIONS) -> Kept:
     """The timeline of a group, all members subscribed to all topics."""
-    counts = {f"t{i:04d}": PARTITIONS // topics for i in range(topics)}
+    counts = {f"t{i:04d}": partitions // topics for i in range(topics)}
     steps = [(kind, f"m{i:04d}") for kind in ("join", "leave") for i in range(members)]
     instants = (Instant(second * SECOND) for second in range(len(steps)))
     events = [MembershipEvent(Scope(""), kind, name, at, at) for (kind, name), at in zip(steps, instants, strict=True)]

@@ -59,7 +59,7 @@ class ServerProtocol(Coordinator):
         self.epoch += 1
         self._decide()
         self.responds(process)
-        self._tell(process)
+        self._tell(process, self.now)
 
     def replaced(self, old: Process, process: Process) -> None:
         self.holders[self.holders == old.index] = process.index
@@ -161,14 +161,17 @@ class ServerProtocol(Coordinator):
         else:
             self.holders[free] = index
         if wrong.any() or free.any():
-            self._tell(process, soon=1)
+            self._tell(process, self._after_a_poll(process))
         self._settle()
 
-    def _tell(self, process: Process, soon: int = 0) -> None:
-        """The member has an answer to act upon, between two polls: in this instant at the earliest, or ``soon`` (ns)
-        later."""
+    def _tell(self, process: Process, at: int) -> None:
+        """The member has an answer to act upon, between two polls from ``at`` on."""
         self.told.add(process.index)
-        self.members.action(process.index, self.now + soon)
+        self.members.action(process.index, at)
+
+    def _after_a_poll(self, process: Process) -> int:
+        """From when on whatever a member does comes after another poll than the one that ends now."""
+        return self.now + (self.members.model(process.index).poll_time > 0)
 
     def heard(self, process: Process) -> None:
         """The member does what it was told: what it has to give up with one poll; what is new it begins with, and
@@ -179,8 +182,8 @@ class ServerProtocol(Coordinator):
             return
         if not self.members.between_polls:
             self.members.action(index, self.now)
-        elif self.gives_up(process):
-            self.members.action(index, self.now + 1)
+        elif self.gives_up(process) and self._after_a_poll(process) > self.now:
+            self.members.action(index, self._after_a_poll(process))
         else:
             self.takes(process)
             self.acknowledges(process)
