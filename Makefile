@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test slow bench check fmt wheel clean distclean
+.PHONY: help setup run demo test slow brokers bench check fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -34,6 +34,10 @@ test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k fail
 
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
+
+brokers: $(READY) ## fetch the jars of a real Kafka, and run the tests that start one
+	@$(SPARK) $(BIN)/python .ci/fetch_broker_jars.py
+	@$(SPARK) $(BIN)/python -m pytest -m brokers $(ARGS)
 
 bench: $(READY) ## print what folds, hashes and replays cost on this machine
 	@$(SPARK) $(BIN)/python -m tests.bench

@@ -247,7 +247,7 @@ def inspect(
     else:
         source = inspect_spark.source_of(str(place), form)
     place = source.place if kafka is not None else str(place)
-    spark = session(config.Spark())
+    spark = session(inspect_spark.session_for(source))
     with terminal.progress(f"looking at {place}"):
         found = inspect_spark.look_at(spark, source)
     for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):

@@ -201,7 +201,8 @@ def _no_java() -> str:
         where = f"JAVA_HOME is {home}, which has no bin/java" if home else "there is no java on the PATH"
         return f"Spark needs Java 17 or newer: {where}; install it, or set JAVA_HOME"
     return (
-        f"Spark did not start with {java}: is it Java 17 or newer, and do spark.driver_memory and spark.conf suit it?"
+        f"Spark did not start with {java}: is it Java 17 or newer, do spark.driver_memory and spark.conf suit it, and "
+        "can its packages be fetched?"
     )
 
 

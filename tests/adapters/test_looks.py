@@ -62,6 +62,17 @@ def test_groups(tmp_path, name):
     assert sniff(tmp_path / "server.log") is None  # nothing reads it alone
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_one_object_with_many_records_of_a_group(name, tmp_path):
+    """As the recorded groups are kept: the records are those of one a line."""
+    path = DATA / f"kafka_group/{name}.json.gz"
+    assert sniff(path) == "kafka-group"
+    (tmp_path / "lines.jsonl").write_text(json_lines(records(name)))
+    kept, lines = ADAPTERS["kafka-group"](path), ADAPTERS["kafka-group"](tmp_path)
+    assert kept.tables == lines.tables
+    assert kept.counts[0][1:] == lines.counts[0][1:]
+
+
 def test_records_of_other_topics_are_no_groups(tmp_path):
     orders = made((b"customer-7", b"{}"), (b"customer-8", b"{}"))
     pq.write_table(orders, tmp_path / "orders.parquet")

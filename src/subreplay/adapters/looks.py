@@ -50,6 +50,7 @@ _SPANS: Final = re.compile(rb'"(?:resourceSpans|scopeSpans)"\s*:')
 _STATISTICS: Final = re.compile(rb'"(?:connectedSince|msgThroughputOut|keyHashRangeArrays)"\s*:')
 _SUBSCRIPTIONS: Final = re.compile(rb'"subscriptions"\s*:\s*\{')
 _KAFKA: Final = re.compile(rb"GroupCoordinator|GroupMetadataManager|\(kafka\.|\(org\.apache\.kafka\.")
+_MANY_RECORDS: Final = re.compile(rb'\s*\{\s*"consumer_offsets"\s*:\s*\[\s*\{')
 _ABOUT_GROUPS: Final = re.compile(rf"(?:^|[\]:\"]\s*|INFO )(?:{ABOUT_GROUPS})", re.MULTILINE)
 _LINES: Final = 20  # that are read as JSON
 
@@ -86,7 +87,7 @@ def kind(path: Path) -> str | None:
         return "pulsar-broker-log"
     if _STATISTICS.search(head) or _SUBSCRIPTIONS.search(head):
         return "pulsar-stats"
-    if any(_is_group_record(row) for row in _objects(head)):
+    if _MANY_RECORDS.match(head) or any(_is_group_record(row) for row in _objects(head)):
         return "kafka-group"
     if _KAFKA.search(head) or _ABOUT_GROUPS.search(head.decode(errors="replace")):
         return COORDINATOR_LOG

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.pandas.functions import arrow_udf
 
 from subreplay.audit.passes.repeats import members_once
 from subreplay.config.run import Subscription
@@ -31,6 +30,7 @@ from subreplay.model.tables import MEMBERSHIP
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.spark import collect
+from subreplay.spark.arrow_functions import of_arrays
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.log import nanos
 from subreplay.spark.schemas import require
@@ -197,8 +197,7 @@ def _function(name: str, kind: str, function: Callable[..., pa.Array]) -> Callab
     """A function of Arrow arrays as one of columns. Made when it is asked for: only then it is known whether the
     session is a classic one or Spark Connect's."""
     function.__name__ = name  # which Spark calls the column by
-    made: Callable[..., Column] = arrow_udf(function, kind)  # type: ignore[call-overload]
-    return made
+    return of_arrays(function, kind, of_times=name == "owner")
 
 
 def _murmur3() -> Callable[..., Column]:

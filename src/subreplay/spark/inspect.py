@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import pyspark.sql.functions as F
+from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -23,6 +25,7 @@ from subreplay.errors import InputError
 from subreplay.policies import make
 from subreplay.spark.collect import rows
 from subreplay.spark.read.contracts import split
+from subreplay.spark.read.live import package
 from subreplay.spark.read.traffic import opened, table
 
 SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
@@ -121,6 +124,14 @@ def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
     return InputTable.model_validate({"from": live.KAFKA, "options": options})
 
 
+def session_for(source: InputTable) -> config.Spark:
+    """The session that can read a source, where none is active: of Kafka, one with Spark's own package for it, unless
+    the environment says how Spark starts."""
+    if source.from_ != live.KAFKA or "PYSPARK_SUBMIT_ARGS" in os.environ:
+        return config.Spark()
+    return config.Spark(conf={"spark.jars.packages": package(pyspark_version)})
+
+
 def look(spark: SparkSession, place: str, form: str | None = None) -> Look:
     """Look at the messages of a path or a table. Raises ``InputError`` where it cannot be read or holds no messages."""
     return look_at(spark, source_of(place, form))
@@ -175,7 +186,9 @@ def run_of(found: Look) -> dict[str, object]:
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
     topic = None if found.held is None else found.held.topic
     policies = _policies(found)
+    spark = session_for(found.source).model_dump(exclude_defaults=True)
     return {
+        **({"spark": spark} if spark else {}),
         "traffic": {"messages": given},
         "subscription": {"name": "sub", "topic": topic, "policy": policies[0][0], "profile": policies[0][1]},
         "scenarios": [

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.consumer_offsets import COLUMNS, TOPIC
-from subreplay.adapters.kafka_group.json_copies import parsed
+from subreplay.adapters.kafka_group.json_copies import one_by_one, parsed
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 from subreplay.model.columns import Ints
@@ -103,7 +103,8 @@ def _json(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
             copy.rejected.append(part._replace(table="membership"))
             copy.rows[name] += 1
             continue
-        found = parsed(part.filter(pc.match_substring_regex(part.column("text"), r"\S")))  # of blank lines nothing
+        lines = part.filter(pc.match_substring_regex(part.column("text"), r"\S"))  # of blank lines nothing
+        found = parsed(one_by_one(lines))
         copy.rows[name] += len(found.records) + len(found.rejected)
         copy.rejected += found.rejected
         placed |= found.placed

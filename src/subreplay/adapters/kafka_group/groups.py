@@ -31,6 +31,8 @@ POLICIES: Final = {
     ("consumer", "range"): "kafka.server_range",
 }
 """Policies by protocol and assignor."""
+_NO_DELAYS: Final = {"session_timeout_us": 0, "initial_rebalance_delay_us": 0}
+"""Events have the instants of complete rebalances: the coordinator has waited already."""
 NOTES: Final = (
     "records of __consumer_offsets have no messages: name them as traffic.messages, such as {from: kafka-table.spark, "
     "path: ...}",
@@ -166,7 +168,7 @@ def _of_commits(acked: Acknowledged, copy: Copy) -> Iterator[str]:
 
 def _run(rows: GroupRows, group: str, topic: str) -> tuple[dict[str, Any], list[str]]:
     """A run to start from: the policy of the latest generation, as far as it is told."""
-    run = {"name": group, "topic": topic}
+    run: dict[str, Any] = {"name": group, "topic": topic}
     generations = [row for row in rows.generations.to_pylist() if row["subscription"] == group]
     protocol = generations[-1]["protocol"] if generations else None
     asked = [row["assignor"] for row in rows.members.to_pylist() if row["subscription"] == group and row["assignor"]]
@@ -176,6 +178,7 @@ def _run(rows: GroupRows, group: str, topic: str) -> tuple[dict[str, Any], list[
         why = f"assignor {told[-1]} is none that is known" if told else "the assignor is not told"
         return {"subscription": run}, [f"{why}: set subscription.policy to one of kafka.*"]
     run["policy"] = POLICIES[protocol, told[-1]]
+    run["options"] = _NO_DELAYS
     notes = []
     if len(set(told)) > 1:
         notes.append(f"the group changed its assignor ({', '.join(dict.fromkeys(told))}): the policy is the last one")

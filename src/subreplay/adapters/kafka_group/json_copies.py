@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ _TEXTS: Final = pa.schema(
     [(name, pa.string()) for name in ("key", "value", "partition", "offset", "timestamp", "topic")]
 )
 _NUMBERS: Final = re.compile(rb'("(?:partition|offset|timestamp)"\s*:\s*)(-?\d+)')
+_MANY: Final = re.compile(rb'^\s*\{\s*"consumer_offsets"\s*:\s*\[')
 _OBJECT: Final = "a record is one JSON object a line, with key, value, partition, offset and timestamp"
 
 
@@ -32,6 +34,22 @@ class Parsed:
     records: pa.Table
     rejected: tuple[Rejected, ...]
     placed: bool
+
+
+def one_by_one(lines: pa.RecordBatch) -> pa.RecordBatch:
+    """Lines with one record each: an object whose list ``consumer_offsets`` has many becomes a line for each of them,
+    numbered from its own number on."""
+    if not pc.any(pc.match_substring_regex(lines.column("text"), _MANY.pattern.decode())).as_py():
+        return lines
+    rows = []
+    for row in lines.to_pylist():
+        try:
+            held = json.loads(row["text"])["consumer_offsets"] if _MANY.match(row["text"]) else None
+            texts = [row["text"]] if held is None else [json.dumps(each).encode() for each in held]
+        except (ValueError, TypeError, RecursionError):  # it is told where it is read
+            texts = [row["text"]]
+        rows += [row | {"line": row["line"] + i, "text": text} for i, text in enumerate(texts)]
+    return pa.RecordBatch.from_pylist(rows, lines.schema)
 
 
 def parsed(lines: pa.RecordBatch) -> Parsed:

@@ -9,7 +9,6 @@ from functools import reduce
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql.pandas.functions import arrow_udf
 
 from subreplay.audit.codes import LEGAL, Code, Excuse, mask
 from subreplay.audit.explain.findings import Explainer
@@ -30,6 +29,8 @@ from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED
 from subreplay.model.columns import DAY
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.model.words import KeyWords
+from subreplay.spark.arrow_functions import of_arrays
+from subreplay.spark.dealing import dealt
 from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.session import partitions
@@ -48,7 +49,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     shape = spark_schema(BLOCKS)
     parts = [part.mapInArrow(lambda rows: packed(shuffle_blocks(rows, BY_POSITION)), shape) for part in log.parts]
-    blocks = reduce(DataFrame.unionAll, parts).repartitionById(partitions(log.parts[0].sparkSession), "partition")
+    blocks = dealt(reduce(DataFrame.unionAll, parts), partitions(log.parts[0].sparkSession), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
@@ -90,12 +91,10 @@ def sums(rows: DataFrame) -> DataFrame:
 def key_words(key: Column, words: KeyWords) -> Column:
     """A column of keys as they may leave the system. For few rows only: each goes to Python and back."""
 
-    @arrow_udf("string")  # type: ignore[call-overload]
     def in_words(keys: pa.Array) -> pa.Array:
         return words.words(keys)
 
-    found: Column = in_words(key)
-    return found
+    return of_arrays(in_words, "string")(key)
 
 
 def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:

@@ -1,0 +1,44 @@
+"""Functions of Arrow arrays, in the way of each version of Spark: both give the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+import pytest
+from pyspark.errors import PySparkNotImplementedError
+from pyspark.sql import SparkSession
+
+from subreplay.spark import arrow_functions, columns
+from subreplay.spark.arrow_functions import of_arrays
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("keys", [["a", None, "Order-1", ""], [None, None]])
+def test_without_functions_of_arrays_pandas_gives_the_same(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, keys: list[str | None]
+) -> None:
+    rows = [(key, 7 if key else None) for key in keys]
+    frame = spark.createDataFrame(rows, "key string, n int").select("n", F.col("key").cast("binary").alias("bytes"))
+
+    def answers() -> list[Any]:
+        found = frame.select(
+            columns.murmur3("bytes"), columns.kafka_partition("bytes", "n"), columns.slot("bytes", "pulsar-4.0")
+        )
+        return [tuple(row) for row in found.collect()]
+
+    usual = answers()
+    monkeypatch.setattr(arrow_functions, "_ARROW_UDF", None)
+    assert answers() == usual
+    assert [row[0] is None for row in usual] == [key is None for key in keys]
+
+
+def test_a_function_of_times_says_which_version_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow_functions, "_ARROW_UDF", None)
+
+    def owner(key: pa.Array, at: pa.Array) -> pa.Array:
+        return key
+
+    with pytest.raises(PySparkNotImplementedError, match=r"owner needs Spark 4\.1 or later"):
+        of_arrays(owner, "string", of_times=True)
