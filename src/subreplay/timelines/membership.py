@@ -20,7 +20,7 @@ def dispatcher_events(
     pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
     P-KS-ST-2). ``untold``: names under which something was delivered without an instance (see ``with_aliases``).
     """
-    events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
+    events: dict[Scope, list[MembershipEvent]] = {Scope(*scope): [] for scope in scopes}
     for row in rows:
         if row["event"] == "rejected":
             continue
@@ -32,7 +32,7 @@ def dispatcher_events(
             events.setdefault(scope, []).append(_event(scope, row))
     return {
         scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
-        for scope, mine in sorted(events.items(), key=_place)
+        for scope, mine in sorted(events.items(), key=_topic_and_partition)
     }
 
 
@@ -79,7 +79,7 @@ def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, 
     )
 
 
-def _place(item: tuple[Scope, object]) -> tuple[str, int]:
+def _topic_and_partition(item: tuple[Scope, object]) -> tuple[str, int]:
     return item[0].topic, item[0].partition
 
 
