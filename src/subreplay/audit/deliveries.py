@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.loops import step
 from subreplay.model.columns import Ints
 
@@ -27,6 +28,7 @@ WITNESS: Final = 6
 ORDER, OWNER, HOLDER = range(3)
 
 
+@by_reference
 class Found(NamedTuple):
     """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
 

@@ -28,7 +28,7 @@ from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
 from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.passes.sessions import Sessions
-from subreplay.audit.passes.timed import judge_deliveries, judged, judged_checkpoint, recall_deliveries
+from subreplay.audit.passes.timed import checkpoint_as_judged, judge_deliveries, recall_deliveries, with_findings
 from subreplay.audit.rejects import Rejects
 from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
@@ -263,7 +263,7 @@ class Judge:
                     if self.findings_only:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
-                    yield from judged(rows, found, shown, dispatcher.sessions.labels).to_batches()
+                    yield from with_findings(rows, found, shown, dispatcher.sessions.labels).to_batches()
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)
             if not begun:
@@ -273,7 +273,7 @@ class Judge:
                 n: a for n, a in checkpoint.arrays().items() if n.startswith(_LOG)
             }
             arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
-            yield from judged_checkpoint(checkpoint_rows(arrays, scope, self.words)).to_batches()
+            yield from checkpoint_as_judged(checkpoint_rows(arrays, scope, self.words)).to_batches()
 
     def _commits(self, dispatcher: Dispatcher, rows: pa.Table, examples: Examples) -> Iterator[pa.RecordBatch]:
         """The commits of which something was found."""
@@ -282,7 +282,7 @@ class Judge:
         if len(kept):
             found = Found.nothing(codes[kept], ints(rows, "excuses")[kept])
             rows = rows.take(pa.array(kept))
-            yield from judged(rows, found, examples.choose(found), dispatcher.sessions.labels).to_batches()
+            yield from with_findings(rows, found, examples.choose(found), dispatcher.sessions.labels).to_batches()
 
     def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
         arrays = _of(_INSTANTS, checkpoint.arrays())

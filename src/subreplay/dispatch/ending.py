@@ -19,7 +19,7 @@ from subreplay.dispatch.clients.in_flight import (
 )
 from subreplay.dispatch.clients.intake import has_room_for_entry, is_duplicate
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import inlined, operation, step
+from subreplay.kernels.inlining import inlined, operation
 
 TOLD = -1
 """Instead of how many in-flight entries of an entry are out: its pending messages have their rows."""
@@ -66,7 +66,7 @@ def give_up_held(b: Broker, c: Clients) -> None:
         let_go(b, c, head)
 
 
-@step
+@inlined
 def _end_held(b: Broker, c: Clients, head: int) -> None:
     """An open in-flight entry ends: what is not acknowledged is pending, but once if several in-flight entries hold
     it."""

@@ -36,7 +36,7 @@ from subreplay.dispatch.no_progress import (
 )
 from subreplay.dispatch.non_persistent import pass_on
 from subreplay.dispatch.sweeping import next_sweep, sweep
-from subreplay.kernels.inlining import hot, operation, step
+from subreplay.kernels.inlining import hot, inlined, operation
 
 
 class Need(IntEnum):
@@ -130,7 +130,7 @@ def _settle(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], 
     return Need.NOTHING
 
 
-@step
+@inlined
 def _feed(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64], latest: int) -> bool:
     """Publish what the read wants of the entries that are published by now; False if there has to be more room.
 
@@ -169,7 +169,7 @@ def _end_work(b: Broker, c: Clients) -> None:
         give_back(b, c, consumer, 0)
 
 
-@step
+@inlined
 def _fire(b: Broker, c: Clients) -> None:
     """Let the first timer of the clients go off, and with it all of its kind, consumer and instant."""
     t = c.totals[0]

@@ -15,11 +15,11 @@ from subreplay.dispatch.clients.in_flight import count_settled, end_of_message
 from subreplay.dispatch.clients.permits import follow_permits
 from subreplay.dispatch.clients.receiving import begin_work, put_messages
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 from subreplay.model.range_table import NOBODY
 
 
-@step
+@inlined
 def pass_on(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) -> None:
     """Send the next entry to the consumer whose it is, or drop it (``NonPersistentDispatcher``)."""
     e, number = entries[cursor[0]], cursor[1]

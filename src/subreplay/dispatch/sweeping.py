@@ -14,11 +14,11 @@ from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import end_of_entry
 from subreplay.dispatch.clients.intake import has_room_for_entry, publish_next
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 from subreplay.model.range_table import NOBODY
 
 
-@step
+@inlined
 def sweep(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) -> bool:
     """Expire the entries that are too old, up to the first that is not (``PersistentMessageExpiryMonitor``).
 

@@ -12,10 +12,10 @@ from subreplay.dispatch.service import drawn, service_ns
 from subreplay.groups.held_records import take
 from subreplay.groups.schedule import put
 from subreplay.groups.state import NONE, State
-from subreplay.kernels.inlining import inlined, operation, small_operation, step
+from subreplay.kernels.inlining import inlined, operation
 
 
-@small_operation
+@operation
 def reschedule(s: State, member: int) -> None:
     """When the member does something next: it ends its batch, or, idle, it wakes when there is something to do."""
     it = s.members[member]
@@ -87,7 +87,7 @@ def take_back_queue(s: State, member: int) -> None:
     reschedule(s, member)
 
 
-@step
+@inlined
 def fetch(s: State, member: int) -> None:
     """One poll: up to ``max_poll_records`` of the partitions in the queue, and the batch is processed.
 

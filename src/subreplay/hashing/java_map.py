@@ -47,11 +47,11 @@ def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma:
             buckets *= 2
         if buckets > len(sizes):
             sizes = np.bincount(spread[: key + 1] & buckets - 1, minlength=buckets)
-    place = np.cumsum(sizes) - sizes  # of the next key of each bucket
+    position = np.cumsum(sizes) - sizes  # of the next key of each bucket
     order = np.empty(len(codes), np.int64)
     for key in range(len(codes)):
-        order[place[spread[key] & buckets - 1]] = key
-        place[spread[key] & buckets - 1] += 1
+        order[position[spread[key] & buckets - 1]] = key
+        position[spread[key] & buckets - 1] += 1
     return order
 
 

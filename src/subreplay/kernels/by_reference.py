@@ -38,6 +38,8 @@ class Reference(types.Type):
 
 def _type_of(value: Any, context: Any) -> Reference:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
+    if gaps := [name for name, array in arrays.items() if array.layout != "C"]:
+        raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be without gaps")
     return Reference(type(value).__name__, arrays)
 
 
@@ -55,22 +57,22 @@ class _Fields(AttributeTemplate):
 @unbox(Reference)
 def _to_pointer(reference: Reference, value: Any, c: Any) -> NativeValue:
     """Lay the arrays of a tuple out side by side, for as long as the call takes."""
-    place = cgutils.alloca_once(c.builder, _layout(c.context, reference))
+    address = cgutils.alloca_once(c.builder, _layout(c.context, reference))
     failed = cgutils.false_bit
     for at, array in enumerate(reference.arrays.values()):
         native = c.unbox(array, c.pyapi.tuple_getitem(value, at))
-        c.builder.store(native.value, cgutils.gep_inbounds(c.builder, place, 0, at))
+        c.builder.store(native.value, cgutils.gep_inbounds(c.builder, address, 0, at))
         failed = c.builder.or_(failed, native.is_error)
-    return NativeValue(c.builder.bitcast(place, c.pyapi.voidptr), is_error=failed)
+    return NativeValue(c.builder.bitcast(address, c.pyapi.voidptr), is_error=failed)
 
 
 @lower_getattr_generic(Reference)
 def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
     """The array of that name. Where it is and how long cannot change while a kernel runs (``invariant.load``)."""
     array = reference.arrays[name]
-    place = builder.bitcast(pointer, _layout(context, reference).as_pointer())
+    address = builder.bitcast(pointer, _layout(context, reference).as_pointer())
     stored = make_array(array)(
-        context, builder, ref=cgutils.gep_inbounds(builder, place, 0, list(reference.arrays).index(name))
+        context, builder, ref=cgutils.gep_inbounds(builder, address, 0, list(reference.arrays).index(name))
     )
     data, shape = stored.data, stored.shape
     for load in (data, shape):

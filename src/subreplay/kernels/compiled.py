@@ -16,13 +16,17 @@ F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
+UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
+"""A private option of numba: no references to arrays are counted. A kernel that makes no array, of arrays that its
+caller holds, needs no counts; an atomic addition in each step would cost more than most steps do."""
+
 
 def compiled(function: F, **options: Any) -> F:
     """``numba.njit`` with ``options``, kept on disk between processes where a cache directory is writable.
 
     A kernel is compiled together with the kernels it calls and the constants it names, but numba looks only at the file
-    of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept covers every file that
-    its module imports, and what these import.
+    of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept, a private field of
+    numba's cache, covers every file that its module imports, and what these import.
     """
     options = {"nogil": True} | options
     try:

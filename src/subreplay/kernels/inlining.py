@@ -11,9 +11,12 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import types
 
-from subreplay.kernels.compiled import compiled
+from subreplay.kernels.compiled import UNCOUNTED, compiled
 
 F = TypeVar("F", bound=Callable[..., object])
+
+_OPTIONS: dict[str, Any] = UNCOUNTED | {"nogil": True, "error_model": "numpy"}
+_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nothing calls it but compiled code
 
 
 def operation(function: F) -> F:
@@ -21,36 +24,23 @@ def operation(function: F) -> F:
     return _once(compiled(function, **_OPTIONS))
 
 
-def small_operation(function: F) -> F:
-    """An operation that is compiled into the event loop that calls it."""
-    return _once(compiled(function, **_OPTIONS))
-
-
-def step(function: F) -> F:
-    """A large part of operations, compiled once."""
-    return _part(function)
-
-
 def inlined(function: F) -> F:
-    """A small part, compiled into each of its callers."""
-    return _part(function)
-
-
-_OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False}
+    """A part of operations, compiled with each of them; LLVM decides where it is put into its callers."""
+    return _once(cast(F, numba.njit(**_PART)(function)))
 
 
 def hot(function: F) -> F:
-    """A part that every message goes through: there it is compiled into its callers, whatever its size."""
-    return _part(function, forceinline=True)
-
-
-def _part(function: F, **more: Any) -> F:
-    options: dict[str, Any] = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True} | more
-    return _once(cast(F, numba.njit(**options)(function)))
+    """A part that every message goes through. It is put into its callers whatever its size: LLVM leaves out what is
+    large and called from several places."""
+    return _once(cast(F, numba.njit(forceinline=True, **_PART)(function)))
 
 
 def _once(kernel: F) -> F:
-    """``kernel``, compiled once for whole numbers of any width."""
+    """``kernel``, compiled once for whole numbers of any width.
+
+    numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
+    index of 32 bits and one of 64 bits are three. Its dispatcher calls ``compile`` for each, which is replaced here.
+    """
     dispatcher: Any = kernel
     compile_as_given = dispatcher.compile
     dispatcher.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))

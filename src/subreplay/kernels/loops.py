@@ -7,15 +7,14 @@ from typing import TypeVar, cast
 
 import numba
 
-from subreplay.kernels.compiled import compiled
+from subreplay.kernels.compiled import UNCOUNTED, compiled
 
 F = TypeVar("F", bound=Callable[..., object])
 
 
 def loop(function: F) -> F:
-    """A compiled loop that makes no array itself: it counts no references to those it is given, which in each of its
-    steps would cost more than the step does."""
-    return compiled(function, _nrt=False)
+    """A compiled loop over arrays that makes none itself."""
+    return compiled(function, **UNCOUNTED)
 
 
 def step(function: F) -> F:

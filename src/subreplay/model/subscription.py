@@ -13,7 +13,7 @@ InitialPosition = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True)
-class Subscription:
+class SubscriptionState:
     """A subscription between two events; every method returns the next state.
 
     Positions are ordinals in the log of one topic or partition. ``cursor`` is the first message that is not yet
@@ -23,7 +23,7 @@ class Subscription:
     Its type is that of the first connected consumer. Follows ``PersistentSubscription.addConsumer`` and
     ``AbstractSubscription.checkForConsumerCompatibilityErrorWithDispatcher`` (3.2.3, 4.x).
 
-    >>> first = Subscription("latest").join("A", "Shared", end=7)
+    >>> first = SubscriptionState("latest").join("A", "Shared", end=7)
     >>> first.cursor, first.leave("A").join("B", "Failover", end=20).cursor
     (7, 7)
     >>> first.join("B", "Failover", end=20)
@@ -37,7 +37,7 @@ class Subscription:
     type: str | None = None
     consumers: tuple[str, ...] = ()
 
-    def join(self, consumer: str, type_: str, end: int) -> Subscription:
+    def join(self, consumer: str, type_: str, end: int) -> SubscriptionState:
         """A consumer of a type connects when the log holds ``end`` messages; raises ConsumerRejected if it may not."""
         if self.consumers and type_ != self.type:
             raise ConsumerRejected("SubscriptionBusyException", "Subscription is of different type")
@@ -45,14 +45,14 @@ class Subscription:
         cursor = first if self.cursor is None else self.cursor
         return replace(self, cursor=cursor, type=type_, consumers=(*self.consumers, consumer))
 
-    def leave(self, consumer: str) -> Subscription:
+    def leave(self, consumer: str) -> SubscriptionState:
         """A consumer disconnects; raises ValueError if it is not connected. Without consumers the type is open."""
         at = self.consumers.index(consumer)
         left = self.consumers[:at] + self.consumers[at + 1 :]
         kept = self.cursor if left or self.durable else None
         return replace(self, consumers=left, cursor=kept, type=self.type if left else None)
 
-    def acknowledged(self, until: int) -> Subscription:
+    def acknowledged(self, until: int) -> SubscriptionState:
         """Everything before the message number ``until`` is acknowledged; the cursor never goes back."""
         return replace(self, cursor=max(self.cursor or 0, until))
 
@@ -62,7 +62,7 @@ def type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[Membe
 
     ``changes`` are events in order, each with its consumer's type.
     """
-    subscription, refused = Subscription(), []
+    subscription, refused = SubscriptionState(), []
     for event, type_ in changes:
         if event.event == "join":
             try:
@@ -74,10 +74,10 @@ def type_conflicts(changes: Iterable[tuple[MembershipEvent, str]]) -> list[Membe
     return refused
 
 
-def kept_from(subscriptions: Iterable[Subscription], end: int) -> int:
+def kept_from(subscriptions: Iterable[SubscriptionState], end: int) -> int:
     """The first message, of ``end``, that some subscription has not acknowledged: from there on all are kept.
 
-    >>> fast, slow = (Subscription().join("A", "Shared", end=0).acknowledged(n) for n in (9, 4))
+    >>> fast, slow = (SubscriptionState().join("A", "Shared", end=0).acknowledged(n) for n in (9, 4))
     >>> kept_from([fast, slow], end=10)
     4
     """

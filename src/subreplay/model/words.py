@@ -80,9 +80,9 @@ class KeyWords:
         """Slots as they may leave: where they are not told, negative keyed numbers, which only tell them apart."""
         if self.shows_slots(space):
             return slots
-        distinct, places = np.unique(slots, return_inverse=True)
+        distinct, inverse = np.unique(slots, return_inverse=True)
         keyed = [-1 - int(self._digest(slot.tobytes(), b"slot"), 16) for slot in distinct]
-        return np.array(keyed, np.int64)[places]
+        return np.array(keyed, np.int64)[inverse]
 
     @property
     def check(self) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Place(NamedTuple):
+class Facet(NamedTuple):
     """What a finding is narrowed by; those that fail are taken before those that do not."""
 
     fails: bool
@@ -17,22 +17,22 @@ class Place(NamedTuple):
     window: Hashable
 
 
-def in_turn(rules: Sequence[Sequence[T]], place: Callable[[T], Place]) -> Iterator[tuple[int, int]]:
+def in_turn(rules: Sequence[Sequence[T]], facet: Callable[[T], Facet]) -> Iterator[tuple[int, int]]:
     """Rule and position of every finding, in the order in which a sample takes them; each rule's are in order of time.
 
     The rules take turns. Within a rule: failing ones; of these the first of every consumer in every window, then the
     second, and so on; and where these are many, those first that are among the first of their consumer or window.
 
-    >>> two = [Place(True, "c1", 0), Place(True, "c1", 0), Place(True, "c2", 0)], [Place(False, "c1", 0)]
+    >>> two = [Facet(True, "c1", 0), Facet(True, "c1", 0), Facet(True, "c2", 0)], [Facet(False, "c1", 0)]
     >>> list(in_turn(two, lambda finding: finding))
     [(0, 0), (1, 0), (0, 2), (0, 1)]
     """
-    orders = [_order([place(finding) for finding in findings]) for findings in rules]
+    orders = [_order([facet(finding) for finding in findings]) for findings in rules]
     for rank in range(max(map(len, orders), default=0)):
         yield from ((rule, order[rank]) for rule, order in enumerate(orders) if rank < len(order))
 
 
-def _order(places: Sequence[Place]) -> list[int]:
+def _order(facets: Sequence[Facet]) -> list[int]:
     """Positions of one rule's findings in the order in which they are taken."""
     seen: dict[tuple[Hashable, ...], int] = defaultdict(int)
 
@@ -41,7 +41,7 @@ def _order(places: Sequence[Place]) -> list[int]:
         return seen[group]
 
     ranks = []
-    for position, (fails, consumer, window) in enumerate(places):
+    for position, (fails, consumer, window) in enumerate(facets):
         turn = nth("both", fails, consumer, window)
         early = min(nth("consumer", fails, turn, consumer), nth("window", fails, turn, window))
         ranks.append((not fails, turn, early, position))

@@ -100,20 +100,20 @@ class GroupTimeline:
         for row, step in enumerate(self.steps):
             rows[row] = rows[row - 1] if row else NOBODY
             bits = np.unpackbits(step.change.which, count=len(self.partitions)).view(bool)
-            place = np.cumsum(bits)[wanted] - 1
+            index = np.cumsum(bits)[wanted] - 1
             changed = bits[wanted]
-            rows[row, changed] = step.change.owners[place[changed]]
+            rows[row, changed] = step.change.owners[index[changed]]
         return rows
 
     def timelines(self, scopes: Iterable[Scope]) -> dict[Scope, Timeline]:
         """The timeline of each topic partition; one of a topic that the group does not know has no owner ever."""
-        places, story = list(scopes), _Story.of(self.steps)
+        asked, story = list(scopes), _Story.of(self.steps)
         first = dict(zip(self.partitions.topics, self.partitions.bounds.tolist(), strict=False))
-        known = [scope for scope in places if scope.topic in first]
+        known = [scope for scope in asked if scope.topic in first]
         columns = self.owners([first[scope.topic] + max(scope.partition, 0) for scope in known])
         owned = dict(zip(known, columns.T, strict=True))
         nobody = np.full(len(self.steps), NOBODY, np.int32)
-        return {scope: story.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in places}
+        return {scope: story.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in asked}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +137,7 @@ class _Story:
         here: dict[str, list[Consumer]] = {}
         consumers: list[Consumer] = []
         epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
-        places: list[tuple[int, bool]] = []
+        closings: list[tuple[int, bool]] = []
         for number, step in enumerate(steps):
             for seq, event in enumerate(step.events):
                 at = Instant(step.at.at, step.at.seq + seq)
@@ -153,8 +153,8 @@ class _Story:
                     left = (gone,)
                 epochs[-1] = replace(epochs[-1], end=at)
                 epochs.append(Epoch(len(epochs), at, event.since, None, event, joined, left))
-                places.append((number, seq == len(step.events) - 1))
-        step_of, closes = np.array(places, np.int64).reshape(-1, 2).T
+                closings.append((number, seq == len(step.events) - 1))
+        step_of, closes = np.array(closings, np.int64).reshape(-1, 2).T
         when = np.array([step.at.at for step in steps], np.int64)
         passing = np.zeros(len(steps), np.bool_)
         passing[:-1] = when[1:] == when[:-1]
@@ -285,8 +285,8 @@ class GroupFold:
         """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
         if self.policy.rebalance != "server":
             return self.group
-        place = {member_id: number for number, member_id in enumerate(self.order)}
-        ordered = sorted(self.group.members, key=lambda m: (m.member_id in fresh, place[m.member_id]))
+        position = {member_id: number for number, member_id in enumerate(self.order)}
+        ordered = sorted(self.group.members, key=lambda m: (m.member_id in fresh, position[m.member_id]))
         return replace(self.group, members=tuple(ordered))
 
     def follow_up(self, at: Instant, since: Instant) -> None:

@@ -27,7 +27,7 @@ def dispatcher_events(
     pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
     P-KS-ST-2). ``untold``: names under which something was delivered without an instance (see ``with_aliases``).
     """
-    events: dict[Scope, list[MembershipEvent]] = {Scope(*place): [] for place in scopes}
+    events: dict[Scope, list[MembershipEvent]] = {Scope(*scope): [] for scope in scopes}
     for row in rows:
         if row["event"] not in CHANGES:
             continue
@@ -39,7 +39,7 @@ def dispatcher_events(
             events.setdefault(scope, []).append(_event(scope, row))
     return {
         scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
-        for scope, mine in sorted(events.items(), key=_place)
+        for scope, mine in sorted(events.items(), key=_topic_and_partition)
     }
 
 
@@ -56,7 +56,10 @@ def ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[Mem
         if row["event"] in OWNERSHIP and row["partition"] is not None:
             scope = Scope(row["topic"], row["partition"])
             events.setdefault(scope, []).append(_event(scope, row))
-    return {scope: tuple(sorted(mine, key=lambda e: e.at)) for scope, mine in sorted(events.items(), key=_place)}
+    return {
+        scope: tuple(sorted(mine, key=lambda e: e.at))
+        for scope, mine in sorted(events.items(), key=_topic_and_partition)
+    }
 
 
 class Present(NamedTuple):
@@ -102,7 +105,7 @@ def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, 
     )
 
 
-def _place(item: tuple[Scope, object]) -> tuple[str, int]:
+def _topic_and_partition(item: tuple[Scope, object]) -> tuple[str, int]:
     return item[0].topic, item[0].partition
 
 

@@ -59,10 +59,10 @@ def most_connected(intervals: Sequence[Connected], start: int, end: int) -> int:
     """The most consumers connected at once within ``[start, end)``; 0 for none. ``intervals`` are in order of time."""
     first = bisect_right(intervals, start, key=lambda one: one.end)
     most = 0
-    for place in range(first, len(intervals)):
-        if intervals[place].start >= end:
+    for index in range(first, len(intervals)):
+        if intervals[index].start >= end:
             break
-        most = max(most, intervals[place].consumers)
+        most = max(most, intervals[index].consumers)
     return most
 
 

@@ -24,8 +24,9 @@ from subreplay.model.entry_keys import outer_sticky_keys
 from subreplay.policies.base import Policy
 
 
-class Places(NamedTuple):
-    """Where the entries ``first, first + 1, …`` stand: one row a message, of which entry n's begin at ``starts[n]``."""
+class MessageIds(NamedTuple):
+    """The messages of the entries ``first, first + 1, …``: one row a message. Those of entry n begin at
+    ``starts[n]``."""
 
     first: int
     starts: Ints
@@ -37,7 +38,7 @@ class Places(NamedTuple):
 
 
 class Entries:
-    """The entries of one dispatcher: iterate for arrays of ``PUBLISHED``, then ask ``places`` for messages.
+    """The entries of one dispatcher: iterate for arrays of ``PUBLISHED``, then ask ``message_ids`` for messages.
 
     ``rows`` are tables sorted by ledger, entry and batch index, with the columns of ``MESSAGES`` (times in ns, ``at``
     for the time of publication). Times never go back: an entry cannot be dispatched before those that it follows.
@@ -45,7 +46,7 @@ class Entries:
 
     def __init__(self, policy: Policy, rows: Iterable[pa.Table]) -> None:
         self.policy, self._rows = policy, iter(rows)
-        self._kept: deque[Places] = deque()
+        self._kept: deque[MessageIds] = deque()
         self._count, self._latest = 0, 0
         self._producers: dict[str, int] = {}
 
@@ -61,7 +62,7 @@ class Entries:
         if rest is not None:
             yield self._published(rest)
 
-    def places(self, ordinals: Ints, indexes: Ints) -> tuple[Ints, ...]:
+    def message_ids(self, ordinals: Ints, indexes: Ints) -> tuple[Ints, ...]:
         """Ledger, entry, batch index, time of publication and slot of messages, by entry and index in it."""
         found = np.zeros((5, len(ordinals)), np.int64)
         for kept in self._kept:
@@ -106,8 +107,8 @@ class Entries:
         number = key_identity(uuid.cast(pa.binary())) & np.int64(2**62 - 1)
         entries.chunked = np.where(np.asarray(pc.is_valid(uuid)), number, NO_CHUNK)
         self._kept.append(
-            Places(self._count, starts, ints(rows, "ledger"), ints(rows, "entry"), ints(rows, "batch_index"), published,
-                   np.asarray(slots, np.int64))
+            MessageIds(self._count, starts, ints(rows, "ledger"), ints(rows, "entry"), ints(rows, "batch_index"),
+                       published, np.asarray(slots, np.int64))
         )  # fmt: skip
         self._count += len(starts)
         self._latest = int(at[-1])

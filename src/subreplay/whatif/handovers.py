@@ -29,7 +29,7 @@ class Handover(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Handovers:
-    """Many of them as columns, in order of epoch and names; ``before`` and ``after`` are places in ``names``."""
+    """Many of them as columns, in order of epoch and names; ``before`` and ``after`` are indexes in ``names``."""
 
     names: tuple[str, ...]
     epoch: Ints
@@ -37,9 +37,9 @@ class Handovers:
     after: Ints
     slots: Ints
 
-    def rows(self, places: Ints | None = None) -> Iterator[Handover]:
-        """All of them, or those at some places."""
-        wanted = np.arange(len(self.slots)) if places is None else places
+    def rows(self, indexes: Ints | None = None) -> Iterator[Handover]:
+        """All of them, or those at some indexes."""
+        wanted = np.arange(len(self.slots)) if indexes is None else indexes
         columns = (column[wanted].tolist() for column in (self.epoch, self.before, self.after, self.slots))
         for epoch, before, after, slots in zip(*columns, strict=True):
             yield Handover(epoch, self.names[before], self.names[after], slots)
@@ -78,7 +78,7 @@ def handovers(timeline: Timeline) -> Handovers:
     slots = np.diff(index.cuts, append=index.cuts[-1])[segment[1:][passed]]
     every = max(len(names), 1)
     pairs = (epoch[1:][passed] * every + who[:-1][passed]) * every + who[1:][passed]
-    found, place = np.unique(pairs, return_inverse=True)
+    found, pair_of = np.unique(pairs, return_inverse=True)
     sums = np.zeros(len(found), np.int64)
-    np.add.at(sums, place, slots)
+    np.add.at(sums, pair_of, slots)
     return Handovers(tuple(names.tolist()), found // every**2, found // every % every, found % every, sums)

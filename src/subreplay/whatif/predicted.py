@@ -91,7 +91,7 @@ class Predictor:
 
 
 class _Dispatcher:
-    """The replay of one dispatcher, in words and places."""
+    """The replay of one dispatcher, in words and message ids."""
 
     def __init__(self, simulation: Simulation, scope: Scope, tables: Iterator[pa.Table], words: KeyWords) -> None:
         self.plan, self.scope = simulation.plan, scope
@@ -127,7 +127,7 @@ class _Dispatcher:
         return batches
 
     def _deliveries(self, rows: Records) -> dict[str, pa.Array]:
-        ledger, entry, batch_index, published, slot = self.entries.places(rows.ordinal, rows.index)
+        ledger, entry, batch_index, published, slot = self.entries.message_ids(rows.ordinal, rows.index)
         times = {name: _known(rows[name]) for name in ("delivered_at", "received_at", "acked_at", "nacked_at")}
         outcomes = pa.array([outcome.name.lower() for outcome in Outcome])
         return times | {
@@ -165,33 +165,33 @@ def _known(values: Any) -> pa.Array:
     return pa.array(values, mask=values < 0)
 
 
-Place = tuple[str, str, int]
+Stream = tuple[str, str, int]
 
 
-def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Place, Iterator[pa.Table]]]:
+def _grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Stream, Iterator[pa.Table]]]:
     """Tables by (scenario, topic, partition), which the rows are sorted by: each group is drawn before the next."""
     parts = chain.from_iterable(map(_cut, gathered(batches)))
     waiting = next(parts, None)
 
-    def group(place: Place) -> Iterator[pa.Table]:
+    def group(stream: Stream) -> Iterator[pa.Table]:
         nonlocal waiting
-        while waiting is not None and waiting[0] == place:
+        while waiting is not None and waiting[0] == stream:
             table = waiting[1]
             waiting = next(parts, None)
             yield table
 
     while waiting is not None:
-        place = waiting[0]
-        tables = group(place)
-        yield place, tables
+        stream = waiting[0]
+        tables = group(stream)
+        yield stream, tables
         for _ in tables:  # a replay that ended early leaves the rest of its log
             pass
 
 
-def _cut(rows: pa.Table) -> Iterator[tuple[Place, pa.Table]]:
+def _cut(rows: pa.Table) -> Iterator[tuple[Stream, pa.Table]]:
     coded = [column(rows, name).dictionary_encode() for name in ("scenario", "topic")]
-    place = np.stack([*(np.asarray(code.indices) for code in coded), ints(rows, "partition")])
-    starts = np.flatnonzero(np.append(True, (np.diff(place) != 0).any(axis=0)))
+    stream = np.stack([*(np.asarray(code.indices) for code in coded), ints(rows, "partition")])
+    starts = np.flatnonzero(np.append(True, (np.diff(stream) != 0).any(axis=0)))
     for start, end in zip(starts.tolist(), [*starts[1:].tolist(), rows.num_rows], strict=True):
         scenario, topic = (code.dictionary[code.indices[start].as_py()].as_py() for code in coded)
-        yield (scenario, topic, int(place[2, start])), rows.slice(start, end - start)
+        yield (scenario, topic, int(stream[2, start])), rows.slice(start, end - start)

@@ -66,7 +66,7 @@ class GroupPredictor:
 
 
 class _Group:
-    """The replay of one group, in words and places."""
+    """The replay of one group, in words and message ids."""
 
     def __init__(self, simulation: GroupSimulation, tables: Iterable[pa.Table]) -> None:
         self.name, self.partitions = simulation.name, simulation.partitions

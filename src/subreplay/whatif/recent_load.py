@@ -48,8 +48,8 @@ class RecentLoad:
             for scope, mine in scopes_of(rows):
                 counted = self.windows[scope].count(published[mine], slots[mine])
                 n = counted.num_rows
-                place = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
-                yield from pa.table([*place, *counted.columns], schema=LOAD).to_batches()
+                of_scope = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
+                yield from pa.table([*of_scope, *counted.columns], schema=LOAD).to_batches()
 
     def measured(self, rows: Iterable[Mapping[str, Any]]) -> Measuring:
         """The policy with the load of ``LOAD`` rows, summed or not."""

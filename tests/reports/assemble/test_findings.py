@@ -14,7 +14,7 @@ from subreplay.figures import MOST_TOLD, Figures, Row
 from subreplay.policies import make
 from subreplay.reports.assemble.findings import code_summaries, over_time, spread
 from subreplay.reports.assemble.report import facts
-from subreplay.reports.sample import Place, in_turn
+from subreplay.reports.sample import Facet, in_turn
 from subreplay.whatif.assign import Plan
 
 WIDTH = 1_000
@@ -29,26 +29,26 @@ def row(
     return {"code": code, "at": at, "consumer": consumer, "verdict": verdict, **place, **words, **more}
 
 
-def taken(*findings: Place) -> list[int]:
+def taken(*findings: Facet) -> list[int]:
     return [position for _, position in in_turn([findings], lambda finding: finding)]
 
 
 def test_the_first_of_every_consumer_and_window_comes_before_the_second_of_any() -> None:
-    a, b, later = Place(True, "c1", 0), Place(True, "c2", 0), Place(True, "c1", 1)
+    a, b, later = Facet(True, "c1", 0), Facet(True, "c2", 0), Facet(True, "c1", 1)
     assert taken(a, a, a, b, later) == [0, 3, 4, 1, 2]
 
 
 def test_what_fails_comes_before_what_does_not() -> None:
-    assert taken(Place(False, "c1", 0), Place(True, "c1", 0), Place(True, "c1", 0)) == [1, 2, 0]
+    assert taken(Facet(False, "c1", 0), Facet(True, "c1", 0), Facet(True, "c1", 0)) == [1, 2, 0]
 
 
 def test_rules_take_turns() -> None:
-    some = Place(True, "c1", 0)
+    some = Facet(True, "c1", 0)
     assert list(in_turn([[some] * 3, [], [some]], lambda finding: finding)) == [(0, 0), (2, 0), (0, 1), (0, 2)]
 
 
 def test_where_even_the_first_are_too_many_every_consumer_and_every_window_is_there() -> None:
-    grid = [Place(True, consumer, window) for window in range(40) for consumer in range(30)]
+    grid = [Facet(True, consumer, window) for window in range(40) for consumer in range(30)]
     kept = [grid[i] for i in taken(*grid)[:80]]
     assert {place.window for place in kept} == set(range(40))
     assert {place.consumer for place in kept} == set(range(30))

@@ -50,7 +50,7 @@ def crowded(
 def test_a_row_is_found_by_the_numbers_of_its_choices(small: ReportData) -> None:
     found = told(small)
     card = found.cards[0]
-    source, code, consumer, window = map(int, card.told[2].place.split())
+    source, code, consumer, window = map(int, card.told[2].numbers.split())
     finding = card.told[2].view
     assert (found.sources[source], found.codes[code]) == ("observed", "key-at-two-consumers")
     assert found.consumers[consumer] == finding.consumer == "c1"
@@ -83,7 +83,7 @@ def test_recorded_and_predicted_findings_are_told_apart(small: ReportData) -> No
 def test_a_finding_without_a_known_window_is_in_none(small: ReportData) -> None:
     worst = tuple(replace(finding, window="") for finding in small.codes[0].worst)
     found = told(replace(small, codes=(replace(small.codes[0], worst=worst),)))
-    assert {row.place.split()[3] for row in found.cards[0].told} == {"-1"}
+    assert {row.numbers.split()[3] for row in found.cards[0].told} == {"-1"}
 
 
 def test_windows_are_taken_together_where_there_are_many_counts(small: ReportData) -> None:

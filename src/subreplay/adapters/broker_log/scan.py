@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log.words import ENDING, LITERAL, NO_FIELD, NUMBER, NUMBERS, TEXTS, UNTIL, Program
-from subreplay.kernels.compiled import compiled
+from subreplay.kernels.loops import loop
 
 Ints: TypeAlias = NDArray[np.int64]
 int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
@@ -69,7 +69,7 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
     return value
 
 
-_digits = compiled(_digits, _nrt=False)
+_digits = loop(_digits)
 
 
 def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -81,7 +81,7 @@ def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bo
     return i, value, start < i <= start + MOST_DIGITS
 
 
-natural = compiled(natural, _nrt=False)
+natural = loop(natural)
 
 
 def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
@@ -116,7 +116,7 @@ def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
     return ((days * 24 + hour) * 60 + minute - zone) * 60_000 + second * 1_000 + millis, at
 
 
-_time = compiled(_time, _nrt=False)
+_time = loop(_time)
 
 
 def _find(
@@ -136,7 +136,7 @@ def _find(
     return -1
 
 
-_find = compiled(_find, _nrt=False)
+_find = loop(_find)
 
 
 def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
@@ -148,7 +148,7 @@ def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8
     return k
 
 
-_same = compiled(_same, _nrt=False)
+_same = loop(_same)
 
 
 def _ends_within(
@@ -161,7 +161,7 @@ def _ends_within(
     return False
 
 
-_ends_within = compiled(_ends_within, _nrt=False)
+_ends_within = loop(_ends_within)
 
 
 def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -183,7 +183,7 @@ def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, b
     return start, end, gone
 
 
-_address = compiled(_address, _nrt=False)
+_address = loop(_address)
 
 
 def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int) -> bool:
@@ -194,7 +194,7 @@ def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int)
     return False
 
 
-_again = compiled(_again, _nrt=False)
+_again = loop(_again)
 
 
 def _match(
@@ -233,7 +233,7 @@ def _match(
     return _MATCHED if i == end else _DEPARTED
 
 
-_match = compiled(_match, _nrt=False)
+_match = loop(_match)
 
 
 def _scan(
@@ -301,4 +301,4 @@ def _scan(
             kind[row] = HEADLESS
 
 
-_scan = compiled(_scan, _nrt=False)
+_scan = loop(_scan)

@@ -13,15 +13,13 @@ import bisect
 from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from subreplay.adapters.base import Ingested, Reason
 from subreplay.adapters.canonical import base_topic, to_table
-from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.jsonl import Lines, read_lines
-from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter, dead_letter_rows, recorded_policy
 from subreplay.adapters.pulsar_recording.deliveries import Replayer
 from subreplay.adapters.pulsar_recording.membership import membership_rows
@@ -37,12 +35,8 @@ from subreplay.adapters.pulsar_recording.rows import (
     Subscribe,
     message_rows,
 )
-from subreplay.errors import InputError
+from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 
-SELECTORS = {
-    "consistent_hashing": "pulsar.key_shared.consistent_hash",
-    "hash_range_auto_split": "pulsar.key_shared.auto_split",
-}
 UNDER_WAY = 10_000_000
 """How long (ns) a broker may still write to a connection that is closed; it takes a millisecond to notice."""
 
@@ -56,20 +50,6 @@ class _Note(BaseModel):
     t_ns: int
 
 
-class _Consumer(BaseModel):
-    name: str
-    receiver_queue_size: QueueSize | None = None
-
-
-class _Scenario(BaseModel):
-    """What the recorder noted of the session as a whole, as far as it is used."""
-
-    model_config = ConfigDict(extra="ignore")
-    version: str | None = None
-    selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
-    consumers: tuple[_Consumer, ...] = ()
-
-
 def read(folder: Path) -> Ingested:
     """Read one recording; raises ``InputError`` where a needed file is missing, unreadable or of another shape."""
     messages = read_lines(folder, "messages", TypeAdapter(Message))
@@ -77,7 +57,7 @@ def read(folder: Path) -> Ingested:
     receipts = read_lines(folder, "deliveries", TypeAdapter(Receipt), required=False)
     notes = read_lines(folder, "membership", TypeAdapter(_Note), required=False)
     letters = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False)
-    scenario = _scenario(folder)
+    scenario = read_scenario(folder)
 
     reject_divergent(messages)
     reject_divergent(letters)
@@ -87,12 +67,11 @@ def read(folder: Path) -> Ingested:
 
     ordered = in_broker_order(events)
     deliveries = replay(messages, ordered, receipts)
-    queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers}
     tables = {
         "messages": to_table(
             "messages", [*message_rows(messages.rows.values()), *dead_letter_rows(letters.rows.values())]
         ),
-        "membership": to_table("membership", membership_rows(ordered, queue_sizes)),
+        "membership": to_table("membership", membership_rows(ordered, scenario.queue_sizes)),
         "deliveries": to_table("deliveries", deliveries),
     }
     files: list[Lines[Any]] = [messages, events, receipts, notes, letters]
@@ -104,18 +83,6 @@ def read(folder: Path) -> Ingested:
         run["topic"] = {"dead_letter": policy}
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
     return Ingested(tables, rejected, counts, run, tuple(sorted(others - {(named.get("name"), named.get("topic"))})))
-
-
-def _scenario(folder: Path) -> _Scenario:
-    path = folder / "scenario.json"
-    if not path.exists():
-        return _Scenario()
-    try:
-        return _Scenario.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = "".join(f"{part}: " for part in first["loc"])
-        raise InputError(f"{path}: {place}{first['msg']}; correct it, or leave the file out") from error
 
 
 def reject_divergent(messages: Lines[Any]) -> None:
@@ -227,15 +194,14 @@ def reject_unknown_joins(events: Lines[Any], joined: set[str]) -> None:
             events.reject(line, event.model_dump_json(), reason)
 
 
-def suggested_run(events: Lines[Any], scenario: _Scenario) -> dict[str, Any]:
+def suggested_run(events: Lines[Any], scenario: Scenario) -> dict[str, Any]:
     """What an audit of this recording needs to be told: subscription, topic, policy, profile, as the broker was set."""
     rows = sorted(events.rows.values(), key=lambda e: e.seq)
     first = next((e for kind in (Subscribe, Created, Dispatch) for e in rows if isinstance(e, kind)), None)
     if first is None:
         return {}
     kind = getattr(first, "type", "Key_Shared")
-    sticky = getattr(first, "key_shared_mode", None) == "STICKY"
-    policy = TYPES.get(kind) or ("pulsar.key_shared.sticky" if sticky else SELECTORS[scenario.selector])
+    policy = scenario.policy_of(kind, getattr(first, "key_shared_mode", None))
     subscription: dict[str, Any] = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
     if scenario.version:
         subscription["profile"] = "pulsar-" + ".".join(scenario.version.split(".")[:2])

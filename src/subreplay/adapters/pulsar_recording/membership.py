@@ -16,7 +16,7 @@ from subreplay.adapters.pulsar_recording.rows import Close, Closed, Created, Dis
 _Connection = tuple[str, str, int]
 
 
-def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]) -> Iterator[dict[str, Any]]:
+def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
     """Rows in broker order; ``queue_sizes`` gives receiver queue sizes by consumer where the recording tells them."""
     asked: dict[_Connection, Subscribe] = {}
     closing: dict[_Connection, Close] = {}
@@ -55,13 +55,13 @@ def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int | None]
         yield _rejected(request, reasons.get(connection), queue_sizes)
 
 
-def _rejected(request: Subscribe, reason: str | None, queue_sizes: Mapping[str, int | None]) -> dict[str, Any]:
+def _rejected(request: Subscribe, reason: str | None, queue_sizes: Mapping[str, int]) -> dict[str, Any]:
     words = reason or "the recording has no consumer_created event for this request"
     return _row("rejected", request, request, request, queue_sizes) | {"reason": words}
 
 
 def _row(
-    kind: str, event: Any, since: Any, request: Subscribe | None, queue_sizes: Mapping[str, int | None]
+    kind: str, event: Any, since: Any, request: Subscribe | None, queue_sizes: Mapping[str, int]
 ) -> dict[str, Any]:
     topic, partition = base_topic(event.topic)
     at = micros(event.t_ns)

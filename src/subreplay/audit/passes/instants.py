@@ -5,13 +5,13 @@ Rules: those of ``order``, ``holding`` and ``flow`` that look at several message
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
-from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Flags, Found
+from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Found
 from subreplay.audit.passes.sessions import Sessions
 from subreplay.audit.passes.states import States
 from subreplay.audit.rules.commits import nothing_committed
@@ -37,8 +37,37 @@ from subreplay.audit.rules.holding import (
 )
 from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
+from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.loops import loop, step
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
+
+PROGRESS: Final = np.dtype(
+    [
+        ("highest", np.int64),  # ordinal delivered so far
+        ("next_join", np.int64),  # session
+        ("last", np.int64),  # instant of a delivery
+        ("lowest", np.int64),  # ordinal delivered
+        ("next_recalled", np.int64),  # session to join while recalling
+        ("horizon_before", np.int64),  # of the night before
+    ]
+)
+Progress: TypeAlias = Any  # one record of that
+
+
+@by_reference
+class Remembered(NamedTuple):
+    """The arrays of a ``DispatcherState`` that compiled loops read and change; ``progress[0]`` is its only record."""
+
+    keys: Ints
+    slots: Ints
+    everything: Ints
+    recalled: Ints
+    members: Ints
+    rings: Ints
+    untaken: Ints
+    active: Ints
+    strayed: Ints
+    progress: Progress
 
 
 class Conditions(NamedTuple):
@@ -55,11 +84,10 @@ class DispatcherState:
     """What is carried from batch to batch while one dispatcher's deliveries stream by, and from night to night but for
     what outlasts the ``horizon``: the next night recalls that, when it may know better how it ended.
 
-    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before;
-    ``scalars``: the highest ordinal, the next session to join, the last instant, the lowest ordinal, the next session
-    to join while recalling, the horizon of the night before. ``end`` is the last instant of which anything is known: of
-    the membership at first, or the horizon, and then of the deliveries read. ``busy``: when the last ended of what each
-    session was given, and the last of what ends beyond the horizon. ``offsets``: what a Kafka group committed.
+    ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before.
+    ``end`` is the last instant of which anything is known: of the membership at first, or the horizon, and then of the
+    deliveries read. ``busy``: when the last ended of what each session was given, and the last of what ends beyond the
+    horizon. ``offsets``: what a Kafka group committed.
     """
 
     def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays) -> None:
@@ -75,7 +103,7 @@ class DispatcherState:
         self.busy = np.full((n, 2), UNKNOWN)
         self.active, self.strayed = active_state(), np.full(n, -1)
         self.offsets = nothing_committed()
-        self.scalars = np.array([-1, 0, UNKNOWN, NEVER, 0, UNKNOWN], np.int64)
+        self.progress: Progress = np.array([(-1, 0, UNKNOWN, NEVER, 0, UNKNOWN)], PROGRESS).view(np.recarray)
         if checkpoint:
             self._restore(checkpoint)
         self.members[:, JOINED], self.members[:, CLOSING] = sessions.joined, sessions.closing
@@ -89,7 +117,8 @@ class DispatcherState:
         self.busy[sessions, 0] = checkpoint["busy"][:, 0]
         self.queues.restore(checkpoint["queues"], checkpoint["untaken"])
         self.offsets = checkpoint["offsets"].copy()
-        self.active, self.scalars = checkpoint["active"].copy(), checkpoint["scalars"][0].copy()
+        self.active = checkpoint["active"].copy()
+        self.progress = checkpoint["scalars"][0].copy().view(PROGRESS).view(np.recarray)
 
     def checkpoint(self, open_keys: Ints, since: int) -> dict[str, Ints]:
         """What the next night begins with: the state of all sessions but those that are over, and of the keys that are
@@ -104,8 +133,8 @@ class DispatcherState:
         # who was there at the last delivery is asked of what never came, also by a night without deliveries
         mine = np.flatnonzero(self.sessions.left_at >= min(self.last, self.horizon))
         queues, untaken = self.queues.checkpoint(mine, self.horizon)
-        scalars = self.scalars.copy()
-        scalars[4], scalars[5] = 0, self.horizon
+        progress = self.progress.copy()
+        progress[0].next_recalled, progress[0].horizon_before = 0, self.horizon
         return {
             "key_ids": key_ids[kept],
             "keys": keys[kept, :OF_KEY],
@@ -120,7 +149,7 @@ class DispatcherState:
             "untaken": untaken,
             "active": self.active,
             "offsets": self.offsets,
-            "scalars": scalars[None],
+            "scalars": progress.view(np.int64, np.ndarray)[None],
         }
 
     def given(self, sessions: Ints, until: Ints) -> None:
@@ -129,38 +158,39 @@ class DispatcherState:
         np.maximum.at(self.busy, (sessions[known], (until[known] > self.horizon).astype(np.int64)), until[known])
 
     @property
+    def remembered(self) -> Remembered:
+        """All that the loops need; rows are moved when more identities come."""
+        return Remembered(
+            self.keys.rows, self.slots.rows, self.everything, self.recalled, self.members, *self.queues, self.active,
+            self.strayed, self.progress,
+        )  # fmt: skip
+
+    @property
     def last(self) -> int:
         """The instant of the last delivery; ``UNKNOWN`` if there was none."""
-        return int(self.scalars[2])
+        return int(self.progress[0].last)
 
     @property
     def lowest(self) -> int:
         """The lowest ordinal delivered."""
-        return int(self.scalars[3])
+        return int(self.progress[0].lowest)
 
 
 def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
     """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
     key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
-    _recall(
-        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.recalled, state.members,
-        *state.queues, state.scalars, deliveries, codes, join_waits_for_all, state.horizon,
-    )  # fmt: skip
+    _recall(state.remembered, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
 def begin_instants(state: DispatcherState) -> None:
     """What was recalled is complete; deliveries of the day follow."""
-    _begin(state.recalled, state.members, *state.queues, state.scalars, state.horizon)
+    _begin(state.remembered, state.horizon)
 
 
 def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
     """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
-    c, key_at, slot_at = conditions, state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
-    _read(
-        state.keys.rows, key_at, state.slots.rows, slot_at, state.everything, state.members, *state.queues,
-        state.active, state.strayed, state.scalars, deliveries, c.order_code, c.active, c.join_waits_for_all,
-        c.receipts, c.stuck_after, state.horizon, found.codes, found.excuses, found.proof, found.proven,
-    )  # fmt: skip
+    key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    _read(state.remembered, key_at, slot_at, deliveries, conditions, state.horizon, found)
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
@@ -170,57 +200,54 @@ _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 
 @loop
 def _recall(
-    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, recalled: Ints, members: Ints, rings: Ints,
-    untaken: Ints, scalars: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int,
-) -> Any:  # fmt: skip  # pragma: no cover - compiled
-    before = scalars[5]
+    r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
+) -> Any:  # pragma: no cover - compiled
+    progress = r.progress[0]
+    before = progress.horizon_before
     for i in range(d.shape[1]):
         if d[SESSION, i] < 0:
             continue
-        if len(rings):
-            recall_untaken(rings, untaken, d, i)
-        while scalars[4] < scalars[1] and (
-            members[scalars[4], JOINED] <= d[AT, i] or members[scalars[4], JOINED] == NEVER
-        ):
-            before_join(members, scalars[4], recalled)
-            scalars[4] += 1
+        if len(r.rings):
+            recall_untaken(r.rings, r.untaken, d, i)
+        while progress.next_recalled < progress.next_join and _has_joined(r.members, progress.next_recalled, d[AT, i]):
+            before_join(r.members, progress.next_recalled, r.recalled)
+            progress.next_recalled += 1
         if codes[i] & (_MISPLACED | _AGAIN):
             continue
         if key_at[i] >= 0 and d[UNTIL, i] > before:
-            hold(keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
+            hold(r.keys, key_at[i], OF_KEY, d, i, d[UNTIL, i], horizon)
         until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
         if slot_at[i] >= 0 and until > before:
-            hold(slots, slot_at[i], HELD, d, i, until, horizon)
+            hold(r.slots, slot_at[i], HELD, d, i, until, horizon)
             if join_waits_for_all:
-                hold(everything, 0, HELD, d, i, until, horizon)
-                hold(recalled, 0, HELD, d, i, until, horizon)
+                hold(r.everything, 0, HELD, d, i, until, horizon)
+                hold(r.recalled, 0, HELD, d, i, until, horizon)
     return 0
 
 
 @loop
-def _begin(
-    recalled: Ints, members: Ints, rings: Ints, untaken: Ints, scalars: Ints, horizon: int
-) -> Any:  # pragma: no cover - compiled
-    while scalars[4] < scalars[1]:
-        before_join(members, scalars[4], recalled)
-        scalars[4] += 1
-    settle_untaken(rings, untaken, horizon)
+def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
+    progress = r.progress[0]
+    while progress.next_recalled < progress.next_join:
+        before_join(r.members, progress.next_recalled, r.recalled)
+        progress.next_recalled += 1
+    settle_untaken(r.rings, r.untaken, horizon)
     return 0
 
 
 @loop
 def _read(
-    keys: Ints, key_at: Ints, slots: Ints, slot_at: Ints, everything: Ints, members: Ints, rings: Ints, untaken: Ints,
-    active_state: Ints, strayed: Ints, scalars: Ints, d: Ints, order_code: int, active: bool, join_waits_for_all: bool,
-    receipts: bool, stuck_after: int, horizon: int, codes: Ints, excuses: Ints, proof: Ints, proven: Flags,
-) -> Any:  # fmt: skip  # pragma: no cover - compiled
+    r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, c: Conditions, horizon: int, found: Found
+) -> Any:  # pragma: no cover - compiled
+    progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
+    codes, excuses, proof, proven = found.codes, found.excuses, found.proof, found.proven
     for i in range(d.shape[1]):
         at, session, ordinal, first = d[AT, i], d[SESSION, i], d[ORDINAL, i], d[NTH, i] == 0
-        while scalars[1] < len(members) and (members[scalars[1], JOINED] <= at or members[scalars[1], JOINED] == NEVER):
-            _join(members, scalars[1], everything, scalars[0])
-            scalars[1] += 1
-        scalars[2] = at
-        one_active(active_state, strayed, d, i, active, codes, excuses, proof, proven)
+        while progress.next_join < len(members) and _has_joined(members, progress.next_join, at):
+            _join(members, progress.next_join, everything, progress.highest)
+            progress.next_join += 1
+        progress.last = at
+        one_active(r.active, r.strayed, d, i, c.active, codes, excuses, proof, proven)
         owned = session >= 0 and codes[i] & _MISPLACED == 0
         holds = owned and codes[i] & _AGAIN == 0
         k, s = key_at[i], slot_at[i]
@@ -228,23 +255,29 @@ def _read(
             pass_by(slots, s, members, session, horizon)
         if owned and first and ordinal > members[session, TAKEN]:
             members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
-        if receipts and session >= 0:
-            within_permits(rings, untaken, d, i, horizon, codes, excuses)
+        if c.receipts and session >= 0:
+            within_permits(r.rings, r.untaken, d, i, horizon, codes, excuses)
         if k >= 0:
             if holds:
-                one_holder(keys, k, members, d, i, join_waits_for_all, horizon, codes, excuses, proof, proven)
-            in_order(keys, k, d, i, order_code, codes, proof, proven)
+                one_holder(keys, k, members, d, i, c.join_waits_for_all, horizon, codes, excuses, proof, proven)
+            in_order(keys, k, d, i, c.order_code, codes, proof, proven)
         if holds and s >= 0:
             if first:
-                held_back(slots, s, members, d, i, join_waits_for_all, stuck_after, horizon, codes, proof, proven)
+                held_back(slots, s, members, d, i, c.join_waits_for_all, c.stuck_after, horizon, codes, proof, proven)
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
             serve(slots, s, d, i, until, horizon)
-            if join_waits_for_all:
+            if c.join_waits_for_all:
                 hold(everything, 0, HELD, d, i, until, horizon)
-        if first and ordinal > scalars[0]:
-            scalars[0] = ordinal
-        scalars[3] = min(scalars[3], ordinal)
+        if first and ordinal > progress.highest:
+            progress.highest = ordinal
+        progress.lowest = min(progress.lowest, ordinal)
     return 0
+
+
+@step
+def _has_joined(members: Ints, session: int, at: int) -> Any:  # pragma: no cover - compiled
+    """Whether a session's turn has come by then; one that was rejected is passed at once."""
+    return members[session, JOINED] <= at or members[session, JOINED] == NEVER
 
 
 @step

@@ -103,9 +103,9 @@ class Sessions:
             return names
         shared = {name for name, label in zip(self.names, self.labels, strict=True) if name != label}
         told = pc.and_(pc.is_in(names, pa.array(sorted(shared))), instances.is_valid())
-        stranger = pc.if_else(told, pc.binary_join_element_wise(names, " (", instances, ")", ""), names)
+        of_unknown = pc.if_else(told, pc.binary_join_element_wise(names, " (", instances, ")", ""), names)
         labels = pa.array([*self.labels, None], pa.string()).take(pa.array(sessions % (len(self.labels) + 1)))
-        return pc.coalesce(labels, stranger)
+        return pc.coalesce(labels, of_unknown)
 
     @cached_property
     def _names(self) -> dict[str, int]:

@@ -86,7 +86,7 @@ def _deliveries(rows: pa.Table) -> Ints:
     return d
 
 
-def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
+def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) -> pa.Table:
     """``JUDGED`` columns of facts and what was found; ``names`` are the labels of the sessions."""
     named = np.array([*names, None], dtype=object)
     columns = {
@@ -102,7 +102,7 @@ def judged(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, ...]) ->
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
-def judged_checkpoint(rows: pa.Table) -> pa.Table:
+def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
     n = rows.num_rows
     given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}

@@ -91,22 +91,22 @@ def _with_switches(story: list[Change], delay: int, entries: Records, acked: Int
     the switch found the dispatcher, and when the timer fired."""
     found = list(story)
     active = [_active(change) for change in story]
-    timer = NOBODY  # the place of the change that started it
-    for place, change in enumerate(story):
-        before = active[place - 1] if place else NOBODY
-        if active[place] in (before, NOBODY):
+    timer = NOBODY  # the index of the change that started it
+    for index, change in enumerate(story):
+        before = active[index - 1] if index else NOBODY
+        if active[index] in (before, NOBODY):
             continue
         if timer != NOBODY and change.at >= found[timer].at + _delay(found[timer], delay):
             timer = NOBODY
-        end = next((story[n].at for n in range(place + 1, len(story)) if active[n] != active[place]), NEVER)
-        mine = dispatched[(dispatched.consumer == active[place]) & (dispatched.at >= change.at) & (dispatched.at < end)]
+        end = next((story[n].at for n in range(index + 1, len(story)) if active[n] != active[index]), NEVER)
+        mine = dispatched[(dispatched.consumer == active[index]) & (dispatched.at >= change.at) & (dispatched.at < end)]
         earlier = dispatched[dispatched.at < (mine.at[0] if len(mine) else change.at)]
         if timer == NOBODY and len(mine) and mine.at[0] < change.at + delay - EARLY:
             writing = _reads_on(mine, earlier, acked, change.at + delay)
-            found[place] = replace(change, delay=BY_RULE if writing else 0, writing=writing)
-            timer = place if writing else NOBODY
+            found[index] = replace(change, delay=BY_RULE if writing else 0, writing=writing)
+            timer = index if writing else NOBODY
             continue
-        timer = place if timer == NOBODY else timer
+        timer = index if timer == NOBODY else timer
         due = story[timer].at + delay
         if len(mine) and entries.at[mine.ordinal[0]] < due:
             again = mine[np.isin(mine.ordinal, earlier.ordinal) & (mine.at < due + TIMER_LAG)]
@@ -123,8 +123,8 @@ def _reads_on(mine: Records, earlier: Records, acked: Ints, due: int) -> bool:
     first = mine[0]
     if first.ordinal in earlier.ordinal:
         return False
-    _, places = np.unique(mine.ordinal, return_index=True)
-    again = np.delete(mine, places).view(np.recarray)
+    _, first_rows = np.unique(mine.ordinal, return_index=True)
+    again = np.delete(mine, first_rows).view(np.recarray)
     left = acked[earlier.ordinal] >= first.at
     return bool(left.any() or (np.abs(again.at - due) < TIMER_LAG).any())
 

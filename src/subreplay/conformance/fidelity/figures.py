@@ -147,8 +147,8 @@ def _missed(
     def called(side: Records) -> tuple[str, ...]:
         return tuple(recorded.timeline.consumers[one].label for one in side.consumer[side.ordinal == ordinal])
 
-    place = next(place for place, number in given.ordinals.items() if number == ordinal)
-    return Missed(*place, called(dispatched), called(replayed))
+    position = next(position for position, number in given.ordinals.items() if number == ordinal)
+    return Missed(*position, called(dispatched), called(replayed))
 
 
 def _is_excused(
@@ -179,8 +179,8 @@ def _order(dispatched: Records, replayed: Records, consumer: int) -> tuple[int, 
     mine = _numbered(dispatched[dispatched.consumer == consumer])
     other = _numbered(replayed[replayed.consumer == consumer])
     common, at, _ = np.intersect1d(mine, other, assume_unique=True, return_indices=True)
-    places = dict(zip(common.tolist(), at.tolist(), strict=True))
-    return len(common), _longest_rise(places[key] for key in other.tolist() if key in places)
+    positions = dict(zip(common.tolist(), at.tolist(), strict=True))
+    return len(common), _longest_rise(positions[key] for key in other.tolist() if key in positions)
 
 
 def _numbered(dispatched: Records) -> Ints:
@@ -231,7 +231,7 @@ def _dead_letters(
     recorded: RecordedDispatcher, given: Inputs, dispatched: Records, replayed: Records
 ) -> DeadLetters | None:
     """A client gives a message up at the redelivery count at which those that were given up were last handed out."""
-    dead = {given.ordinals[place] for place in recorded.dead if place in given.ordinals}
+    dead = {given.ordinals[position] for position in recorded.dead if position in given.ordinals}
     if not dead:
         return None
     highest = _highest_counts(dispatched, len(given.entries))

@@ -66,13 +66,13 @@ class _Side:
     """Of each entry: when it was first overtaken and first dispatched, and to whom; never is late."""
 
     def __init__(self, entries: Records, dispatched: Records) -> None:
-        ordinals, places = np.unique(dispatched.ordinal, return_index=True)
+        ordinals, first_rows = np.unique(dispatched.ordinal, return_index=True)
         first = np.full(len(entries) + 1, NEVER)
-        first[ordinals] = dispatched.at[places]
+        first[ordinals] = dispatched.at[first_rows]
         self.first, self.overtaken = first[:-1], np.minimum.accumulate(first[::-1])[::-1][1:]
         self.counts = (self.first < NEVER) & (entries.deliver_at == 0)
         self.consumers = np.full(len(entries), NOBODY)
-        self.consumers[ordinals] = dispatched.consumer[places]
+        self.consumers[ordinals] = dispatched.consumer[first_rows]
 
     def longer_than(self, time: int) -> Flags:
         return np.asarray(self.counts & (self.first - self.overtaken > time), np.bool_)

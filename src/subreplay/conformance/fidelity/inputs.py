@@ -75,19 +75,19 @@ class Log:
         ledgers, entries = ints(recorded.rows, "ledger"), ints(recorded.rows, "entry")
         heads = np.flatnonzero(np.diff(ledgers, prepend=-1).astype(bool) | np.diff(entries, prepend=-1).astype(bool))
         published = ints(recorded.rows, "publish_time")[heads] * 1_000
-        places = list(zip(ledgers[heads].tolist(), entries[heads].tolist(), strict=True))
-        times = dict(zip(places, published.tolist(), strict=True))
+        positions = list(zip(ledgers[heads].tolist(), entries[heads].tolist(), strict=True))
+        times = dict(zip(positions, published.tolist(), strict=True))
         for event in reversed(recorded.events):  # the first that shows the entry to be there
             if isinstance(event, Produced | Dispatch) and (event.ledger, event.entry) in times:
                 times[event.ledger, event.entry] = event.t_ns
-        start = _start(recorded, places, times)
+        start = _start(recorded, positions, times)
         sizes = np.diff(np.append(heads, len(ledgers)))
         self.heads, self.sizes = heads[start:], sizes[start:]
-        self.produced = np.maximum.accumulate(np.array([times[place] for place in places[start:]], np.int64))
-        self.ordinals = {place: ordinal for ordinal, place in enumerate(places[start:])}
+        self.produced = np.maximum.accumulate(np.array([times[position] for position in positions[start:]], np.int64))
+        self.ordinals = {position: ordinal for ordinal, position in enumerate(positions[start:])}
 
 
-def _start(recorded: RecordedDispatcher, places: list[tuple[int, int]], times: dict[tuple[int, int], int]) -> int:
+def _start(recorded: RecordedDispatcher, positions: list[tuple[int, int]], times: dict[tuple[int, int], int]) -> int:
     """How many entries are before the subscription's first: older than its consumers, and never touched."""
     touched = min(
         ((i[0], i[1]) for e in recorded.events for i in getattr(e, "ids", ())),
@@ -95,7 +95,9 @@ def _start(recorded: RecordedDispatcher, places: list[tuple[int, int]], times: d
     )
     touched = min([touched, *((e.ledger, e.entry) for e in recorded.events if isinstance(e, Dispatch))])
     joined = recorded.timeline.epochs[1].since.at
-    return next((n for n, place in enumerate(places) if place >= touched or times[place] >= joined), len(places))
+    return next(
+        (n for n, position in enumerate(positions) if position >= touched or times[position] >= joined), len(positions)
+    )
 
 
 def log_entries(recorded: RecordedDispatcher, log: Log) -> Records:

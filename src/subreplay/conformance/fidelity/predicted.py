@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
+from subreplay.adapters.pulsar_recording.scenario import PlannedConsumer, read_scenario
 from subreplay.conformance.fidelity.inputs import Log, log_entries, recorded_dispatches
 from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import (
     QUEUE_SIZE,
-    PlannedConsumer,
     RecordedDispatcher,
-    planned_consumers,
     recorded_dispatchers,
     recorded_profile,
 )
@@ -66,7 +65,8 @@ class Predicted:
 def predict(folder: Path, profile: str | None = None) -> Predicted:
     """Predict the dispatches of a recording's plan and compare. Raises as ``fidelity``."""
     every = list(recorded_dispatchers(folder, profile or recorded_profile(folder)))
-    sides = [_sides(recorded, planned_consumers(folder)) for recorded in every]
+    plan = {one.name: one for one in read_scenario(folder).consumers}
+    sides = [_sides(recorded, plan) for recorded in every]
     mine, other = (
         Counter((number, ordinal, consumer) for number, side in enumerate(of) for ordinal, _, consumer in side)
         for of in ([one for one, _, _ in sides], [two for _, two, _ in sides])

@@ -6,18 +6,15 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from subreplay.adapters.canonical import base_topic, to_table
-from subreplay.adapters.contract_types import QueueSize
 from subreplay.adapters.jsonl import read_lines
-from subreplay.adapters.pulsar_policies import TYPES
 from subreplay.adapters.pulsar_recording.adapter import (
-    SELECTORS,
     in_broker_order,
     reject_backward_times,
     reject_divergent,
@@ -34,6 +31,7 @@ from subreplay.adapters.pulsar_recording.rows import (
     Subscribe,
     message_rows,
 )
+from subreplay.adapters.pulsar_recording.scenario import read_scenario
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
 from subreplay.dispatch.broker.state import DispatcherOptions
 from subreplay.dispatch.choice import options_of
@@ -46,29 +44,6 @@ from subreplay.timelines.timeline import Timeline
 
 QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""
-
-
-class PlannedConsumer(BaseModel):
-    """A consumer as its scenario planned it: how long it works on a message, and how it acknowledges."""
-
-    model_config = ConfigDict(extra="ignore")
-    name: str
-    receiver_queue_size: QueueSize | None = None
-    delay_s: Annotated[float, Field(ge=0)] | None = None
-    delay_ms: Annotated[float, Field(ge=0)] | None = None
-    ack: str | None = None
-
-    @property
-    def work(self) -> float:
-        """ns for a message."""
-        return (self.delay_s or 0) * 1e9 + (self.delay_ms or 0) * 1e6
-
-
-class _Scenario(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-    version: str | None = None
-    selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
-    consumers: tuple[PlannedConsumer, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +74,7 @@ class RecordedDispatcher:
 
 def recorded_profile(folder: Path) -> str:
     """The profile of the version in ``scenario.json``, else of the folder that the recording lies in."""
-    version = _scenario(folder).version or folder.resolve().parent.name
+    version = read_scenario(folder).version or folder.resolve().parent.name
     if not re.fullmatch(r"\d+(\.\d+)+", version):
         raise InputError(f"{folder}: of which version? Name it in scenario.json, or give --profile")
     return "pulsar-" + ".".join(version.split(".")[:2])
@@ -116,9 +91,8 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
     dead = read_lines(folder, "dlq", TypeAdapter(DeadLetter), required=False).rows.values()
     reject_divergent(messages)
     reject_backward_times(lines)
-    events, scenario = in_broker_order(lines), _scenario(folder)
+    events, scenario = in_broker_order(lines), read_scenario(folder)
     logged = logged_flows(folder)
-    queue_sizes = {c.name: c.receiver_queue_size for c in scenario.consumers if c.receiver_queue_size is not None}
     table = to_table("messages", message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
     first: dict[tuple[str, str], Subscribe] = {}
@@ -128,7 +102,8 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             first.setdefault((event.subscription, event.topic), request)
     for (subscription, topic), request in sorted(first.items(), key=lambda item: item[0]):
         scope = Scope(*base_topic(topic))
-        policy = _policy(request, scenario, profile)
+        options = {"allow_out_of_order": True} if request.allow_out_of_order else {}
+        policy = make(scenario.policy_of(request.type, request.key_shared_mode), profile, **options)
         mine = _events_of(events, subscription, topic)
         yield RecordedDispatcher(
             subscription,
@@ -139,25 +114,10 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             mine,
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
-            queue_sizes,
+            scenario.queue_sizes,
             tuple(_origins(dead, topic)),
             tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
         )
-
-
-def planned_consumers(folder: Path) -> dict[str, PlannedConsumer]:
-    """The consumers of a recording's plan, by name; none without one. Raises InputError as ``recorded_dispatchers``."""
-    return {one.name: one for one in _scenario(folder).consumers}
-
-
-def _scenario(folder: Path) -> _Scenario:
-    path = folder / "scenario.json"
-    if not path.exists():
-        return _Scenario()
-    try:
-        return _Scenario.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise InputError(f"{path}: {error.errors(include_url=False)[0]['msg']}; correct it") from error
 
 
 def _events_of(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:
@@ -171,14 +131,6 @@ def _events_of(events: list[Any], subscription: str, topic: str) -> tuple[Any, .
         if getattr(event, "subscription", subscription) == subscription
         and (getattr(event, "cnx", ""), getattr(event, "consumer_id", 0)) not in others
     )
-
-
-def _policy(request: Subscribe, scenario: _Scenario, profile: str) -> Policy:
-    if request.type in TYPES:
-        return make(TYPES[request.type], profile)
-    sticky = request.key_shared_mode == "STICKY"
-    name = "pulsar.key_shared.sticky" if sticky else SELECTORS[scenario.selector]
-    return make(name, profile, **({"allow_out_of_order": True} if request.allow_out_of_order else {}))
 
 
 def _timeline(policy: Policy, scope: Scope, events: tuple[Any, ...]) -> Timeline:

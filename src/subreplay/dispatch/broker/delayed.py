@@ -6,7 +6,7 @@ from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.rules import MILLISECOND
 from subreplay.dispatch.broker.state import Broker
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 
 
 @inlined
@@ -25,7 +25,7 @@ def delays(b: Broker, ordinal: int) -> bool:
     return True
 
 
-@step
+@inlined
 def put_due_back(b: Broker, most: int) -> None:
     """Move up to ``most`` entries that are due to the replay set, without their hash."""
     state = b.state[0]

@@ -12,7 +12,7 @@ from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_retry, pop, push
-from subreplay.kernels.inlining import hot, inlined, operation, small_operation
+from subreplay.kernels.inlining import hot, inlined, operation
 
 
 @operation
@@ -34,7 +34,7 @@ def work(b: Broker) -> bool:
     return True
 
 
-@small_operation
+@operation
 def next_timer(b: Broker) -> int:
     """When the next timer is due, or ``NEVER``."""
     state = b.state[0]

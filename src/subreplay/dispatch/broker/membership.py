@@ -14,7 +14,7 @@ from subreplay.dispatch.broker.rules import DispatcherKind
 from subreplay.dispatch.broker.selector import owner_of, with_table
 from subreplay.dispatch.broker.state import Broker, with_consumers
 from subreplay.dispatch.broker.tasks import ask_read
-from subreplay.kernels.inlining import inlined, operation, step
+from subreplay.kernels.inlining import inlined, operation
 from subreplay.model.range_table import NOBODY
 from subreplay.model.rows import Consumer
 from subreplay.policies.base import State
@@ -106,7 +106,7 @@ def _give_up(b: Broker, consumer: int) -> None:
         ask_read(b)
 
 
-@step
+@inlined
 def _forget(b: Broker) -> None:
     """Nobody is left: the next one starts from mark-delete with counts of 0."""
     state = b.state[0]
@@ -121,7 +121,7 @@ def _forget(b: Broker) -> None:
         stop_all_draining(b)
 
 
-@step
+@inlined
 def _return(b: Broker, consumer: int) -> bool:
     """Put back what the consumer held, with its hash; this does not count as a redelivery."""
     returned = False
@@ -135,7 +135,7 @@ def _return(b: Broker, consumer: int) -> bool:
     return returned
 
 
-@step
+@inlined
 def _drain_what_moved(before: Broker, after: Broker) -> None:
     """Hashes that left a consumer drain from it as long as it holds entries of them; of those that came back, as many
     entries do so no more."""

@@ -14,18 +14,18 @@ from subreplay.dispatch.broker.replay_set import forget_up_to, log_index, put_ba
 from subreplay.dispatch.broker.rules import DispatcherKind, Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_unblocked_read, is_last, push
-from subreplay.kernels.inlining import inlined, operation, small_operation
+from subreplay.kernels.inlining import inlined, operation
 from subreplay.model.range_table import NOBODY
 
 
-@small_operation
+@operation
 def room(b: Broker) -> int:
     """How many entries can be published, and delayed, before there has to be more room (``state.with_window``)."""
     state = b.state[0]
     return int(min(len(b.log), len(b.delayed) - state.delayed) - (state.end - state.start))
 
 
-@small_operation
+@operation
 def publish(
     b: Broker, hash_: int, slot: int, messages: int, deliver_at: int, chunked: int, chunk_id: int, chunks: int
 ) -> None:
@@ -50,14 +50,14 @@ def publish(
     b.state[0].end += 1
 
 
-@small_operation
+@operation
 def published(b: Broker, more: bool) -> None:
     """Entries were appended; ``more`` says that others are published by now that the window does not have yet."""
     b.state[0].more = more
     go_on_reading(b)
 
 
-@small_operation
+@operation
 def flow(b: Broker, consumer: int, permits: int) -> None:
     """The consumer asks for ``permits`` more messages."""
     if b.rule[0].individual:
@@ -67,7 +67,7 @@ def flow(b: Broker, consumer: int, permits: int) -> None:
         flow_of_single(b, consumer)
 
 
-@small_operation
+@operation
 def acknowledge(b: Broker, ordinal: int) -> None:
     """Acknowledge an entry as a whole, whoever holds it; ``acknowledged`` ends the command."""
     if not b.state[0].start <= ordinal < b.state[0].end:
@@ -103,7 +103,7 @@ def acknowledge_some(b: Broker, ordinal: int, messages: int) -> None:
         add_unacked(b, entry.holder, -messages)
 
 
-@small_operation
+@operation
 def acknowledged(b: Broker) -> None:
     """Move mark-delete after acknowledgements."""
     if move_mark_delete(b, b.state[0].mark_delete):

@@ -11,7 +11,7 @@ import numpy as np
 from subreplay.dispatch.broker.hash_tracker import claim, find, release
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 from subreplay.model.range_table import NOBODY
 
 _BITS = np.uint64(63)
@@ -100,7 +100,7 @@ def first_waiting(b: Broker) -> int:
     return first
 
 
-@step
+@inlined
 def recount(b: Broker) -> None:
     """Find out anew for whom hashed entries wait, as slots have changed hands."""
     for at in range(len(b.consumers)):
@@ -122,7 +122,7 @@ def has_waiting(b: Broker, hash_: int) -> bool:
     return at >= 0 and b.tracker[at].waiting > 0
 
 
-@step
+@inlined
 def forget_up_to(b: Broker, ordinal: int) -> None:
     """Take out every entry up to ``ordinal``."""
     waiting = first_waiting(b)

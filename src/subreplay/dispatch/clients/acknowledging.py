@@ -9,7 +9,7 @@ from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.blocking import acknowledge_and_note, acknowledge_some_and_note
 from subreplay.dispatch.clients.in_flight import close, count_settled, end_of_entry, in_window
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 
 
 @hot
@@ -61,7 +61,7 @@ def _settle_all(c: Clients, head: int, settled: bool) -> None:
         at = c.messages[at].sibling
 
 
-@step
+@inlined
 def _settle_one(b: Broker, c: Clients, at: int) -> bool:
     """Acknowledge one message of a batch; tells whether it is done with by that."""
     m = c.messages[at]
@@ -76,7 +76,7 @@ def _settle_one(b: Broker, c: Clients, at: int) -> bool:
     return True
 
 
-@step
+@inlined
 def _acknowledge_chunks(b: Broker, c: Clients, head: int) -> None:
     """The acknowledgement of a chunked message covers all chunks (row L-CHUNK-2)."""
     at = head
@@ -91,7 +91,7 @@ def _acknowledge_chunks(b: Broker, c: Clients, head: int) -> None:
         at = m.sibling
 
 
-@step
+@inlined
 def _acknowledge_cumulatively(b: Broker, c: Clients, at: int) -> None:
     """Everything before a batch is acknowledged with its first message, the batch itself with its last one."""
     m = c.messages[at]

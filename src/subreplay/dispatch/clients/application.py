@@ -14,7 +14,7 @@ from subreplay.dispatch.clients.redelivering import Event, ask_again_later, watc
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
 from subreplay.dispatch.prediction import OnFailure
 from subreplay.dispatch.service import drawn, service_ns, uniform
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 
 SERVICE_DRAW = 0
 FAILURE_DRAW = 1
@@ -74,7 +74,7 @@ def finish(b: Broker, c: Clients, consumer: int) -> None:
     let_go(b, c, head)
 
 
-@step
+@inlined
 def release(b: Broker, c: Clients, consumer: int) -> None:
     """The application is not stuck any more: it acknowledges what it held, in order."""
     it = c.clients[consumer]
@@ -88,7 +88,7 @@ def release(b: Broker, c: Clients, consumer: int) -> None:
     follow_permits(b, c, consumer)
 
 
-@step
+@inlined
 def _hold(c: Clients, consumer: int, at: int) -> None:
     it, m = c.clients[consumer], c.messages[at]
     m.next = NONE
@@ -101,7 +101,7 @@ def _hold(c: Clients, consumer: int, at: int) -> None:
     it.held_last = at
 
 
-@step
+@inlined
 def may_succeed(b: Broker, c: Clients, at: int) -> bool:
     """Whether work on this message may settle it: a try at its in-flight entry, which without acknowledgement by batch
     index must go well as a whole, is worth so many tries."""
@@ -117,7 +117,7 @@ def may_succeed(b: Broker, c: Clients, at: int) -> bool:
     return bool(messages <= PATIENCE * (1 - it.failure_rate) ** messages)
 
 
-@step
+@inlined
 def _fail(b: Broker, c: Clients, at: int) -> None:
     if may_succeed(b, c, at):
         c.totals[0].idle = 0
@@ -137,7 +137,7 @@ def _fail(b: Broker, c: Clients, at: int) -> None:
         acknowledge_message(b, c, at)
 
 
-@step
+@inlined
 def _take_chunks(b: Broker, c: Clients, at: int) -> None:
     while at != NONE:
         c.messages[at].received_at = b.state[0].now

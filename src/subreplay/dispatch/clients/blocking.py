@@ -11,7 +11,7 @@ from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.state import NONE, Clients
-from subreplay.kernels.inlining import hot, inlined, operation, step
+from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.model.range_table import NOBODY
 
 
@@ -40,7 +40,7 @@ def reject_and_note(b: Broker, c: Clients, consumer: int, entry: int) -> None:
         _change_and_note(b, c, entry, consumer, 0)
 
 
-@step
+@inlined
 def _change_and_note(b: Broker, c: Clients, entry: int, rejecter: int, messages: int) -> None:
     hash_ = b.log[log_index(b, entry)].hash
     slot = b.log[log_index(b, entry)].slot
@@ -73,7 +73,7 @@ def _tell(b: Broker, c: Clients, start: int, hash_: int, consumer: int, blocker:
     c.totals[0].waits += 1
 
 
-@step
+@inlined
 def follow_joined(b: Broker, c: Clients) -> None:
     """Consumers that joined recently wait for whoever holds the first entry that is not acknowledged."""
     t, state = c.totals[0], b.state[0]

@@ -11,10 +11,10 @@ from subreplay.dispatch.clients.in_flight import count_settled, let_go, new_mess
 from subreplay.dispatch.clients.permits import give_back
 from subreplay.dispatch.clients.redelivering import Event, watch
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 
 
-@step
+@inlined
 def receive_chunk(b: Broker, c: Clients, consumer: int, entry: int, redeliveries: int) -> int:
     """Keep a chunk; returns the message if it is complete, else NONE.
 
@@ -57,7 +57,7 @@ def receive_chunk(b: Broker, c: Clients, consumer: int, entry: int, redeliveries
     return NONE
 
 
-@step
+@inlined
 def expire_chunks(b: Broker, c: Clients, head: int) -> None:
     """An incomplete message that is too old is acknowledged."""
     consumer = c.messages[head].consumer

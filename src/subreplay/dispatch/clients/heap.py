@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from subreplay.dispatch.broker.records import Records
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 
 EVENT = np.dtype(
     [
@@ -34,7 +34,7 @@ def consumer_of(rank: int) -> int:
     return rank & 0xFFFFFFFF
 
 
-@step
+@inlined
 def push(heap: Records, count: int, at: int, rank: int, number: int, message: int, serial: int) -> None:
     """Add an event to the ``count`` that are there."""
     hole = count
@@ -54,7 +54,7 @@ def pop(heap: Records, count: int) -> None:
     replace_first(heap, count - 1, last.at, last.rank, last.number, last.message, last.serial)
 
 
-@step
+@inlined
 def replace_first(heap: Records, count: int, at: int, rank: int, number: int, message: int, serial: int) -> None:
     """Put another event in the place of the first of ``count``."""
     hole, child = 0, 1

@@ -7,7 +7,7 @@ from subreplay.dispatch.broker.replay_set import log_index
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.heap import push
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import hot, inlined, small_operation, step
+from subreplay.kernels.inlining import hot, inlined, operation
 
 TIMERS = 8
 """More than one event sets."""
@@ -112,7 +112,7 @@ def set_timer(c: Clients, at: int, rank: int, message: int) -> None:
     t.timers += 1
 
 
-@small_operation
+@operation
 def keep_time(c: Clients, now: int) -> bool:
     """Count what is settled from ``now`` on in its interval; False if there has to be room for another one."""
     t = c.totals[0]
@@ -135,7 +135,7 @@ def count_settled(c: Clients, messages: int) -> None:
         t.idle = 0
 
 
-@step
+@inlined
 def end_of_entry(b: Broker, c: Clients, entry: int, outcome: int, settled: bool) -> int:
     """Rows without a consumer for the messages of an entry that are not acknowledged; returns how many."""
     ended = 0

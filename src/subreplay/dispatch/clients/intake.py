@@ -11,7 +11,7 @@ from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.clients.in_flight import count_settled, end_of_message
 from subreplay.dispatch.clients.state import Clients, Outcome
 from subreplay.dispatch.reenact import ENTRIES
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 
 PUBLISHED = np.dtype(
     [
@@ -90,7 +90,7 @@ def _note_origin(
         t.mark_end += messages
 
 
-@step
+@inlined
 def send_retry_letter(b: Broker, c: Clients, at: int, deliver_at: int) -> None:
     """Row D-RETRY-1: the message comes again, through the same subscription, as a new one that is delayed.
 

@@ -14,11 +14,11 @@ from subreplay.dispatch.clients.in_flight import end_of_entry, has_room, new_mes
 from subreplay.dispatch.clients.permits import follow_permits
 from subreplay.dispatch.clients.redelivering import Event, redeliver
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 
-@step
+@inlined
 def receive(b: Broker, c: Clients) -> bool:
     """Hand what was dispatched to the clients; False if there has to be more room first."""
     t = c.totals[0]
@@ -90,7 +90,7 @@ def _begin_work(b: Broker, c: Clients, consumer: int) -> None:
         begin_work(b, c, consumer)
 
 
-@step
+@inlined
 def begin_work(b: Broker, c: Clients, consumer: int) -> None:
     """An idle application takes its next message."""
     t = c.totals[0]
@@ -100,7 +100,7 @@ def begin_work(b: Broker, c: Clients, consumer: int) -> None:
     t.works += 1
 
 
-@step
+@inlined
 def _skip(b: Broker, c: Clients, entry: int, consumer: int) -> None:
     """Row P-KR-1: what is outside the reader's ranges is not sent, and does not stay in its backlog."""
     b.consumers[consumer].permits += b.log[log_index(b, entry)].unacked

@@ -12,7 +12,7 @@ from subreplay.dispatch.clients.blocking import reject_and_note
 from subreplay.dispatch.clients.heap import ranked
 from subreplay.dispatch.clients.in_flight import close, count_settled, let_go, set_timer, shut
 from subreplay.dispatch.clients.state import NONE, Clients, Outcome
-from subreplay.kernels.inlining import inlined, operation, step
+from subreplay.kernels.inlining import inlined, operation
 
 
 class Event(IntEnum):
@@ -34,7 +34,7 @@ def _after(it: Records, delay: int, redeliveries: int) -> int:
     return int(longer) // MILLISECOND * MILLISECOND
 
 
-@step
+@inlined
 def ask_again_later(b: Broker, c: Clients, head: int) -> None:
     """Set the timer of an in-flight entry of which a message was negatively acknowledged; one is enough."""
     in_flight, t = c.messages[head], c.totals[0]
@@ -86,7 +86,7 @@ def watch(b: Broker, c: Clients, head: int, end: int) -> None:
     set_timer(c, due, ranked(Event.TIMEOUT, in_flight.consumer), head)
 
 
-@step
+@inlined
 def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
     """Give an in-flight entry back, or make dead letters of it; tells whether the dispatcher has to be told
     (``rejected``).
@@ -122,7 +122,7 @@ def redeliver(b: Broker, c: Clients, head: int, outcome: int) -> bool:
     return not dead
 
 
-@step
+@inlined
 def _make_dead_letters(b: Broker, c: Clients, head: int) -> None:
     """Row D-DLQ-1: to the dead letter topic, and acknowledged."""
     in_flight, at = c.messages[head], head
@@ -172,7 +172,7 @@ def _unqueue(c: Clients, consumer: int, head: int) -> None:
         it.taken += 1
 
 
-@step
+@inlined
 def forget_the_rest(b: Broker, c: Clients, consumer: int) -> None:
     """Exclusive and Failover ask for everything again, once for all that is due
     (``ConsumerImpl.redeliverUnacknowledgedMessages``): the receiver queue is cleared, and nothing is watched."""

@@ -234,11 +234,11 @@ def _fresh(member: Member) -> Member:
 
 def _renumbering(old: Partitions, new: Partitions) -> Ints:
     """The new number of every old partition; -1 where there is no room for it any more."""
-    place = {topic: t for t, topic in enumerate(new.topics)}
+    number_of = {topic: t for t, topic in enumerate(new.topics)}
     room = np.diff(new.bounds)
     number = np.full(len(old), -1, np.int64)
     for topic, start, end in zip(old.topics, old.bounds[:-1].tolist(), old.bounds[1:].tolist(), strict=True):
-        if (t := place.get(topic)) is not None:
+        if (t := number_of.get(topic)) is not None:
             kept = min(end - start, int(room[t]))
             number[start : start + kept] = np.arange(kept) + new.bounds[t]
     return number

@@ -42,10 +42,10 @@ def add_rack_matches(partitions: Partitions, members: Sequence[Member], subscrib
 
 
 def _near(partitions: Partitions, members: Sequence[Member], racks: list[str]) -> Nearness:
-    """The racks by their place in the list; no rack is the one after the last, and fits everywhere."""
+    """The racks by their index in the list; no rack is the one after the last, and fits everywhere."""
     kind, kinds = replica_kinds(partitions)
-    place = {rack: r for r, rack in enumerate(racks)}
-    rack = np.array([place.get(member.rack or "", len(racks)) for member in members], np.int64)
+    number_of = {rack: r for r, rack in enumerate(racks)}
+    rack = np.array([number_of.get(member.rack or "", len(racks)) for member in members], np.int64)
     fits = np.array([[*(rack in replicas for rack in racks), True] for replicas in kinds], np.bool_)
     return Nearness(kind, rack, fits)
 
@@ -76,11 +76,11 @@ def _first_that_fit(fits: Flags, rack: Ints, members: Ints) -> Owners:  # pragma
     for partition in range(len(fits)):
         first = len(members)
         for r in np.flatnonzero(fits[partition]):
-            place = front[r]
-            while place < first and (rack[members[place]] != r or held[place] >= share + (extras > 0)):
-                place += 1
-            front[r] = place
-            first = min(first, place)
+            position = front[r]
+            while position < first and (rack[members[position]] != r or held[position] >= share + (extras > 0)):
+                position += 1
+            front[r] = position
+            first = min(first, position)
         if first < len(members):
             owners[partition] = members[first]
             held[first] += 1

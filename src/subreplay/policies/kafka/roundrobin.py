@@ -45,15 +45,15 @@ class RoundRobin(GroupPolicy):
 
 @compiled
 def _deal(bounds: Ints, counts: Ints, subscribed: Flags, owners: Owners) -> None:  # pragma: no cover - compiled
-    place = 0  # on the ring, where the next partition may go
+    position = 0  # on the ring, where the next partition may go
     for topic in range(len(counts)):
         members = np.flatnonzero(subscribed[topic])
         if len(members) == 0:
             continue
-        turn = int(np.searchsorted(members, place))
+        turn = int(np.searchsorted(members, position))
         for number in range(bounds[topic], bounds[topic] + counts[topic]):
             if turn == len(members):
                 turn = 0
             owners[number] = members[turn]
-            place = members[turn] + 1
+            position = members[turn] + 1
             turn += 1

@@ -45,16 +45,16 @@ CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = ByProfile(
 
 def subscribed(topics: Sequence[str], members: Sequence[Member]) -> Flags:
     """Topic by member: the member subscribes to the topic. Each distinct subscription is looked at once."""
-    place = {topic: t for t, topic in enumerate(topics)}
+    number_of = {topic: t for t, topic in enumerate(topics)}
     wanted_by = [member.topics for member in members]
     kinds = {wanted: n for n, wanted in enumerate(dict.fromkeys(wanted_by))}
     kind = [*map(kinds.__getitem__, wanted_by)]
     by_kind = np.zeros((len(kinds), len(topics)), np.bool_)
     for wanted, row in zip(kinds, by_kind, strict=True):
-        row[[place[topic] for topic in place.keys() & wanted]] = True
+        row[[number_of[topic] for topic in number_of.keys() & wanted]] = True
     return np.ascontiguousarray(by_kind.T[:, kind])
 
 
 def by_join_order(owners: Owners, order: Ints) -> Owners:
-    """Owners given as places in ``order``, as the positions that stand there."""
+    """Owners given as indexes into ``order``, as the positions that stand there."""
     return np.append(order, UNASSIGNED)[owners].astype(np.int32)

@@ -19,7 +19,7 @@ from subreplay.model.rows import Standing, Verdict
 from subreplay.model.words import instant
 from subreplay.policies.base import Policy
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
-from subreplay.reports.sample import Place, in_turn
+from subreplay.reports.sample import Facet, in_turn
 
 
 def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
@@ -57,7 +57,7 @@ def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, 
     codes = sorted(by_code)
     turns = in_turn(
         [by_code[code] for code in codes],
-        lambda row: Place(row["verdict"] != "valid", row["consumer"], _window(row, width)),
+        lambda row: Facet(row["verdict"] != "valid", row["consumer"], _window(row, width)),
     )
     kept: dict[str, list[Row]] = defaultdict(list)
     for code, position in sorted(islice(turns, most)):
@@ -66,10 +66,10 @@ def spread(rows: Iterable[Row], width: int, most: int = MOST_TOLD) -> dict[str, 
 
 
 def _by_weight(row: Row) -> tuple[Any, ...]:
-    """Failing rows first, then by time (those never delivered first of all), then by place in the log."""
+    """Failing rows first, then by time (those never delivered first of all), then by position in the log."""
     at = row["at"]
-    place = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
-    return (row["verdict"] == "valid", at is not None, at or 0, *place)
+    position = row["topic"], row["partition"], row["ledger"], row["entry"], row["batch_index"]
+    return (row["verdict"] == "valid", at is not None, at or 0, *position)
 
 
 def _window(row: Row, width: int) -> int | None:

@@ -58,7 +58,7 @@ class _Traffic:
                 self.published[scope, row["epoch"]] += row["messages"]
 
     def largest(self, scope: Scope, passed: Handovers) -> Ints:
-        """The places of those with traffic, and of those with the most slots."""
+        """The indexes of those with traffic, and of those with the most slots."""
         most = np.argsort(-passed.slots, kind="stable")[:MOVES]
         with_traffic = np.flatnonzero(np.isin(passed.epoch, [epoch for epoch, _, _ in self.rows.get(scope, ())]))
         return np.union1d(most, with_traffic)

@@ -38,7 +38,7 @@ class MapDrawing:
 
 
 @dataclass(frozen=True, slots=True)
-class Causes:
+class EpochMarks:
     """Where epochs begin (pixels from the left), and of those with room for it, why; ``room`` is what that takes above
     the plot. Where not all fit beside each other they are slanted."""
 
@@ -129,7 +129,7 @@ def _row_tip(name: str, rect: Rect) -> str:
     return f"{name}: {rect.consumer or NOBODY}, {stretch(rect.start, rect.end)}"
 
 
-def _shares(mapped: RangeMap, at: Frame, colours: Palette, height: int, over: Causes | None) -> str:
+def _shares(mapped: RangeMap, at: Frame, colours: Palette, height: int, over: EpochMarks | None) -> str:
     """How much of the slots each consumer owned, over time; a consumer's band stays at its place in the order."""
     label = f"Share of the slots of {mapped.scope} that each consumer owned, over time"
     drawing = Drawing(height, label, top=over.room if over else 8)
@@ -157,7 +157,7 @@ def _nobody(drawing: Drawing, mapped: RangeMap, at: Frame) -> None:
         cell(drawing, at, start, end, 0, drawing.height, NOBODY, NOBODY)
 
 
-def causes(maps: Sequence[RangeMap], at: Frame) -> Causes:
+def causes(maps: Sequence[RangeMap], at: Frame) -> EpochMarks:
     """Where epochs begin inside the picture, and the causes for which there is room above it."""
     starts = _starts(maps, at)
     pixels = [at.pixel(start) for start, _ in starts]
@@ -165,7 +165,7 @@ def causes(maps: Sequence[RangeMap], at: Frame) -> Causes:
     chosen = dict.fromkeys(range(len(starts)), 0) if flat else _spread(pixels)
     labels = tuple([(pixels[i], _label(starts[i][1], hidden)) for i, hidden in chosen.items()])
     room = 26 if flat else round(SLANT_ROOM + SLANT_RISE * max(len(text) for _, text in labels))
-    return Causes(tuple(pixels), labels, not flat, room)
+    return EpochMarks(tuple(pixels), labels, not flat, room)
 
 
 def _label(cause: str, hidden: int = 0) -> str:

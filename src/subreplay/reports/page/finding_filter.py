@@ -15,7 +15,7 @@ from markupsafe import escape
 from subreplay.reports import words
 from subreplay.reports.data import ReportData
 from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
-from subreplay.reports.sample import Place, in_turn
+from subreplay.reports.sample import Facet, in_turn
 
 MOST_ROWS = 2_000
 MOST_BYTES = 1_400_000  # of those rows
@@ -30,7 +30,7 @@ ELSEWHERE = -1  # a choice that is not offered
 class ToldFinding:
     """One row: the numbers of its deliveries, rule, consumer and window, and the finding."""
 
-    place: str
+    numbers: str
     view: FindingView
 
 
@@ -77,7 +77,7 @@ def findings(data: ReportData, order: Sequence[str]) -> Findings:
     choices = _Choices.of(codes, consumers, [points for *_, points in groups], shown)
     cards = tuple(
         Card(source, choices.codes[code.code], code, groups[source][1],
-             tuple(ToldFinding(choices.place(source, code.code, code.worst[i]), code.worst[i]) for i in mine))
+             tuple(ToldFinding(choices.numbers(source, code.code, code.worst[i]), code.worst[i]) for i in mine))
         for (source, code), mine in zip(told, kept, strict=True)
     )  # fmt: skip
     return Findings(
@@ -97,7 +97,7 @@ def _with_room(rules: Sequence[Sequence[FindingView]]) -> list[list[int]]:
     """The positions of each rule's findings that the page has room for."""
     kept: list[list[int]] = [[] for _ in rules]
     rows = room = 0
-    for rule, position in in_turn(rules, lambda f: Place(True, f.consumer, f.window)):
+    for rule, position in in_turn(rules, lambda f: Facet(True, f.consumer, f.window)):
         size = ROW_BYTES + _size(rules[rule][position])
         if rows < MOST_ROWS and room + size <= MOST_BYTES:
             kept[rule].append(position)
@@ -139,17 +139,17 @@ class _Choices:
         for step in (*steps, most):
             window_of = {start: i // step for i, start in enumerate(ordered)}
             sums: dict[tuple[int, ...], int] = defaultdict(int)
-            for place, count in _counted(points, code_of, consumer_of, window_of):
-                sums[place] += count
+            for numbers, count in _counted(points, code_of, consumer_of, window_of):
+                sums[numbers] += count
             if len(sums) <= MOST_TALLIES:
                 break
         else:
             sums.clear()
-        tallies = tuple(number for place in sorted(sums) for number in (*place, sums[place]))
+        tallies = tuple(number for numbers in sorted(sums) for number in (*numbers, sums[numbers]))
         labels = tuple((ordered[i], ordered[min(i + step, len(ordered)) - 1]) for i in range(0, len(ordered), step))
         return cls(code_of, consumer_of, window_of, labels, tallies)
 
-    def place(self, source: int, code: str, finding: FindingView) -> str:
+    def numbers(self, source: int, code: str, finding: FindingView) -> str:
         """The numbers that a row is found by."""
         numbers = (
             source,
@@ -167,5 +167,5 @@ def _counted(
     for source, group in enumerate(points):
         for p in group:
             if p.code in codes:
-                place = source, codes[p.code], consumers.get(p.consumer, ELSEWHERE), windows[p.window_start]
-                yield place, p.count
+                numbers = source, codes[p.code], consumers.get(p.consumer, ELSEWHERE), windows[p.window_start]
+                yield numbers, p.count

@@ -10,11 +10,11 @@ from subreplay.dispatch.broker.records import NO_CHUNK
 from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 from subreplay.model.range_table import NOBODY
 
 
-@step
+@inlined
 def dispatch_chunked(b: Broker, kind: int, count: int) -> bool:
     """Hand out a read in which entries are chunks; tells whether to read again.
 

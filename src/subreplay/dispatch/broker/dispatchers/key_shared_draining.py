@@ -10,13 +10,13 @@ from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, log
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 _INT_MAX = 2**31 - 1
 
 
-@step
+@inlined
 def dispatch_draining(b: Broker, kind: int, count: int) -> bool:
     """Hand out the ``count`` entries of a read, in order; tells whether to read again.
 
@@ -41,7 +41,7 @@ def dispatch_draining(b: Broker, kind: int, count: int) -> bool:
     return sent == 0
 
 
-@step
+@inlined
 def replay_candidates(b: Broker, most: int) -> int:
     """Up to ``most`` waiting entries that could go to their consumers now; those without a hash are tried."""
     start_serving(b)

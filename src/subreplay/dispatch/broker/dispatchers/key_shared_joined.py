@@ -15,11 +15,11 @@ from subreplay.dispatch.broker.replay_set import first_waiting, has_waiting, log
 from subreplay.dispatch.broker.selector import owner_of
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
-from subreplay.kernels.inlining import hot, inlined, step
+from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 
-@step
+@inlined
 def dispatch_joined(b: Broker, kind: int, count: int) -> bool:
     """Hand out the ``count`` entries of a read; tells whether to read again."""
     state = b.state[0]
@@ -45,7 +45,7 @@ def dispatch_joined(b: Broker, kind: int, count: int) -> bool:
     return state.served > 0 and handed == 0  # a read that is nobody's is not followed by another one
 
 
-@step
+@inlined
 def keep_out_held(b: Broker, count: int) -> int:
     """Drop those of the ``count`` replay candidates that would be kept back; returns how many are left."""
     if not b.rule[0].ordered:

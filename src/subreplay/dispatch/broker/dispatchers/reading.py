@@ -15,10 +15,10 @@ from subreplay.dispatch.broker.replay_set import first_waiting, forget_up_to, ne
 from subreplay.dispatch.broker.rules import DispatcherKind, Purge
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, ask_read, ask_retry, push
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 
 
-@step
+@inlined
 def read_more(b: Broker) -> None:
     """Start the next read, if anybody can be served: at most as many entries as there are permits."""
     state, rule = b.state[0], b.rule[0]
@@ -44,7 +44,7 @@ def read_more(b: Broker) -> None:
     read_entries(b, wanted)
 
 
-@step
+@inlined
 def _replay(b: Broker, wanted: int) -> bool:
     """Start a read of waiting entries; tells whether there were any to try."""
     state = b.state[0]

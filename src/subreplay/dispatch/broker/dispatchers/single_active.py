@@ -11,7 +11,7 @@ from subreplay.dispatch.broker.dispatchers.sending import finish, hand
 from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.broker.state import Broker
 from subreplay.dispatch.broker.tasks import Task, push
-from subreplay.kernels.inlining import inlined, step
+from subreplay.kernels.inlining import inlined
 from subreplay.model.range_table import NOBODY
 
 BY_RULE = -1
@@ -82,7 +82,7 @@ def reject_everything(b: Broker, consumer: int) -> None:
     start_over(b)
 
 
-@step
+@inlined
 def dispatch_to_active(b: Broker, count: int) -> None:
     """Hand all entries of a read to the active consumer; if it is not the one they were read for, start over."""
     state = b.state[0]

@@ -77,8 +77,8 @@ def _surplus(group: GroupSubscription, owners: Ints, held: Ints, kept: Ints) -> 
     topic = group.topic[numbers]
     numbers = numbers[np.lexsort((topic, numbers - group.partitions.bounds[topic], owners[numbers]))]
     owner = owners[numbers]
-    place = np.arange(len(numbers)) - np.searchsorted(owner, owner)
-    return numbers[place >= kept[owner]]
+    index = np.arange(len(numbers)) - np.searchsorted(owner, owner)
+    return numbers[index >= kept[owner]]
 
 
 @compiled

@@ -73,11 +73,11 @@ def _as_mapped(group: GroupSubscription, codes: Ints) -> Ints:
     subscriptions = dict.fromkeys(group.members[m].topics for m in group.walk.tolist())
     names = list(dict.fromkeys(topic for topics in subscriptions for topic in sorted(topics, key=utf16_order)))
     names = [names[n] for n in map_order(string_hash_codes(names)).tolist()]
-    place = {topic: t for t, topic in enumerate(group.partitions.topics)}
-    topics = np.array([place[name] for name in names if name in place], np.int64)
+    number_of = {topic: t for t, topic in enumerate(group.partitions.topics)}
+    topics = np.array([number_of[name] for name in names if name in number_of], np.int64)
     topics = topics[group.live[topics]]
     topics = topics[map_order(string_hash_codes([group.partitions.topics[t] for t in topics.tolist()]))]
-    rank = np.argsort(np.append(topics, np.setdiff1d(np.arange(len(place)), topics)))
+    rank = np.argsort(np.append(topics, np.setdiff1d(np.arange(len(number_of)), topics)))
     numbers = np.flatnonzero(group.exists)
     numbers = numbers[np.argsort(rank[group.topic[numbers]], kind="stable")]
     return numbers[map_order(codes[numbers])]

@@ -14,7 +14,7 @@ from subreplay.policies.kafka.uniform_builders.group import UniformGroup, topic_
 
 
 def assign_equal(group: UniformGroup) -> Owners:
-    """The owner of each partition, by place in the group; as ``UniformHomogeneousAssignmentBuilder`` (4.0.2).
+    """The owner of each partition, by index in the group; as ``UniformHomogeneousAssignmentBuilder`` (4.0.2).
 
     Members in order have a quota of ``partitions // members``, and one more as long as such extras are left. They keep
     the first partitions of their target up to the quota. One whose target does not fill a quota with an extra gives the
@@ -40,9 +40,9 @@ def _walk(partitions: Partitions, subscription: frozenset[str]) -> tuple[Ints, I
     """
     names = sorted(subscription)
     capacity = copy_capacity_for(len(names))
-    place = {topic: t for t, topic in enumerate(partitions.topics)}
+    number_of = {topic: t for t, topic in enumerate(partitions.topics)}
     by_name = [names[at] for at in map_order(string_hash_codes(names), capacity).tolist()]
-    topics = np.array([place[name] for name in by_name if name in place], np.int64)
+    topics = np.array([number_of[name] for name in by_name if name in number_of], np.int64)
     codes = np.array([uuid_hash_code(topic_id(partitions, topic)) for topic in partitions.topics], np.int64)
     ordered = topics[map_order(codes[topics], capacity)]
     counts = partitions.counts[ordered]

@@ -15,9 +15,9 @@ from subreplay.policies.kafka.subscriptions import Flags, subscribed
 
 
 class UniformGroup(NamedTuple):
-    """Members by their place in the coordinator's ``HashMap`` of member ids, which got them in join order.
+    """Members by their index in the coordinator's ``HashMap`` of member ids, which got them in join order.
 
-    ``order[place]`` is a member's position in join order. ``subscribed`` is topic by member, ``topic`` is by partition
+    ``order[index]`` is a member's position in join order. ``subscribed`` is topic by member, ``topic`` is by partition
     number. ``targets`` are the partitions of the previous target that exist, member after member, each one's ascending;
     ``holders`` are whose they are.
     """

@@ -16,7 +16,7 @@ _SIGNS = 1 << 127 | 1 << 63  # Java compares an id as two signed longs
 
 
 def assign_unequal(group: UniformGroup) -> Owners:
-    """The owner of each partition, by place in the group; as ``UniformHeterogeneousAssignmentBuilder`` (4.0.2).
+    """The owner of each partition, by index in the group; as ``UniformHeterogeneousAssignmentBuilder`` (4.0.2).
 
     Targets are kept. Topics come by partitions per subscriber, most first, then by subscribers, fewest first, then by
     id. What nobody has of a topic goes to the subscribers with the fewest partitions. Then, in up to 16 passes over the

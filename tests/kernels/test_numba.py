@@ -1,0 +1,109 @@
+"""What numba does not promise, and the kernels rely on: each of these fails where a release does otherwise."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from numba.core.caching import CacheImpl
+
+from subreplay.kernels.by_reference import Reference, by_reference
+from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import hot, inlined, operation
+from subreplay.kernels.loops import loop
+
+
+@pytest.fixture(autouse=True)
+def _not_kept(monkeypatch):
+    """Code that was read from disk cannot be looked at."""
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])
+
+
+class Kind(IntEnum):
+    ONE = 1
+
+
+def longest(arrays, parts):
+    found = arrays[:0]
+    for at in range(parts):
+        if len(arrays[at::parts]) > len(found):
+            found = arrays[at::parts]
+    return len(found)
+
+
+def test_a_loop_counts_no_references():
+    counted, uncounted = compiled(longest), loop(longest)
+
+    assert counted(np.arange(7), 2) == uncounted(np.arange(7), 2) == 4
+    assert "NRT_decref" in _code(counted)
+    assert "NRT_decref" not in _code(uncounted)
+
+
+def test_an_operation_is_compiled_once_for_whole_numbers_of_any_width():
+    twice = operation(lambda number: 2 * number)
+
+    assert [twice(number) for number in (np.int32(3), np.int64(4), 5, Kind.ONE)] == [6, 8, 10, 2]
+    assert len(twice.signatures) == 1
+
+
+def large(values, start):
+    total = start
+    for at in range(len(values)):
+        for by in range(2, 9):
+            if values[at] % by == 1:
+                total += values[at] * by // (1 + at)
+            elif values[at] // (at + 1) % by == 2:
+                total ^= values[at] << by
+            elif total % (by + at) > 5:
+                total -= (values[at] | total) % (11 + by)
+            else:
+                total = (total * 31 + values[at]) % 1_000_003
+    return total
+
+
+@pytest.mark.parametrize(("decorator", "called"), [(hot, False), (inlined, True)])
+def test_a_hot_part_is_put_into_its_callers_whatever_its_size(decorator, called):
+    part = decorator(large)
+    caller = operation(lambda values: part(values, 1) + part(values, 2) + part(values, 3))
+
+    assert caller(np.arange(20)) == sum(large(np.arange(20), start) for start in (1, 2, 3))
+    body = _code(caller)
+    assert any("call" in line and "large" in line for line in body.splitlines()) == called
+
+
+@by_reference
+class Pair(NamedTuple):
+    words: np.ndarray
+    table: np.ndarray
+
+
+@operation
+def _fill(pair, value):
+    pair.words[0] = len(pair.words)
+    pair.table[1, 2] = value + len(pair.table)
+
+
+def test_arrays_by_reference_are_one_argument_and_those_of_the_caller():
+    pair = Pair(np.zeros(5, np.uint64), np.zeros((2, 3)))
+    _fill(pair, 4)
+
+    assert (pair.words[0], pair.table[1, 2], pair.table.sum()) == (5, 6, 6)
+    of_pair, _ = _fill.signatures[0]
+    assert isinstance(of_pair, Reference)
+
+
+def test_an_array_with_gaps_cannot_be_passed_by_reference():
+    with pytest.raises(TypeError, match="Pair: table must be without gaps"):
+        _fill(Pair(np.zeros(5, np.uint64), np.zeros((2, 6))[:, ::2]), 4)
+
+
+def test_an_operation_is_put_together_from_its_parts():
+    double = inlined(lambda value: value * 2)
+    assert operation(lambda value: double(value) + 1)(20) == 41
+
+
+def _code(kernel) -> str:
+    """The optimised code of its only signature."""
+    return kernel.inspect_llvm(kernel.signatures[0])
