@@ -14,8 +14,7 @@ from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig, Spark
 from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
-from subreplay.policies.base import Policy
-from subreplay.policies.pulsar.key_failover import KeyFailover
+from subreplay.policies.base import Measuring, Policy
 from subreplay.spark import collect, whatif
 from subreplay.spark.read.input_statistics import census
 from subreplay.spark.read.log import read_inputs
@@ -70,7 +69,7 @@ def measured_plan(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
-    if isinstance(policy, KeyFailover):
+    if isinstance(policy, Measuring):
         load = RecentLoad.of(policy, events)
         policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
     return plan(name, policy, events, told)
