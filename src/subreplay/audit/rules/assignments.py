@@ -14,6 +14,7 @@ from subreplay.audit.needs import Need
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.words import clock
 from subreplay.policies.base import Policy
+from subreplay.policies.kafka.assignor import is_group
 from subreplay.timelines.decisions import decisions
 from subreplay.timelines.membership import member_changes, ownership_events
 from subreplay.timelines.ownership import Interval, Story, intervals
@@ -81,7 +82,12 @@ class GroupStory(NamedTuple):
 
 
 def assignment_findings(policy: Policy, story: GroupStory) -> Iterator[Finding]:
-    """The findings of this file."""
+    """The findings of this file, which are about groups of Kafka only."""
+    if is_group(policy):
+        yield from _of_group(policy, story)
+
+
+def _of_group(policy: Any, story: GroupStory) -> Iterator[Finding]:
     for scope, changes in story.changes.items():
         yield from two_owners(scope, changes, story.told.get(scope, ()))
         yield from told_differs(scope, story.told.get(scope, ()))
