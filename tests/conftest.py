@@ -33,7 +33,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.stats.collect": "false",
         "spark.databricks.delta.stats.skipping": "false",
-        "spark.sql.maxPlanStringLength": "0",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     session = open_session(Spark(shuffle_partitions=2, conf=conf))
