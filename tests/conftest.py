@@ -33,6 +33,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.stats.collect": "false",
         "spark.databricks.delta.stats.skipping": "false",
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     session = open_session(Spark(shuffle_partitions=2, conf=conf))

@@ -21,15 +21,11 @@ _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs, no checksums of tables,
-# which cost a small run a third of Java's time
+# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs
 _SMALL = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
-    "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    "spark.databricks.delta.incrementalCommit.enabled": "false",
-    "spark.databricks.delta.allFilesInCrc.enabled": "false",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
