@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.checkpoint import CARRY
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.external_sort import (
     BY_POSITION,
     BY_TIME,
@@ -18,7 +19,7 @@ from subreplay.audit.external_sort import (
     shuffle_blocks,
     sorted_on_disk,
 )
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.judge import Judge
 from subreplay.model.columns import DAY, NEVER, UNKNOWN
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.model.tables import LOG

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from subreplay.audit.codes import Code
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.external_sort import (
     BY_POSITION,
     BY_TIME,
@@ -30,7 +31,7 @@ from subreplay.audit.external_sort import (
     shuffle_blocks,
     sorted_on_disk,
 )
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import Span
 from subreplay.model.columns import Ints
 from subreplay.model.tables import LOG

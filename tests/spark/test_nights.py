@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 
 from subreplay import pipeline
 from subreplay.adapters import ADAPTERS
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.judge import Judge
 from subreplay.config import run as config
 from subreplay.config.run import Output
 from subreplay.model.columns import UNKNOWN

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.beginning import FirstServed, Position, beginnings
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
+from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
 from subreplay.audit.terms import Terms
 from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.model.columns import UNKNOWN

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.audit.codes import Code, unexcused
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.judge import Judge
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.dispatch.service import Fixed
 from subreplay.model.rows import Scope, Standing

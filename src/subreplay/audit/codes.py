@@ -19,6 +19,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Standing, Verdict
+from subreplay.policies.base import Policy
 
 
 class Code(IntEnum):
@@ -320,6 +321,19 @@ FILTERED: Final[frozenset[Kind]] = frozenset({"filtered"})
 ANY_ORDER: Final[frozenset[Kind]] = frozenset({"unordered", "shared"})
 BY_SLOT: Final[frozenset[Kind]] = frozenset({"keyed", "unordered"})
 MANY: Final[frozenset[Kind]] = frozenset({"keyed", "unordered", "shared"})
+_KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
+    ("slot", True): "keyed",
+    ("slot", False): "unordered",
+    ("partition", True): "active",
+    ("any", False): "shared",
+}
+_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group"}
+
+
+def kind_of(policy: Policy) -> Kind:
+    """How ``policy`` serves its messages."""
+    return _BY_SERVING.get(policy.serving) or _KINDS[policy.routing, policy.ordered]
+
 
 Witness = Literal["order_witness", "owner_witness", "holder_witness", "twin", "skipped"]
 """A column with the delivery or the message that stands against the one of a finding."""

@@ -17,30 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.beginning import Beginning
 from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
-from subreplay.audit.codes import MANY, Code, mask, unexcused
+from subreplay.audit.codes import Code, mask, unexcused
+from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Found
-from subreplay.audit.needs import Need
+from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.commits import commit_facts, without_commits
 from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
 from subreplay.audit.passes.positions import PositionState
-from subreplay.audit.passes.sessions import Sessions
 from subreplay.audit.passes.timed import checkpoint_as_judged, judge_deliveries, recall_deliveries, with_findings
-from subreplay.audit.rejects import Rejects
 from subreplay.audit.rules.commits import NONE, judge_commits
-from subreplay.audit.rules.flow import UNKNOWN_SIZE
-from subreplay.audit.rules.holding import JOIN_WAITS_FOR_ALL
-from subreplay.audit.rules.registry import kind_of, standings
+from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
-from subreplay.audit.terms import Terms
-from subreplay.errors import InputError
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.rows import Scope, Standing
-from subreplay.model.words import IN_THE_CLEAR, KeyWords
-from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
@@ -48,88 +40,21 @@ _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
 
 
 @dataclass(frozen=True)
-class Dispatcher:
-    """What is known of one topic partition's dispatcher: who was connected, and who owned what.
+class Judge(Context):
+    """The context of the rules, and both passes over the log.
 
-    ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
-    deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``unknown_consumers``).
-    """
-
-    timeline: Timeline
-    sessions: Sessions
-    receiver_queues: Mapping[str, int] | None = None
-    other: Dispatcher | None = None
-
-    @classmethod
-    def of(
-        cls, timeline: Timeline, receiver_queues: Mapping[str, int] | None = None, other: Dispatcher | None = None
-    ) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
-
-    def joined(self, checkpoint: Arrays) -> Ints:
-        """When each session joined, of which the night before must have seen the first.
-
-        Raises ``InputError`` where the membership of earlier days has changed since.
-        """
-        joined = self.sessions.joined
-        seen = checkpoint["joined"][:, 0] if checkpoint else joined[:0]
-        if len(seen) > len(joined) or (seen != joined[: len(seen)]).any():
-            raise InputError(
-                f"membership: the joins of {self.timeline.scope.topic} before this day are not those that the audit of "
-                "an earlier day saw; run the audits again from the day that changed"
-            )
-        return joined
-
-    @property
-    def queue_sizes(self) -> Ints:
-        """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
-        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
-        if self.receiver_queues is not None:
-            return np.array(
-                [self.receiver_queues.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64
-            )
-        sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
-        queues = 1 if self.timeline.scope.partition < 0 else 2
-        for epoch in self.timeline.epochs:
-            size = None if epoch.cause is None else epoch.cause.receiver_queue_size
-            if epoch.joined is not None and size is not None:
-                sizes[epoch.joined.index] = queues * size
-        return sizes
-
-
-@dataclass(frozen=True)
-class Judge:
-    """Everything the rules need besides the log itself.
-
-    ``lacking``: what rules need and the data do not have.
-    ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
-    there is is audited at once.
-    ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
-    ``rejects``: rows in quarantine, which could explain findings.
+    ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
     ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
     ``findings_only``: of judged rows those without a finding are left out.
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
     ``basis``: what the judging rests on, in words; the next night's must be the same.
-    ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
-    ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
-    ``last``: the last delivery (ns) on any topic partition.
     """
 
-    policy: Policy
-    dispatchers: Mapping[Scope, Dispatcher]
-    lacking: frozenset[Need] = frozenset()
-    terms: Terms = field(default_factory=Terms)
-    horizon: int = NEVER
     begins: Mapping[Scope, int] = field(default_factory=dict)
-    last: int = UNKNOWN
-    uncovered: frozenset[Scope] = frozenset()
-    rejects: Rejects = field(default_factory=Rejects)
     spans: tuple[Span, ...] | None = None
     findings_only: bool = False
     lookback: int = NEVER
     basis: str = ""
-    words: KeyWords = IN_THE_CLEAR
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:
@@ -145,52 +70,6 @@ class Judge:
     def promised(self) -> int:
         """The bits of the rules whose findings fail unless they are excused."""
         return mask(frozenset(c for c, standing in self.standings.items() if standing is Standing.PROMISED))
-
-    @property
-    def receipts(self) -> bool:
-        """Whether all applications that acknowledged messages recorded what they received, so that a message nobody
-        received can be told."""
-        return Need.RECEIPTS not in self.lacking
-
-    @cached_property
-    def delays(self) -> bool:
-        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
-        return kind_of(self.policy) in MANY
-
-    @cached_property
-    def individually(self) -> bool:
-        """Whether messages are acknowledged one by one: cumulative acknowledgements are ignored (row D-ACK-1)."""
-        return kind_of(self.policy) in MANY
-
-    @cached_property
-    def filters(self) -> bool:
-        """Whether a reader skips the messages of slots that are not its own."""
-        return kind_of(self.policy) == "filtered"
-
-    @cached_property
-    def of_group(self) -> bool:
-        """Whether the consumers are members of a Kafka group."""
-        return kind_of(self.policy) == "group"
-
-    @property
-    def waits_by_slot(self) -> bool:
-        """Whether a slot waits for its own messages only, not for all that was read before a join."""
-        return not JOIN_WAITS_FOR_ALL.get(self.policy.profile, False)
-
-    @property
-    def stuck_after(self) -> int:
-        """How long a consumer may hold others back, ns."""
-        return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
-
-    @property
-    def starved_after(self) -> int:
-        """How long messages may wait for an idle consumer, ns."""
-        return NEVER if self.terms.starved_after is None else self.terms.starved_after
-
-    @property
-    def carries(self) -> bool:
-        """Whether there is a next night to hand anything to."""
-        return self.horizon != NEVER
 
     def by_position(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``LOG`` rows sorted by topic, partition, ledger, entry, batch index, kind, time -> ``FACTS`` rows."""

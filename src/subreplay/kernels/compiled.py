@@ -28,6 +28,8 @@ def compiled(function: F, **options: Any) -> F:
     of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept, a private field of
     numba's cache, covers every file that its module imports, and what these import.
     """
+    if numba.config.DISABLE_JIT:  # somebody looks for a fault: plain Python, line by line
+        return function
     options = {"nogil": True} | options
     try:
         kernel = numba.njit(cache=True, **options)(function)

@@ -41,6 +41,8 @@ def _once(kernel: F) -> F:
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
     index of 32 bits and one of 64 bits are three. Its dispatcher calls ``compile`` for each, which is replaced here.
     """
+    if numba.config.DISABLE_JIT:
+        return kernel
     dispatcher: Any = kernel
     compile_as_given = dispatcher.compile
     dispatcher.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))

@@ -9,8 +9,9 @@ from functools import reduce
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.run import GroupScenario, Scenario

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.audit.judge import Dispatcher
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.audit.rules.undelivered import REORDERED

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from subreplay.audit.codes import Code
+from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.definitions.messages import publications, undelivered
-from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.model.columns import NEVER, UNKNOWN
 
 

@@ -19,7 +19,8 @@ from subreplay.model.entry_keys import own_keys
 from subreplay.model.tables import LOG
 
 if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher, Judge
+    from subreplay.audit.context import Dispatcher
+from subreplay.audit.judge import Judge
 
 Position = tuple[int, int, int]
 

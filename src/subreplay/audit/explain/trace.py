@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from subreplay.audit.codes import kind_of
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.keys import message_keys
-from subreplay.audit.rules.registry import kind_of
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Scope
 from subreplay.model.words import clock, instant, position

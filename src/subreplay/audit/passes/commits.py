@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_at
-from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
+from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.rules.commits import COMMITTED, NONE, REFUSED
+from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import UNKNOWN, column, flags
 from subreplay.model.tables import COMMIT, COMMIT_REFUSED, FACTS
-
-if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher, Judge
-    from subreplay.audit.passes.positions import PositionState
 
 
 def without_commits(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -31,22 +29,22 @@ def without_commits(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
     return rows.filter(pa.array(~is_commit)), rows.filter(pa.array(mine)).combine_chunks()
 
 
-def commit_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
+def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
     """``FACTS`` of commits, in order of position, with COMMIT_NOT_OWNER."""
     n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
     place = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]
     owners = owners_at(
-        judge.policy, dispatcher, np.full(n, judge.policy.space[0]), np.zeros(n, np.uint32), at, seq,
+        context.policy, dispatcher, np.full(n, context.policy.space[0]), np.zeros(n, np.uint32), at, seq,
         column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
     strange = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
     refused = numbers(rows, "kind") == COMMIT_REFUSED
     excuses = np.where(refused, Excuse.REFUSED.bit, 0)
     scope = dispatcher.timeline.scope
-    excuses |= judge.rejects.excuses(scope.partition, place[0], place[1], at, column(rows, "consumer"))
+    excuses |= context.rejects.excuses(scope.partition, place[0], place[1], at, column(rows, "consumer"))
     if state.beginning.since != UNKNOWN:
         excuses |= Excuse.JOINED_EARLIER.bit
-    if scope in judge.uncovered:
+    if scope in context.uncovered:
         excuses |= Excuse.NOBODY_JOINED.bit
     given: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")

@@ -7,15 +7,16 @@ CUM_ACK_MISUSE, and those of ``positions``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.beginning import joined_before, may_have_joined
 from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
+from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Flags
+from subreplay.audit.passes.beginning import joined_before, may_have_joined
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
 from subreplay.audit.passes.positions import (
@@ -35,20 +36,17 @@ from subreplay.audit.passes.positions import (
     read_positions,
 )
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
-from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
 from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags
 from subreplay.model.entry_keys import own_keys
 from subreplay.model.tables import CARRIED, FACTS
-
-if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher, Judge
 
 _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
@@ -58,7 +56,7 @@ _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", 
                   "before")  # fmt: skip
 
 
-def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
+def position_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
     """``FACTS`` of whole entries of one dispatcher's log."""
     is_delivery = numbers(rows, "kind") == 1
     messages = rows.select(_OF_MESSAGES).filter(pa.array(~is_delivery)).combine_chunks()
@@ -68,7 +66,7 @@ def position_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, r
     places = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
     numbered, first = _numbered(*places, is_delivery[kept])
     ordinals = state.ordinals.of(*(place[first] for place in places))
-    return _Batch(judge, dispatcher, state, messages, once, ordinals, *numbered).facts()
+    return _Batch(context, dispatcher, state, messages, once, ordinals, *numbered).facts()
 
 
 @compiled
@@ -109,7 +107,7 @@ def _numbered(
 class _Batch:
     """Whole entries of a log: messages, deliveries, and the positions that bind them (see ``_numbered``)."""
 
-    judge: Judge
+    context: Context
     dispatcher: Dispatcher
     state: PositionState
     messages: pa.Table
@@ -126,9 +124,9 @@ class _Batch:
         return self.once.rows
 
     def facts(self) -> pa.Table:
-        self.keys = message_keys(self.judge.policy, self.messages)
+        self.keys = message_keys(self.context.policy, self.messages)
         self.published = numbers(self.messages, "at")
-        delayed = numbers(self.messages, "deliver_at") if self.judge.delays else self.published
+        delayed = numbers(self.messages, "deliver_at") if self.context.delays else self.published
         self.due = np.maximum(self.published, delayed)
         self.judged, self.before = flags(self.messages, "judged"), flags(self.messages, "before")
         self.chunk = numbers(self.messages, "chunk_id", -1)
@@ -138,13 +136,13 @@ class _Batch:
         self.last_of_chunks = (self.chunk > 0) & (self.chunk + 1 == chunks)
         # could be delivered before the data begin
         self.earlier = (
-            soonest(self.published, self.due, self.judge.terms.tick, self.judge.policy.profile)
+            soonest(self.published, self.due, self.context.terms.tick, self.context.policy.profile)
             < self.state.beginning.settled
         )
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_at(
-            self.judge.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
+            self.context.policy, self.dispatcher, _of(self.keys.slots, message, -1), _of(self.keys.hashes, message, 0),
             at, seq, column(self.attempts, "consumer"), column(self.attempts, "instance"),
         )  # fmt: skip
         owners = self._told(owners)
@@ -178,7 +176,7 @@ class _Batch:
         attempts[redelivery.LEFT], attempts[redelivery.ENDS] = owners.left, owners.ends
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
-        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.judge.individually
+        attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.individually
         attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
@@ -191,7 +189,7 @@ class _Batch:
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
         self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
-        if self.dispatcher.timeline.scope in self.judge.uncovered:  # not even its beginning is known
+        if self.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known
             attempts[redelivery.EXCUSES] &= ~Excuse.JOINED_EARLIER.bit
             attempts[redelivery.EXCUSES] |= Excuse.NOBODY_JOINED.bit
         attempts[redelivery.EXCUSES] = not_of_the_beginning(attempts[redelivery.EXCUSES])
@@ -201,9 +199,9 @@ class _Batch:
         positions[LAPSES], positions[ORDINAL] = self._lapses(), self.ordinals
         positions[FIRST], positions[FIRST_ACK] = self.bounds[:-1], NEVER
         positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
-        active = self.judge.policy.routing == "partition"
+        active = self.context.policy.routing == "partition"
         read_positions(
-            self.state, positions, self._published(), attempts, self.judge.receipts, active, self.judge.of_group
+            self.state, positions, self._published(), attempts, self.context.receipts, active, self.context.of_group
         )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
@@ -214,7 +212,7 @@ class _Batch:
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """What rows in quarantine could explain."""
-        return self.judge.rejects.excuses(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
+        return self.context.rejects.excuses(self.dispatcher.timeline.scope.partition, ledger, entry, at, consumer)
 
     def _delivery_codes(self, message: Ints, at: Ints, owners: Owners) -> Ints:
         """Findings about each delivery by itself."""
@@ -226,7 +224,7 @@ class _Batch:
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
-        return codes | early(at, published, due, self.judge.terms.tick, self.judge.policy.profile)
+        return codes | early(at, published, due, self.context.terms.tick, self.context.policy.profile)
 
     def _excuse_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
@@ -236,7 +234,7 @@ class _Batch:
         of, seq = message[wrong], numbers(self.attempts, "seq", 0)[wrong]
         names, instances = (column(self.attempts, name).take(pa.array(wrong)) for name in ("consumer", "instance"))
         would_be = owners_at(
-            self.judge.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
+            self.context.policy, self.dispatcher.other, _of(self.keys.slots, of, -1), _of(self.keys.hashes, of, 0),
             at[wrong], seq, names, instances,
         )  # fmt: skip
         excuses[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
@@ -274,7 +272,7 @@ class _Batch:
 
     def _lapses(self) -> Ints:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
-        terms = self.judge.terms
+        terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
         lapses[self.part_of_chunks | self.earlier | terms.compacted] = UNKNOWN
         return _of(lapses, self.head, UNKNOWN)
@@ -290,7 +288,7 @@ class _Batch:
             same = ~differs
             same[self.head[self.of_message]] = False
             np.add.at(self.stored_again, self.of_message[same], 1)
-        routing, partition = self.judge.terms.routing, self.dispatcher.timeline.scope.partition
+        routing, partition = self.context.terms.routing, self.dispatcher.timeline.scope.partition
         if routing is not None and partition >= 0:
             keys, producers = column(self.messages, "key"), column(self.messages, "producer")
             wrong = keyed_routing(routing, keys, producers, partition).wrong
@@ -364,7 +362,7 @@ class _Batch:
             "topic": pa.array([scope.topic]).take(pa.array(np.zeros(n, np.int64))),
             "partition": scope.partition,
             "ordinal": self.ordinals[position],
-            "key": self.judge.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
+            "key": self.context.words.words(self.keys.shown).take(pa.array(message, mask=message < 0)),
             "key_id": _of(self.keys.key_id, message, -1),
             "slot": _of(self.keys.slots, message, -1),
             "hash": _of(self.keys.hashes, message, 0).astype(np.int64),

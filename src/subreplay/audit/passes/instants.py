@@ -12,7 +12,6 @@ import numpy as np
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.deliveries import AT, KEY, NTH, ORDINAL, SESSION, SLOT, UNTIL, Found
-from subreplay.audit.passes.sessions import Sessions
 from subreplay.audit.passes.states import States
 from subreplay.audit.rules.commits import nothing_committed
 from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
@@ -37,6 +36,7 @@ from subreplay.audit.rules.holding import (
 )
 from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
+from subreplay.audit.sessions import Sessions
 from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.loops import loop, step
 from subreplay.model.columns import NEVER, UNKNOWN, Ints

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.deliveries import Flags
-from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
 from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.policies.base import Policy
-
-if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher
-
 
 ENDS: Final = {
     "": Ending.REVOKED, "revoked": Ending.REVOKED, "assigned": Ending.REVOKED, "owner": Ending.REVOKED,

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from subreplay.audit.beginning import Beginning
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.ordinals import Ordinals
+from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.states import States
 from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import (
     AT,
     BATCH_INDEX,
@@ -35,9 +34,6 @@ from subreplay.audit.rules.registry import BY_ROW
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.tables import JUDGED, LOAD
 
-if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher, Judge
-
 _COLUMNS = {
     LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
     KEY: "key_id", SLOT: "slot", ORDINAL: "ordinal", DUE: "due", RECEIVED: "received", EPOCH: "epoch",
@@ -46,19 +42,19 @@ _COLUMNS = {
 _SCATTERED = Code.KEY_ORDER.bit | Code.KEY_TWO_OWNERS.bit | Code.BEFORE_PREDECESSOR_ACK.bit
 
 
-def judge_deliveries(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+def judge_deliveries(context: Context, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
     """Findings about one batch of deliveries."""
-    active = judge.policy.routing == "partition"
+    active = context.policy.routing == "partition"
     order_code = Code.PARTITION_ORDER if active else Code.KEY_ORDER
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     d = _deliveries(rows)
-    state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), judge.horizon))
-    conditions = Conditions(order_code.bit, active, not judge.waits_by_slot, judge.receipts, judge.stuck_after)
+    state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), context.horizon))
+    conditions = Conditions(order_code.bit, active, not context.waits_by_slot, context.receipts, context.stuck_after)
     state.given(d[SESSION], d[UNTIL])
     read_instants(state, d, conditions, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
     for bit, breaks in BY_ROW.items():
-        found.codes[breaks(rows, judge.terms)] |= bit
+        found.codes[breaks(rows, context.terms)] |= bit
     mixed = flags(rows, "mixed")
     found.codes[mixed] &= ~_SCATTERED
     return found
@@ -69,11 +65,11 @@ def _latest(*times: Ints) -> int:
     return max(int(np.max(of, initial=UNKNOWN, where=of != NEVER)) for of in times)
 
 
-def recall_deliveries(judge: Judge, state: DispatcherState, rows: pa.Table) -> None:
+def recall_deliveries(context: Context, state: DispatcherState, rows: pa.Table) -> None:
     """Deliveries of earlier days, of which some still hold others back."""
     d = _deliveries(rows)
     state.given(d[SESSION], d[UNTIL])
-    recall_instants(state, d, ints(rows, "codes"), not judge.waits_by_slot)
+    recall_instants(state, d, ints(rows, "codes"), not context.waits_by_slot)
 
 
 def _deliveries(rows: pa.Table) -> Ints:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import EVERY, MANY, Code, Excuse, Rule
+from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
@@ -63,9 +64,6 @@ RULES = (
 
 # How much earlier than a tick a profile may be, ns: 4.2.4 cuts deliver-at to 512 ms (for a tick of 1000 ms)
 _CUT: Final = ByProfile({PULSAR_4_2: 512_000_000})
-
-UNKNOWN_SIZE: Final = -1
-"""The size of a queue that nothing tells."""
 
 _OVER, _WHOLE_BATCH = Code.OVER_PERMITS.bit, Excuse.WHOLE_BATCH.bit
 _PART = Excuse.PART_OF_CHUNKS.bit

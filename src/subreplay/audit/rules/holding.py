@@ -24,7 +24,6 @@ from subreplay.audit.needs import Need
 from subreplay.audit.rules.order import HIGHEST, ORDER_STATE
 from subreplay.kernels.loops import step
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
 
 RULES = (
     Rule(
@@ -72,10 +71,6 @@ RULES = (
         ),
     ),
 )
-
-# Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
-# (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
-JOIN_WAITS_FOR_ALL = ByProfile({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
 
 # The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
 # the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the

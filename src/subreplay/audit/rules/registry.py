@@ -7,10 +7,9 @@ is then shown as allowed with the reason.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
-from subreplay.audit.codes import Code, Excuse, Kind, Rule
+from subreplay.audit.codes import Code, Excuse, Rule, kind_of
 from subreplay.audit.needs import Need
 from subreplay.audit.rules import (
     assignments,
@@ -31,7 +30,7 @@ from subreplay.model.rows import Standing
 from subreplay.policies.base import Policy
 from subreplay.profiles import KEYLESS
 
-__all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "kind_of", "missing", "standing", "standings"]
+__all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "missing", "standing", "standings"]
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters,
@@ -42,19 +41,6 @@ RULES: Final[dict[Code, Rule]] = {
 }
 BY_ROW: Final = {code.bit: rule.by_row for code, rule in RULES.items() if rule.by_row}
 """The rules that one row alone decides, by their bits."""
-
-_KINDS: Final[Mapping[tuple[str, bool], Kind]] = {
-    ("slot", True): "keyed",
-    ("slot", False): "unordered",
-    ("partition", True): "active",
-    ("any", False): "shared",
-}
-_BY_SERVING: Final[Mapping[str, Kind]] = {"filtered": "filtered", "polled": "group"}
-
-
-def kind_of(policy: Policy) -> Kind:
-    """How ``policy`` serves its messages."""
-    return _BY_SERVING.get(policy.serving) or _KINDS[policy.routing, policy.ordered]
 
 
 def standing(code: Code, policy: Policy) -> Standing:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
+from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
 from subreplay.audit.needs import Need
 from subreplay.audit.ordinals import BATCH_BITS
@@ -31,10 +32,6 @@ from subreplay.audit.rules.holding import (
 )
 from subreplay.audit.rules.order import HIGHEST
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
-
-if TYPE_CHECKING:
-    from subreplay.audit.judge import Dispatcher, Judge
-    from subreplay.audit.passes.instants import DispatcherState
 
 RULES = (
     Rule(
@@ -100,7 +97,39 @@ REORDERED: Final = 1_000
 _LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
 
 
-def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> Found:
+class Remembered(Protocol):
+    """Rows of state by identity."""
+
+    def rows_of(self, ids: Ints) -> Ints:
+        """The state of each identity."""
+
+
+class Seen(Protocol):
+    """What is left of a dispatcher's deliveries once all of them were read."""
+
+    members: Ints
+    busy: Ints
+    offsets: Ints
+    end: int
+
+    @property
+    def keys(self) -> Remembered:
+        """What each key last did."""
+
+    @property
+    def slots(self) -> Remembered:
+        """What each slot was last given."""
+
+    @property
+    def last(self) -> int:
+        """The instant of the last delivery."""
+
+    @property
+    def lowest(self) -> int:
+        """The lowest ordinal delivered."""
+
+
+def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table) -> Found:
     """Findings about messages without a delivery, once all deliveries of their dispatcher are known.
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
@@ -110,7 +139,7 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     the later one first: where the data end at that very moment, the message is only unseen. So is any that was
     overtaken just before midnight: the next night knows whether it came.
     """
-    policy, timeline = judge.policy, dispatcher.timeline
+    policy, timeline = context.policy, dispatcher.timeline
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     ordinal, slots, published, due = (ints(rows, name) for name in ("ordinal", "slot", "published", "due"))
     hashes = ints(rows, "hash").astype(np.uint32)
@@ -121,14 +150,14 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     slot_holder = longest_of(slot, HELD, PAIR)
     free = freed(slot, HELD, PAIR, owner)
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
-    ripe = due + np.where(due > published, judge.terms.tick, 0)
+    ripe = due + np.where(due > published, context.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
     before = published < min(dispatcher.sessions.joined, default=UNKNOWN)
     seen = ~(before & (ordinal < state.lowest))
     past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
     if policy.routing == "any":
         # what another consumer was given, and did not take yet, has no receipt
-        past_slot &= Need.DISPATCH_TIMES not in judge.lacking
+        past_slot &= Need.DISPATCH_TIMES not in context.lacking
         past_slot &= _settled(state, ordinal, slot[:, REACHED], slot[:, REACHED_AT])
     past_owner = (
         seen
@@ -144,35 +173,35 @@ def judge_undelivered(judge: Judge, dispatcher: Dispatcher, state: DispatcherSta
     overtaken[passed] = np.minimum(overtaken[passed], state.last)
     overtaken = np.minimum(overtaken, np.where(past_owner, member[:, TAKEN_AT], NEVER))
     overtaken = np.minimum(overtaken, np.where(passed_by, slot[:, PASSED_AT], NEVER))
-    if judge.carries:
-        overtaken[overtaken > judge.horizon - MIDNIGHT] = NEVER
+    if context.carries:
+        overtaken[overtaken > context.horizon - MIDNIGHT] = NEVER
     proven = np.minimum(unseen_ack, overtaken)
 
     found.codes[proven < NEVER] |= _LOST
-    if judge.of_group:
+    if context.of_group:
         found.excuses[(proven < NEVER) & (ordinal < state.lowest)] |= Excuse.NOT_READ_YET.bit
-    if judge.rejects.of("deliveries", timeline.scope.partition):
+    if context.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine
         found.excuses[(past_owner | passed_by) & ~past_slot & (unseen_ack == NEVER)] |= Excuse.DELIVERY_REJECTED.bit
     homeless = (owner < 0) & (policy.routing == "slot") & (len(timeline.connected(int(epoch))) > 0)
-    if judge.filters:
+    if context.filters:
         found.excuses[homeless] |= Excuse.FILTERED.bit
     else:
         found.codes[(proven == NEVER) & homeless] |= _HOMELESS
     found.codes[found.codes & (_LOST | _HOMELESS) == 0] |= Code.UNSEEN.bit
-    _excuse(judge, state, rows, proven, published, found)
-    _starved(judge, dispatcher, state, slots, hashes, ripe, found)
-    if judge.waits_by_slot:
-        _held(judge, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
+    _excuse(context, state, rows, proven, published, found)
+    _starved(context, dispatcher, state, slots, hashes, ripe, found)
+    if context.waits_by_slot:
+        _held(context, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
     else:
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
-        _held(judge, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
+        _held(context, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
     return found
 
 
 def _passed_by(
     dispatcher: Dispatcher,
-    state: DispatcherState,
+    state: Seen,
     slot: Ints,
     slots: Ints,
     hashes: NDArray[np.uint32],
@@ -190,14 +219,14 @@ def _passed_by(
     return passed
 
 
-def _settled(state: DispatcherState, ordinal: Ints, later: Ints, at: Ints) -> Flags:
+def _settled(state: Seen, ordinal: Ints, later: Ints, at: Ints) -> Flags:
     """Whether messages would have come by now, once a later one was handed out at that time."""
     return (at <= state.end - SETTLE) | ((later >> BATCH_BITS) - (ordinal >> BATCH_BITS) > REORDERED)
 
 
-def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
+def _excuse(context: Context, state: Seen, rows: pa.Table, proven: Ints, published: Ints, found: Found) -> None:
     """What explains a message that never came."""
-    terms = judge.terms
+    terms = context.terms
     if terms.ttl is not None:
         found.excuses[proven >= published + terms.ttl] |= Excuse.EXPIRED.bit
     if terms.compacted:
@@ -208,9 +237,9 @@ def _excuse(judge: Judge, state: DispatcherState, rows: pa.Table, proven: Ints, 
 
 
 def _starved(
-    judge: Judge,
+    context: Context,
     dispatcher: Dispatcher,
-    state: DispatcherState,
+    state: Seen,
     slots: Ints,
     hashes: NDArray[np.uint32],
     ripe: Ints,
@@ -218,18 +247,22 @@ def _starved(
 ) -> None:
     """STARVED: unseen when the data end, though for long enough it has been due, nothing held it back, and its owner
     has been the same and idle."""
-    timeline, sessions, end = dispatcher.timeline, dispatcher.sessions, min(max(judge.last, state.last), judge.horizon)
+    timeline, sessions, end = (
+        dispatcher.timeline,
+        dispatcher.sessions,
+        min(max(context.last, state.last), context.horizon),
+    )
     wanted = np.flatnonzero(found.codes & Code.UNSEEN.bit)
-    if judge.starved_after == NEVER or judge.policy.routing == "any" or not len(wanted):
+    if context.starved_after == NEVER or context.policy.routing == "any" or not len(wanted):
         return
-    since = end - judge.starved_after
+    since = end - context.starved_after
     epoch, last = (int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.epoch_at, timeline.last_candidate))
     owner = np.asarray(
         timeline.owner_at(slots[wanted], hashes[wanted], np.full(len(wanted), epoch, np.int32)), np.int64
     )
     idle = np.append((state.busy.max(axis=1) <= since) & (sessions.joined <= since) & (sessions.closing > end), False)
     free = np.maximum(ripe[wanted], freed(state.slots.rows_of(slots[wanted]), HELD, PAIR, owner))
-    if not judge.waits_by_slot and len(state.members):
+    if not context.waits_by_slot and len(state.members):
         free = np.maximum(free, longest_of(state.members[owner], BEFORE_JOIN, PAIR // 2)[:, UNTIL])
     starved: Flags = idle[owner] & (free <= since) & (last == epoch)
     while epoch > 0 and timeline.epochs[epoch].start.at > since and starved.any():
@@ -241,10 +274,10 @@ def _starved(
         found.excuses[wanted[starved]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 
-def _held(judge: Judge, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
+def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
     """STUCK: still held back when the data end, by a delivery that has not ended."""
     waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
-    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= judge.stuck_after))
+    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= context.stuck_after))
     found.codes[stuck] |= Code.STUCK.bit
     found.proof[HOLDER, stuck, :WITNESS] = holder[stuck, :WITNESS]
     found.proof[HOLDER, stuck, WITNESS] = holder[stuck, WITNESS] == key[stuck]

@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, Window
 
-from subreplay.audit.beginning import beginnings
 from subreplay.audit.clocks import Clocks, failing, shifts
+from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.judge import Dispatcher, Judge
+from subreplay.audit.judge import Judge
+from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
@@ -62,13 +63,13 @@ def fold(source: Source) -> Judge:
         found.lacking,
         config.topic.terms,
         source.horizon,
-        begins,
         found.last,
         found.uncovered,
         source.rejects,
+        config.keys.words,
+        begins=begins,
         lookback=config.traffic.lookback_days * DAY,
         basis=checkpoint.basis(config),
-        words=config.keys.words,
     )
 
 

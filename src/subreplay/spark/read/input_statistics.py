@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
-from subreplay.audit.beginning import FirstServed, Position
 from subreplay.audit.needs import Need
+from subreplay.audit.passes.beginning import FirstServed, Position
 from subreplay.audit.passes.repeats import members_once
 from subreplay.audit.rules.assignments import GroupStory
 from subreplay.model.columns import NEVER, UNKNOWN

@@ -1,0 +1,150 @@
+"""What the rules know besides the log: plain values, fixed before the first row is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from subreplay.audit.checkpoint import Arrays
+from subreplay.audit.codes import MANY, kind_of
+from subreplay.audit.needs import Need
+from subreplay.audit.rejects import Rejects
+from subreplay.audit.sessions import Sessions
+from subreplay.audit.terms import Terms
+from subreplay.errors import InputError
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.model.rows import Scope
+from subreplay.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.policies.base import Policy
+from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.timelines.timeline import Timeline
+
+UNKNOWN_SIZE = -1
+"""The size of a receiver queue that nothing tells."""
+
+# Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
+# (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
+JOIN_WAITS_FOR_ALL = ByProfile({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
+
+
+@dataclass(frozen=True)
+class Dispatcher:
+    """What is known of one topic partition's dispatcher: who was connected, and who owned what.
+
+    ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
+    deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
+    ``unknown_consumers``).
+    """
+
+    timeline: Timeline
+    sessions: Sessions
+    receiver_queues: Mapping[str, int] | None = None
+    other: Dispatcher | None = None
+
+    @classmethod
+    def of(
+        cls, timeline: Timeline, receiver_queues: Mapping[str, int] | None = None, other: Dispatcher | None = None
+    ) -> Dispatcher:
+        return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
+
+    def joined(self, checkpoint: Arrays) -> Ints:
+        """When each session joined, of which the night before must have seen the first.
+
+        Raises ``InputError`` where the membership of earlier days has changed since.
+        """
+        joined = self.sessions.joined
+        seen = checkpoint["joined"][:, 0] if checkpoint else joined[:0]
+        if len(seen) > len(joined) or (seen != joined[: len(seen)]).any():
+            raise InputError(
+                f"membership: the joins of {self.timeline.scope.topic} before this day are not those that the audit of "
+                "an earlier day saw; run the audits again from the day that changed"
+            )
+        return joined
+
+    @property
+    def queue_sizes(self) -> Ints:
+        """How many messages each consumer queues, ``UNKNOWN_SIZE`` where its membership does not tell: those of its
+        receiver queue, and on a partition as many again, which the client of the whole topic has taken over."""
+        if self.receiver_queues is not None:
+            return np.array(
+                [self.receiver_queues.get(c.label, UNKNOWN_SIZE) for c in self.timeline.consumers], np.int64
+            )
+        sizes = np.full(len(self.timeline.consumers), UNKNOWN_SIZE)
+        queues = 1 if self.timeline.scope.partition < 0 else 2
+        for epoch in self.timeline.epochs:
+            size = None if epoch.cause is None else epoch.cause.receiver_queue_size
+            if epoch.joined is not None and size is not None:
+                sizes[epoch.joined.index] = queues * size
+        return sizes
+
+
+@dataclass(frozen=True)
+class Context:
+    """What rules and passes are told.
+
+    ``lacking``: what rules need and the data do not have.
+    ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
+    there is is audited at once.
+    ``last``: the last delivery (ns) on any topic partition.
+    ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
+    ``rejects``: rows in quarantine, which could explain findings.
+    ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
+    """
+
+    policy: Policy
+    dispatchers: Mapping[Scope, Dispatcher]
+    lacking: frozenset[Need] = frozenset()
+    terms: Terms = field(default_factory=Terms)
+    horizon: int = NEVER
+    last: int = UNKNOWN
+    uncovered: frozenset[Scope] = frozenset()
+    rejects: Rejects = field(default_factory=Rejects)
+    words: KeyWords = IN_THE_CLEAR
+
+    @property
+    def receipts(self) -> bool:
+        """Whether all applications that acknowledged messages recorded what they received, so that a message nobody
+        received can be told."""
+        return Need.RECEIPTS not in self.lacking
+
+    @property
+    def delays(self) -> bool:
+        """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
+        return kind_of(self.policy) in MANY
+
+    @property
+    def individually(self) -> bool:
+        """Whether messages are acknowledged one by one: cumulative acknowledgements are ignored (row D-ACK-1)."""
+        return kind_of(self.policy) in MANY
+
+    @property
+    def filters(self) -> bool:
+        """Whether a reader skips the messages of slots that are not its own."""
+        return kind_of(self.policy) == "filtered"
+
+    @property
+    def of_group(self) -> bool:
+        """Whether the consumers are members of a Kafka group."""
+        return kind_of(self.policy) == "group"
+
+    @property
+    def waits_by_slot(self) -> bool:
+        """Whether a slot waits for its own messages only, not for all that was read before a join."""
+        return not JOIN_WAITS_FOR_ALL.get(self.policy.profile, False)
+
+    @property
+    def stuck_after(self) -> int:
+        """How long a consumer may hold others back, ns."""
+        return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
+
+    @property
+    def starved_after(self) -> int:
+        """How long messages may wait for an idle consumer, ns."""
+        return NEVER if self.terms.starved_after is None else self.terms.starved_after
+
+    @property
+    def carries(self) -> bool:
+        """Whether there is a next night to hand anything to."""
+        return self.horizon != NEVER
