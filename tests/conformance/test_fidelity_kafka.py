@@ -9,11 +9,12 @@ import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
 from subreplay.cli import main
+from subreplay.conformance.fidelity_groups.chance import chance
 from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.instants import derived_instants, off
 from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_callbacks, pauses
-from subreplay.conformance.fidelity_groups.plan import planned
-from subreplay.conformance.fidelity_groups.predicted import compare
+from subreplay.conformance.fidelity_groups.plan import planned, runs
+from subreplay.conformance.fidelity_groups.predicted import compare, play
 from subreplay.conformance.fidelity_groups.work import java_doubles, planned_work
 from subreplay.policies.kafka.assignor import TopicPartition
 
@@ -31,7 +32,7 @@ def read(folder):
 
 @cache
 def predicted(folder, starts=True):
-    return compare(read(folder), planned(read(folder), starts=starts))
+    return compare(read(folder), play(read(folder), planned(read(folder), starts=starts)))
 
 
 @pytest.mark.parametrize("folder", ALL, ids=lambda f: f.name)
@@ -78,7 +79,7 @@ def test_a_wrong_plan_is_told():
     first, *others = it.scenario.consumers
     wrong = it.scenario.model_copy(update={"consumers": (first, *others[1:])})
 
-    assert compare(it, planned(replace(it, scenario=wrong))).agreeing < 80
+    assert compare(it, play(it, planned(replace(it, scenario=wrong)))).agreeing < 80
 
 
 def test_rebalances_are_derived_from_what_was_before_them():
@@ -152,6 +153,22 @@ def test_a_stuck_member_owns_its_partitions_by_its_callbacks_until_it_polls_agai
 )
 def test_owners_agree_where_the_predicted_one_is_one_of_the_recorded(recorded, predicted_, right):
     assert agreeing({P: recorded}, {P: predicted_}, 0, 10) == (right, 10)
+
+
+def test_the_typical_run_agrees_best_with_the_others_and_chance_allows_what_they_agree_in():
+    usual, late, other = ({P: [Interval(start, 10, name)]} for start, name in ((0, "a"), (1, "a"), (0, "b")))
+
+    assert chance([other, late, usual], 0, 10) == (1, 0.0, 90.0)
+    assert chance([late, usual, other], 0, 10).typical == chance([usual, late, other], 0, 10).typical == 0
+    assert chance([usual], 0, 10) == (0, 100.0, 100.0)
+
+
+def test_consumers_of_one_process_join_in_turn_however_long_each_takes_to_start():
+    it = read(STATIC)
+
+    for plan in runs(it, 5):
+        c1, c2, c3 = (process.joined_at for process in play(it, plan).plan.replay.members.processes[:3])
+        assert min(c2 - c1, c3 - c2) >= 50 * MS
 
 
 def test_a_pause_is_between_two_owners():

@@ -81,7 +81,7 @@ def predict(folder: Path, profile: str | None = None) -> Foretold:
     if not is_group(folder):
         return Foretold(False, of_dispatchers.cells(dispatches.predict(folder, profile)))
     _own_release(folder, profile)
-    return Foretold(True, of_groups.cells(groups.predict(folder), groups.predict(folder, starts=True)))
+    return Foretold(True, of_groups.cells(groups.predict(folder)))
 
 
 def tables(found: Sequence[Foretold]) -> Iterable[str]:

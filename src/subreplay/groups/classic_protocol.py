@@ -264,10 +264,16 @@ class ClassicProtocol(Coordinator):
             self.present[index].beat = self.now
             self.stages[index] = Stage.SYNCED
         if self.leader in which and self.completing is not None:
-            self.given_at = self.now + self.members.parameters.rebalance_time
+            self.given_at = self.now + self._time_to_give()
             self._at(self.given_at, partial(self._give, self.completing))
         elif self.completing is None:  # it is there already
             self._take(which)
+
+    def _time_to_give(self) -> int:
+        it = self.members.parameters
+        return (
+            it.first_rebalance_time if self.number == 1 and it.first_rebalance_time is not None else it.rebalance_time
+        )
 
     def _at(self, at: int, action: Any) -> None:
         if at == self.now:

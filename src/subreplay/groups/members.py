@@ -53,6 +53,7 @@ class Process:
     beat: int  # a heartbeat, from which the next ones are counted
     topics: tuple[str, ...] | None  # subscribed to; None: all of the group
     closing_at: int = NEVER
+    ended_at: int = NEVER
     silent_at: int = NEVER  # no heartbeats from then on
     evict_at: int = NEVER
     actions: list[tuple[int, Action]] = field(default_factory=list)  # of its application, and when it is to do them
@@ -74,6 +75,9 @@ class Members:
         self.blocker = np.full(partitions, NONE, np.int64)
         self.pauses: list[Records] = []
         self.moves: list[tuple[int, NDArray[np.int64], Owners]] = []  # as far as it remembers
+        self.kept: list[
+            tuple[int, int, NDArray[np.int64]]
+        ] = []  # the same: what evicted ones believe to have, since when
         self.told: deque[Records] = deque()
         self.lags: deque[Records] = deque()
 
@@ -113,6 +117,7 @@ class Members:
     def end(self, index: int) -> None:
         """The process is over; what it fetched is paused."""
         self.state.members[index].runs = False
+        self.processes[index].ended_at = self.now
         self.release(np.flatnonzero(self.owners == index), index)
         polling.reschedule(self.state, index)
 
@@ -195,7 +200,10 @@ class Members:
         """A process that lives on loses its place: what it holds comes again elsewhere, though it goes on with it."""
         self.give_back(index, Outcome.TIMED_OUT, NEVER)
         self.state.members[index].evicted = True
-        self.release(np.flatnonzero(self.owners == index), index)
+        held = np.flatnonzero(self.owners == index)
+        if self.remembers:
+            self.kept.append((self.now, index, held))
+        self.release(held, index)
         self.call(index, self.now)
 
     def pause(self, index: int) -> None:

@@ -111,6 +111,12 @@ class GroupReplay:
         remembers them."""
         yield from self.members.moves
 
+    def believed(self) -> Iterator[tuple[int, int, int, NDArray[np.int64]]]:
+        """From when to when (ns) which evicted member (its ordinal) took which partitions for its own: until it polls
+        again, nobody tells it. As far as it remembers them."""
+        for at, index, which in self.members.kept:
+            yield at, self.members.processes[index].ended_at, index, which
+
     def story(self) -> Sequence[Rebalance]:
         """The decisions about the group, each with the time that it took."""
         return self.coordinator.story

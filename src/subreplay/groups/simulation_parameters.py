@@ -94,7 +94,8 @@ class SimulationParameters:
     * ``commit_interval``: offsets are committed with the first poll after so long; 0: with every poll. They are also
       committed before partitions are given up and when a member closes.
     * ``heartbeat_interval``: how often members hear of the group (None: as the protocol has it).
-    * ``rebalance_time``: from the last member's rejoining until the members have their new assignment.
+    * ``rebalance_time``: from the last member's rejoining until the members have their new assignment;
+      ``first_rebalance_time``: the same for the first generation, for which clients load their code (None: no longer).
     * ``reset``: where a member begins to read a partition of which no offset was ever committed
       (``auto.offset.reset``).
     * ``metadata_max_age``: how often clients look for partitions that are new.
@@ -111,6 +112,7 @@ class SimulationParameters:
     commit_interval: int = 5 * SECOND
     heartbeat_interval: int | None = None
     rebalance_time: int = 0
+    first_rebalance_time: int | None = None
     reset: Literal["earliest", "latest"] = "earliest"
     metadata_max_age: int = 300 * SECOND
     seed: int = 0

@@ -5,6 +5,7 @@
 before; ``text`` puts the figures into words.
 
 ``plan`` makes the group to be predicted from a recorded scenario's plan: who comes, goes and does what when. ``owners``
-says who owned which partition when, by the consumers' callbacks and by the prediction. ``predicted`` compares both. Of
-what happened, a prediction is given the log only, and the names that a cluster draws at random.
+says who owned which partition when, by the consumers' callbacks and by the prediction. ``predicted`` compares both, and
+``chance`` many runs of one plan. Of what happened, a prediction is given the log only, and the names that a cluster
+draws at random.
 """

@@ -55,7 +55,8 @@ def by_callbacks(happenings: Iterable[Happening], eager: bool, end: int) -> Inte
 
 
 def by_prediction(replay: GroupReplay, partitions: Partitions, end: int) -> Intervals:
-    """What members fetched; ask when the deliveries are drawn."""
+    """What members fetched, and what an evicted one believed to have until it polled, or the next one had it; ask when
+    the deliveries are drawn."""
     names = [process.event.consumer for process in replay.members.processes]
     open_: dict[int, tuple[int, int]] = {}  # partition -> member, since
     found: dict[int, list[Interval]] = defaultdict(list)
@@ -68,6 +69,11 @@ def by_prediction(replay: GroupReplay, partitions: Partitions, end: int) -> Inte
                 open_[number] = owner, at
     for number, (owner, since) in open_.items():
         found[number].append(Interval(since, end, names[owner]))
+    for start, stop, owner, which in replay.believed():
+        for number in which.tolist():
+            after = min((one.start for one in found[number] if one.start >= start), default=end)
+            found[number].append(Interval(start, min(stop, after, end), names[owner]))
+            found[number].sort()
     numbers = sorted(found)
     places = dict(zip(numbers, partitions.named(np.array(numbers, np.int64)), strict=True))
     return {places[number]: _joined(found[number]) for number in numbers}

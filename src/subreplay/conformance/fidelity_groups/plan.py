@@ -39,14 +39,23 @@ EARLY = 1_500 * MS
 EARLY_STARTING = {"classic": 90 * MS, "consumer": 140 * MS}
 FIRST_STARTING = {"classic": 170 * MS, "consumer": 325 * MS}
 """For the first one ``__consumer_offsets`` is created, too."""
-PROCESS_STARTING = 300 * MS
-"""The same for a consumer that has a process of its own to start."""
+PROCESS_STARTING = {"classic": 300 * MS, "consumer": 600 * MS}
+"""The same for a consumer that has a process of its own, which loads the code anew."""
+IN_TURN = 50 * MS
+"""Of the consumers of one process each joins so much later than the one before, at least."""
 WARM_UP = 300 * MS
 """From the first heartbeat of the first consumer to its callbacks."""
 POLLING = {"classic": 1 * MS, "consumer": 3 * MS}
 """A poll that brings nothing lasts so much longer than its timeout (medians)."""
 SYNCING = 16 * MS
 """From the last JoinGroup to the callbacks: the answers, SyncGroup and its answers (the recordings' README)."""
+FIRST_SYNCING = 115 * MS
+"""The same for the first generation, for which the leader loads its assignor (median)."""
+DELAYED = 20 * MS
+"""An initial delay of the coordinator lasts so much longer than it is set to (median)."""
+COMMON, OWN = 0.6, 0.45
+"""How times of starting and loading vary from run to run: standard deviations of their logarithms, of what all times of
+a run have in common, and of each one. They are the host's matter: from a sixth to six times the medians here."""
 
 
 @dataclass(frozen=True)
@@ -59,21 +68,41 @@ class Planned:
 
 def planned(recording: Recording, ids: bool = True, starts: bool = False) -> Planned:
     """The replay of a scenario's plan; ``ids``: with the ids that the cluster drew, not with invented ones. ``starts``:
-    consumers join when they did, not when they should: how long a client takes to start is the host's matter."""
+    consumers join, and the first of them runs its callbacks, when they did: how long a client takes to start and to
+    load its code is the host's matter."""
+    return next(runs(recording, 1, ids, starts))
+
+
+def runs(recording: Recording, count: int, ids: bool = True, starts: bool = False) -> Iterator[Planned]:
+    """So many replays of a scenario's plan: in the first one clients take a median time to start and to load their
+    code, in each of the others a drawn one. ``ids`` and ``starts`` as for ``planned``."""
     scenario = recording.scenario
     partitions = all_partitions(recording, ids)
     members = member_ids(recording) if ids else {}
-    events = list(_events(scenario, members, started(recording) if starts else {}))
-    replay = GroupReplay(
-        policy_of(scenario),
-        partitions,
-        events,
-        [logged(recording.records, partitions)],
-        _supposed(scenario, events[0].consumer, 2 * len(recording.records)),
-        list(_further(scenario)),
-        remembers=True,
-    )
-    return Planned(replay, partitions)
+    log = logged(recording.records, partitions)
+    for run in range(count):
+        factor, *starting = _factors(run, 1 + len(scenario.consumers))
+        usual = WARM_UP if scenario.protocol == "consumer" else FIRST_SYNCING
+        loading = loaded(recording) if starts else round(usual * factor)
+        events = list(_events(scenario, members, _joins(scenario, starting) | (started(recording) if starts else {})))
+        replay = GroupReplay(
+            policy_of(scenario, DELAYED),
+            partitions,
+            events,
+            [log.copy().view(np.recarray)],
+            _supposed(scenario, events[0].consumer, 2 * len(log), loading),
+            list(_further(scenario)),
+            remembers=True,
+        )
+        yield Planned(replay, partitions)
+
+
+def _factors(run: int, count: int) -> Sequence[float]:
+    """By how much each time of a run is longer than its median."""
+    if run == 0:
+        return [1.0] * count
+    common, *own = np.random.default_rng(run).normal(size=1 + count)
+    return [float(np.exp(COMMON * common + OWN * one)) for one in own]
 
 
 def all_partitions(recording: Recording, ids: bool = True) -> Partitions:
@@ -113,6 +142,18 @@ def started(recording: Recording) -> dict[str, int]:
     return found
 
 
+def loaded(recording: Recording) -> int:
+    """How long it took (ns) from the first answer to a join, or the first heartbeat, to that consumer's callbacks."""
+    first = min(
+        (row for row in recording.requests if row.api == "join_group" and row.error == 0),
+        key=lambda row: row.answered_at,
+        default=None,
+    )
+    begin = first.answered_at if first is not None else min(started(recording).values())
+    called = (row.at for row in recording.happenings if row.event == "assigned" and row.partitions and row.at > begin)
+    return min(called, default=begin) - begin
+
+
 def logged(records: Sequence[Record], partitions: Partitions) -> Records:
     """What was produced, as a replay reads it: in order of time, within a partition in order of the log."""
     rows = empty_records(len(records), LOGGED)
@@ -137,8 +178,8 @@ def _broker(scenario: Scenario, name: str, default: int) -> int:
     return int(scenario.broker.get(name, default)) * MS
 
 
-def policy_of(scenario: Scenario) -> Any:
-    """The group's assignor with the settings of a scenario."""
+def policy_of(scenario: Scenario, late: int = 0) -> Any:
+    """The group's assignor with the settings of a scenario; initial delays end so ``late`` (ns)."""
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _broker(scenario, "group.consumer.session.timeout.ms", 45_000)
@@ -147,29 +188,31 @@ def policy_of(scenario: Scenario) -> Any:
         scenario.policy,
         "kafka-4.0",
         session_timeout_us=_setting(first, "session.timeout.ms", 45_000) // 1_000,
-        initial_rebalance_delay_us=_broker(scenario, "group.initial.rebalance.delay.ms", 3_000) // 1_000,
+        initial_rebalance_delay_us=(_broker(scenario, "group.initial.rebalance.delay.ms", 3_000) + late) // 1_000,
     )
 
 
-def _supposed(scenario: Scenario, first_to_join: str, records: int) -> SimulationParameters:
+def _supposed(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
     first = scenario.consumers[0]
+    warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
     if scenario.protocol == "consumer":
         heartbeat = _broker(scenario, "group.consumer.heartbeat.interval.ms", 5_000)
     else:
         heartbeat = _setting(first, "heartbeat.interval.ms", 3_000)
     return SimulationParameters(
-        others={one.name: _model(one, scenario, one.name == first_to_join, records) for one in scenario.consumers},
+        others={one.name: _model(one, scenario, warm_up.get(one.name, 0), records) for one in scenario.consumers},
         max_poll_records=int(first.props.get("max.poll.records", 500)),
         max_poll_interval=_setting(first, "max.poll.interval.ms", 300_000),
         commit_interval=_setting(first, "auto.commit.interval.ms", 5_000),
         heartbeat_interval=heartbeat,
         rebalance_time=SYNCING,
+        first_rebalance_time=loading,
         reset=first.props.get("auto.offset.reset", "latest"),
         metadata_max_age=_setting(first, "metadata.max.age.ms", 300_000),
     )
 
 
-def _model(one: Application, scenario: Scenario, first: bool, records: int) -> MemberModel:
+def _model(one: Application, scenario: Scenario, warm_up: int, records: int) -> MemberModel:
     return MemberModel(
         service=planned_work(one, records),
         stalls=tuple(
@@ -180,7 +223,7 @@ def _model(one: Application, scenario: Scenario, first: bool, records: int) -> M
         commits_on_revoke=one.commit_on_revoke,
         commits_on_close=any(deed.commit for deed in one.actions if deed.do == "close"),
         poll_time=one.poll_ms * MS + POLLING[scenario.protocol],
-        warm_up=WARM_UP if first else 0,
+        warm_up=warm_up,
     )
 
 
@@ -188,11 +231,10 @@ def _at(deed: Deed, t0: int) -> int:
     return t0 + round(deed.at_s * SECOND)
 
 
-def _events(scenario: Scenario, members: Mapping[str, str], starts: Mapping[str, int]) -> Iterator[MembershipEvent]:
+def _events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[str, int]) -> Iterator[MembershipEvent]:
     story = []
     for one in scenario.consumers:
-        planned_at = scenario.t0 + round(one.start_s * SECOND) + _starting(scenario, one)
-        story.append((starts.get(one.name, planned_at), "join", one))
+        story.append((joins[one.name], "join", one))
         for deed in one.actions:
             if deed.do in ("close", "kill"):
                 story.append((_at(deed, scenario.t0), "leave" if deed.do == "close" else "crash", one))
@@ -204,10 +246,22 @@ def _events(scenario: Scenario, members: Mapping[str, str], starts: Mapping[str,
         )  # fmt: skip
 
 
+def _joins(scenario: Scenario, factors: Sequence[float]) -> dict[str, int]:
+    """When each consumer joins; ``factors`` say by how much its start takes longer than the median."""
+    found: dict[str, int] = {}
+    before = scenario.t0
+    for one, factor in sorted(zip(scenario.consumers, factors, strict=True), key=lambda it: it[0].start_s):
+        at = scenario.t0 + round(one.start_s * SECOND) + round(_starting(scenario, one) * factor)
+        if not one.process:
+            before = at = max(at, before + IN_TURN)
+        found[one.name] = at
+    return found
+
+
 def _starting(scenario: Scenario, one: Application) -> int:
     begin = min(other.start_s for other in scenario.consumers)
     if one.process:
-        return PROCESS_STARTING
+        return PROCESS_STARTING[scenario.protocol]
     if one.start_s == begin:
         return FIRST_STARTING[scenario.protocol]
     return EARLY_STARTING[scenario.protocol] if (one.start_s - begin) * SECOND < EARLY else STARTING

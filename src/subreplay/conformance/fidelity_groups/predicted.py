@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording, recording
+from subreplay.conformance.fidelity_groups.chance import RUNS, Chance, chance
 from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.owners import (
     Intervals,
@@ -21,7 +22,7 @@ from subreplay.conformance.fidelity_groups.owners import (
     owner_at,
     pauses,
 )
-from subreplay.conformance.fidelity_groups.plan import Planned, planned
+from subreplay.conformance.fidelity_groups.plan import Planned, planned, runs
 from subreplay.groups.decisions import Decision
 from subreplay.policies.kafka.assignor import TopicPartition
 
@@ -38,7 +39,7 @@ class Predicted:
     each of these is predicted. ``pauses`` are how long (ns) partitions were nobody's between two owners, on both sides.
     ``again`` counts the records that were given to an application more than once: recorded, predicted, both.
     ``unseen`` counts those that nobody was given, in the same way. Of ``polls`` records given to an application
-    ``at_owner`` were given to the one that owns the partition by the prediction; ``agreeing`` is the share of
+    ``at_owner`` were given to the one that owns the partition by the prediction; ``agreeing`` is the percentage of
     partition-seconds in which the owner is the same. ``first`` tells how much later (ns) the first generation is
     predicted, ``drained`` when (ns of the scenario) the last record was done, recorded and predicted.
     """
@@ -64,24 +65,51 @@ class Predicted:
         return float(np.quantile(np.abs(self.late), quantile)) / 1e6 if self.late else 0.0
 
 
-def predict(folder: Path, ids: bool = True, starts: bool = False) -> Predicted:
-    """Predict the plan of a recording and compare; ``ids`` and ``starts`` as for ``plan.planned``. Raises as
-    ``recording``."""
+class Foreseen(NamedTuple):
+    """A recording predicted from its ``plan`` alone, by the typical one of many runs; what ``chance`` allows that; and
+    predicted with the instants at which its consumers joined, and ran their first callbacks (``starts``)."""
+
+    plan: Predicted
+    starts: Predicted
+    chance: Chance
+
+
+def predict(folder: Path) -> Foreseen:
+    """Predict the plan of a recording and compare. Raises as ``recording``."""
     it = recording(folder)
-    return compare(it, planned(it, ids, starts))
+    every = [play(it, plan) for plan in runs(it, RUNS)]
+    found = chance([run.owners for run in every], it.scenario.t0, _end(it))
+    return Foreseen(compare(it, every[found.typical]), compare(it, play(it, planned(it, starts=True))), found)
 
 
-def compare(it: Recording, plan: Planned) -> Predicted:
-    """The figures of a recording and its prediction."""
-    given = [row for rows in plan.replay.deliveries() for row in rows]
+class Run(NamedTuple):
+    """A plan that was played: the rows of its ``deliveries``, and its ``owners`` by time."""
+
+    plan: Planned
+    deliveries: list[Any]
+    owners: Intervals
+
+
+def play(it: Recording, plan: Planned) -> Run:
+    """Play the plan of a recording."""
+    deliveries = [row for rows in plan.replay.deliveries() for row in rows]
+    return Run(plan, deliveries, by_prediction(plan.replay, plan.partitions, _end(it)))
+
+
+def _end(it: Recording) -> int:
+    return max(row.at for row in it.happenings)
+
+
+def compare(it: Recording, run: Run) -> Predicted:
+    """The figures of a recording and a run of its plan."""
+    plan, given, predicted = run
     places = plan.partitions.named(np.arange(len(plan.partitions)))
     taken = [(places[row.partition], int(row.entry)) for row in given if row.delivered_at >= 0]
     pending = {(places[row.partition], int(row.entry)) for row in given}
     polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in it.polls]
-    end = max(row.at for row in it.happenings)
     eager = it.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
-    recorded, predicted = by_callbacks(it.happenings, eager, end), by_prediction(plan.replay, plan.partitions, end)
-    start = it.scenario.t0
+    start, end = it.scenario.t0, _end(it)
+    recorded = by_callbacks(it.happenings, eager, end)
     right, whole = agreeing(recorded, predicted, start, end)
     decided = list(decided_by(it))
     told, predictions = list(_recorded(it, decided)), list(_predicted(plan, places))

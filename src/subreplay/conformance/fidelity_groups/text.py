@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from subreplay.conformance.fidelity_groups.figures import ENOUGH, Agreement
-from subreplay.conformance.fidelity_groups.predicted import Predicted
+from subreplay.conformance.fidelity_groups.predicted import Foreseen
 
 
 def lines(found: Agreement) -> Iterator[str]:
@@ -35,8 +35,9 @@ PREDICTED = (
     "recording",
     "assignor",
     "generations",
-    "first (plan, joins)",
-    "owner (plan, joins)",
+    "first (plan, starts)",
+    "owner (plan, starts)",
+    "chance",
     "to the owner",
     "pause",
     "again",
@@ -45,15 +46,17 @@ PREDICTED = (
 )
 
 
-def cells(plan: Predicted, joins: Predicted) -> tuple[str, ...]:
-    """A line of a table of predictions, under ``PREDICTED``: of the plan alone, and with the recorded joins."""
+def cells(found: Foreseen) -> tuple[str, ...]:
+    """A line of a table of predictions, under ``PREDICTED``."""
+    plan, starts, chance = found
     recorded, predicted = (float(np.median(side)) / 1e6 if side else 0.0 for side in plan.pauses)
     return (
         plan.name,
         plan.policy.removeprefix("kafka."),
         f"{plan.right} of {plan.recorded}",
-        f"{plan.first / 1e6:+.0f}, {joins.first / 1e6:+.0f} ms",
-        f"{plan.agreeing:.1f}, {joins.agreeing:.1f} %",
+        f"{plan.first / 1e6:+.0f}, {starts.first / 1e6:+.0f} ms",
+        f"{plan.agreeing:.1f}, {starts.agreeing:.1f} %",
+        f"{chance.low:.0f} to {chance.high:.0f} %",
         f"{100 * plan.at_owner / max(plan.polls, 1):.1f} %",
         f"{recorded:.0f} / {predicted:.0f} ms",
         "/".join(map(str, plan.again)),

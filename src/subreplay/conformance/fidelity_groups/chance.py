@@ -1,0 +1,48 @@
+"""What chance allows the prediction of a group: the same plan run many times, with other times of starting.
+
+How long clients take to start and to load their code is the host's matter. It decides who joins first, and when each
+member's heartbeats come; so two runs of one plan differ. Of many runs the typical one is the prediction, and it cannot
+be expected to agree better with a recording than it agrees with the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from subreplay.conformance.fidelity_groups.owners import Intervals, agreeing
+
+RUNS: Final = 21
+"""Runs of a plan: of all but one of them, one is a twentieth."""
+
+
+CLOSE: Final = 0.5
+"""The first run, with median times, is typical if none agrees better with the others by so many percent."""
+
+
+class Chance(NamedTuple):
+    """Of several runs the ``typical`` one (its place among them) agrees best with the others, or nearly so.
+
+    It agrees in ``low`` percent of the partition-seconds or more with all but a twentieth of them, in ``high`` percent
+    or more with a twentieth.
+    """
+
+    typical: int
+    low: float
+    high: float
+
+
+def chance(runs: Sequence[Intervals], start: int, end: int) -> Chance:
+    """What the ``runs`` of a plan say of it, between two times; of one run alone, that it is typical."""
+    shares = np.full((len(runs), len(runs)), 100.0)
+    for one in range(len(runs)):
+        for other in range(one):
+            right, whole = agreeing(runs[other], runs[one], start, end)
+            shares[one, other] = shares[other, one] = 100 * right / whole if whole else 100.0
+    means = shares.mean(axis=1)
+    typical = 0 if means[0] > means.max() - CLOSE else int(means.argmax())
+    others = np.delete(shares[typical], typical)
+    low, high = np.quantile(others, (0.05, 0.95), method="nearest") if len(others) else (100.0, 100.0)
+    return Chance(typical, float(low), float(high))
