@@ -37,6 +37,12 @@ class Rejected(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}, row {self.row}: " + "; ".join(map(str, self.reasons))
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Rejected:
+        """A row of table ``quarantine``."""
+        reasons = tuple(Reason(**reason) for reason in row["reasons"])
+        return cls(row["table"], row["file"], row["row"], row["raw"], reasons)
+
 
 class FileCount(NamedTuple):
     """Rows of one input file: ``rows_in = valid + quarantined + others``. ``others`` are rows about something else: of

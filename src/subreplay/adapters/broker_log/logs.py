@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, pairs_of
+from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
 from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
 from subreplay.adapters.broker_log.events import FILES, duplicates, summed
-from subreplay.adapters.broker_log.members import RARE, WHOLE
 from subreplay.adapters.broker_log.parsing import NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.runs import suggested
-from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, told, unnamed_members
+from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import Chosen, chosen, head_of
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
@@ -89,23 +88,31 @@ class Log:
         return found
 
     def concluded(
-        self, of: Counted, cast: Cast, kinds: pa.Table, rows: Mapping[tuple[str, str], int],
-        unnamed: Mapping[str, int], single: int, seen: Stats | None,
+        self, of: Counted, cast: Cast, kinds: pa.Table, delivered: pa.Table, unnamed: Mapping[str, int],
+        seen: Stats | None,
     ) -> Conclusion:  # fmt: skip
-        """What is told at the end. ``rows`` are deliveries by subscription and topic, ``unnamed`` rejected ones by
-        file, and ``single`` those of entries of one message where others have more."""
-        members = cast.membership.group_by(["subscription", "topic"]).aggregate([([], "count_all")]).to_pylist()
-        pairs = pairs_of(Counter(rows) + Counter({(m["subscription"], m["topic"]): m["count_all"] for m in members}))
+        """What is told at the end. ``delivered`` are the ``sizes`` of deliveries, ``unnamed`` the rejected ones by
+        file."""
+        rows = Counter(zip(*(cast.membership[name].to_pylist() for name in ("subscription", "topic")), strict=True))
+        of_batch, single = set[tuple[str, int]](), Counter[tuple[str, int]]()
+        for row in delivered.to_pylist():
+            rows[row["subscription"], row["topic"]] += row["count"]
+            place = row["topic"], row["partition"]
+            of_batch |= {place} if row["of_batch"] else set()
+            single[place] += 0 if row["of_batch"] else row["count"]
+        pairs = pairs_of(rows)
         version = pc.max(of.files["version"]).as_py()
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
         membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3)
-        if single:
-            notes.append(f"{single:,} deliveries of entries of one message count as of no batches, which the log does "
+        if unsure := sum(single[place] for place in of_batch):
+            notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
         counts = (*of.counts(unnamed), *(() if seen is None else counted(seen)))
         return Conclusion(membership, counts, run, tuple(pairs[1:]), (*NOTES, *notes, *of.notes(), *self.chosen.notes))
 
 
+SIZES: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("partition", pa.int32()),
+                          ("of_batch", pa.bool_()), ("count", pa.int64())])  # fmt: skip
 _NAMES: Final = ("topics", "subscriptions")
 
 
@@ -165,7 +172,7 @@ def read(path: Path, options: Options) -> Ingested:
     found = found.filter(pc.invert(pc.is_in(found["file"], value_set=pa.array(list(of.twice), pa.string()))))
     found = found.sort_by([("seq", "ascending"), ("nth", "ascending")])
     seen = log.statistics()
-    rare = found.filter(pc.is_in(found["kind"], value_set=pa.array([*RARE, *WHOLE])))
+    rare = telling_of_members(found).sort_by([("seq", "ascending"), ("nth", "ascending")])
     cast = cast_of(rare, kinds, None if seen is None else seen.membership, of.span)
     tables: dict[str, list[pa.Table]] = {"deliveries": [DELIVERIES.empty_table()], "rejected": [unnamed_members(cast)]}
     for story in cast.stories:
@@ -173,31 +180,17 @@ def read(path: Path, options: Options) -> Ingested:
         for kind, table in told(story, (mine.slice(start, BATCH) for start in range(0, len(mine), BATCH))):
             tables[kind].append(table)
     deliveries, rejected = (pa.concat_tables(of_kind) for of_kind in tables.values())
-    unnamed = [_rejected(row) for row in rejected.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist()]
+    unnamed = [Rejected.of(row) for row in rejected.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist()]
     every = [row for block in parts for row in block.rejected if row.file not in of.twice] + unnamed
-    by_pair = deliveries.group_by(["subscription", "topic"]).aggregate([([], "count_all")]).to_pylist()
-    end = log.concluded(
-        of, cast, kinds, {(row["subscription"], row["topic"]): row["count_all"] for row in by_pair},
-        Counter(row.file for row in unnamed), single(by_entry_size(deliveries).to_pylist()), seen,
-    )  # fmt: skip
+    end = log.concluded(of, cast, kinds, sizes(deliveries), Counter(row.file for row in unnamed), seen)
     rows = {"membership": end.membership, "deliveries": deliveries}
     return Ingested(rows, (*every, *(() if seen is None else seen.rejected)), *end[1:])
 
 
-def by_entry_size(deliveries: pa.Table) -> pa.Table:
-    """How many deliveries of each topic partition are of a batch, and how many are not."""
+def sizes(deliveries: pa.Table) -> pa.Table:
+    """How many deliveries (``count``) of each subscription of a topic partition are of a batch, and how many are
+    not."""
     of_batch = pc.greater_equal(deliveries["batch_index"], 0)
-    sized = deliveries.select(["topic", "partition"]).append_column("of_batch", of_batch)
-    return sized.group_by(["topic", "partition", "of_batch"]).aggregate([([], "count_all")])
-
-
-def single(sizes: list[dict[str, Any]]) -> int:
-    """Of the rows of ``by_entry_size``, the deliveries of no batch where there are batches."""
-    mixed = {(row["topic"], row["partition"]) for row in sizes if row["of_batch"]}
-    return sum(r["count_all"] for r in sizes if not r["of_batch"] and (r["topic"], r["partition"]) in mixed)
-
-
-def _rejected(row: dict[str, Any]) -> Rejected:
-    return Rejected(
-        *(row[name] for name in ("table", "file", "row", "raw")), tuple(Reason(**r) for r in row["reasons"])
-    )
+    sized = deliveries.select(SIZES.names[:3]).append_column("of_batch", of_batch)
+    counted = sized.group_by(SIZES.names[:4]).aggregate([([], "count_all")])
+    return counted.rename_columns(SIZES.names).cast(SIZES)

@@ -11,23 +11,35 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.broker_log import polled
 from subreplay.adapters.broker_log.adapter import JOINED, apart, joined, types_of
 from subreplay.adapters.broker_log.deliveries import Fold
-from subreplay.adapters.broker_log.members import Session, members
+from subreplay.adapters.broker_log.members import RARE, WHOLE, Session, members
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 
 KINDS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("subscription", pa.string()), ("kind", pa.string())]
 )
 """Which kinds of events there are of each subscription of a topic partition."""
+_WHO: Final = ("topic", "partition", "subscription", "connection", "consumer_id", "consumer")
 _MEMBER_RULE: Final = "the log names a consumer where it leaves, or in a DEBUG line of its dispatcher"
 _MEMBER_REMEDY: Final = "give polled topic statistics beside it (option statistics)"
 _SHARED_RULE: Final = "a dispatch tells its consumer: several members with this id are on one IO thread"
 _SHARED_REMEDY: Final = "set numIOThreads=32 at the broker, or take receipts from the application"
+
+
+def telling_of_members(found: pa.Table) -> pa.Table:
+    """Of numbered events those that tell of members: the rare ones, and of the others the first of each consumer that
+    they show whole."""
+    rare = pc.is_in(found["kind"], value_set=pa.array(RARE))
+    others = found.filter(pc.and_not(pc.is_in(found["kind"], value_set=pa.array(WHOLE)), rare))
+    numbered = others.select(_WHO).append_column("row", pa.array(np.arange(len(others))))
+    first = numbered.group_by(_WHO).aggregate([("row", "min")])["row_min"]
+    return pa.concat_tables([found.filter(rare), others.take(first)])
 
 
 @dataclass(frozen=True)
@@ -66,9 +78,8 @@ class Span(NamedTuple):
 
 
 def cast_of(rare: pa.Table, kinds: pa.Table, seen: pa.Table | None, span: Span) -> Cast:
-    """Who takes part. ``rare`` are the numbered events, in order, that tell of members: those of ``members.RARE``, and
-    of each consumer that other lines show whole the first one. ``kinds`` (``KINDS``) are those of all events, and
-    ``seen`` is the membership of polled statistics by address."""
+    """Who takes part. ``rare`` are the numbered events, in order, that are ``telling_of_members``. ``kinds``
+    (``KINDS``) are those of all events, and ``seen`` is the membership of polled statistics by address."""
     stories: list[Story] = []
     tables, unnamed = [MEMBERSHIP.empty_table()], [JOINED.empty_table()]
     for topic, partition in sorted({(row["topic"], row["partition"]) for row in kinds.to_pylist() if row["topic"]}):

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.base import Adapter, Options
-from subreplay.spark.adapters import whole
+from subreplay.spark.adapters import broker_log, whole
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.kept import KeptRows
 
 Reader = Callable[[SparkSession, KeptRows, Adapter, Path, Options], Read]
-STREAMED: Final[Mapping[str, Reader]] = {}
+STREAMED: Final[Mapping[str, Reader]] = {"pulsar-broker-log": broker_log.read}
 """The adapters whose files are read one by one."""
 
 

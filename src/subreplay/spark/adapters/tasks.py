@@ -16,7 +16,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from subreplay.adapters.base import Rejected
+from subreplay.adapters.base import EXAMPLES, Rejected
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.tables import QUARANTINE
 from subreplay.spark import lake
@@ -42,7 +42,8 @@ def by_parts(spark: SparkSession, parts: Sequence[Part], read: Callable[[Part], 
     """What reading the parts gives; each is a task of its own, as far as Spark deals out so many."""
     numbers = lake.of_arrow(spark, pa.table({"part": pa.array(range(len(parts)), pa.int32())}))
     work = partial(_read, tuple(parts), read, shape)
-    return dealt(numbers, max(1, min(len(parts), MOST)), "part").mapInArrow(work, _schema(shape))
+    one_each = numbers.coalesce(1) if len(parts) == 1 else dealt(numbers, min(len(parts), MOST), "part")
+    return one_each.mapInArrow(work, _schema(shape))
 
 
 def folded(rows: DataFrame, fold: Callable[[Iterator[pa.RecordBatch]], Rows], shape: Shape) -> DataFrame:
@@ -69,6 +70,12 @@ def quarantine(rejected: Iterable[Rejected]) -> pa.Table:
     """Rejected rows as rows of table ``quarantine``."""
     rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
     return pa.Table.from_pylist(rows, schema=QUARANTINE)
+
+
+def examples(rejected: DataFrame) -> tuple[Rejected, ...]:
+    """The first of the rejected rows."""
+    first = rejected.orderBy("file", "row").limit(EXAMPLES)
+    return tuple(map(Rejected.of, first.toArrow().to_pylist()))
 
 
 def _read(
