@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.batches_of_one import placed
 from subreplay.audit.beginning import Beginning
 from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, checkpoint_rows, written
 from subreplay.audit.codes import MANY, Code, mask, unexcused
@@ -205,7 +206,7 @@ class Judge:
             if rows.num_rows:
                 state = state or self._position_state(scope, dispatcher, checkpoint)
                 rows, commits = without_commits(rows)
-                yield from position_facts(self, dispatcher, state, rows).to_batches()
+                yield from position_facts(self, dispatcher, state, placed(rows)).to_batches()
                 if commits.num_rows and self.of_group:
                     yield from commit_facts(self, dispatcher, state, commits).to_batches()
         arrays = checkpoint.arrays()

@@ -23,6 +23,11 @@ MOST_FILES: Final = 1 << 16
 Ints = NDArray[np.int64]
 
 
+def number_at(millis: int) -> int:
+    """The number of what happened at a time (ms), before all lines of it."""
+    return (min(max(millis, BEGIN), _LATEST) - BEGIN) << _BITS
+
+
 class Order:
     """Numbers the lines of file ``number`` of ``files``, a batch after the other. ``back`` is the largest step (ms)
     that its clock went back."""
