@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import warnings
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,13 +16,15 @@ import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import Adapter, FileCount, Ingested, Reason, Rejected
 from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
 from subreplay.program import terminal
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
+from subreplay.spark.adapters import sources
+from subreplay.spark.adapters.frames import Read
 from subreplay.spark.trace import Place
 from tests.reports import made_reports
 from tests.support.snapshots import snapshot
@@ -169,8 +172,9 @@ def test_an_unknown_format(spoken, tmp_path):
     assert (code, err) == (2, "subreplay: --format csv: write delta or parquet\n")
 
 
-def test_a_folder_that_is_no_recording(spoken, tmp_path):
-    code, _, err = spoken("ingest", tmp_path, "--to", tmp_path)
+def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
+    code = cli.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
+    err = capsys.readouterr().err
     assert code == 2
     assert (
         err.splitlines()[-1]
@@ -423,6 +427,12 @@ def test_a_reader_that_leaves_is_no_verdict():
 # ingest
 
 
+@contextmanager
+def in_one_go(spark, name, path, options):
+    """What an adapter reads, as ``sources.reading`` has it, without Spark."""
+    yield Read({}, None, cli.ADAPTERS[name](path, options).told)
+
+
 @pytest.fixture
 def some_rows(monkeypatch, tmp_path):
     """An adapter that reads a dozen wrong rows; what would be written is kept."""
@@ -433,10 +443,10 @@ def some_rows(monkeypatch, tmp_path):
     table = pa.table({"entry": list(range(1_500))})
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
-    monkeypatch.setitem(
-        cli.ADAPTERS, "pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run)
-    )
+    told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
+    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
     monkeypatch.setattr(session, "open_session", lambda options: Session())
+    monkeypatch.setattr(sources, "reading", in_one_go)
     monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
 
 
@@ -457,11 +467,8 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
 
 def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
     read = cli.ADAPTERS["pulsar-recording"]
-    monkeypatch.setitem(
-        cli.ADAPTERS,
-        "pulsar-recording",
-        lambda folder, options: replace(read(folder, options), others=(("[/red]\x1b[31m", "t\r"),)),
-    )
+    told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
+    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
     assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
@@ -490,6 +497,7 @@ def nothing_written(monkeypatch, tmp_path):
         Path(root).mkdir()
         kept.append(ingested)
 
+    monkeypatch.setattr(sources, "reading", in_one_go)
     monkeypatch.setattr(ingest_spark, "write", write)
     return kept
 
@@ -512,7 +520,7 @@ def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_pa
     cli.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
     lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
     comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
-    assert all(note in comment for note in nothing_written[0].notes)
+    assert all(note in comment for note in nothing_written[0].told.notes)
     assert len(max(lines, key=len)) < 120
     assert cli.config.load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
 
@@ -534,11 +542,10 @@ def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, caps
 
 def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
     read = cli.ADAPTERS["pulsar-recording"]
-    monkeypatch.setitem(
-        cli.ADAPTERS,
-        "pulsar-recording",
-        lambda folder, options: replace(read(folder, options), notes=("not read: a\x1b\nsubscription: 7\x85",)),
+    told = Adapter(
+        "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
     )
+    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
     assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
     assert cli.config.load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 

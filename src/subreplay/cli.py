@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
@@ -18,7 +19,7 @@ import typer
 import yaml
 
 from subreplay import __version__, failures
-from subreplay.adapters import ADAPTERS, Ingested, Options, sniff
+from subreplay.adapters import ADAPTERS, Options, Told, sniff
 from subreplay.adapters.looks import TITLES
 from subreplay.config import run as config
 from subreplay.config.fields import folder_path, parse_day
@@ -274,8 +275,11 @@ def inspect(
 
 def _inspect_files(path: Path, adapter: str) -> int:
     """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
-    with terminal.progress(f"looking at {path}"):
-        found = ADAPTERS[adapter](path)
+    from subreplay.spark.adapters import sources
+
+    spark = session(config.Spark())
+    with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, Options()) as read:
+        found = read.told
     terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
     _say_counts(found)
     for note in found.notes:
@@ -290,7 +294,7 @@ def _inspect_files(path: Path, adapter: str) -> int:
             "command": "inspect",
             "exit_code": 0,
             "source": adapter,
-            "rows": {name: table.num_rows for name, table in found.tables.items()},
+            "rows": found.rows,
             "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
         }
     )
@@ -331,18 +335,23 @@ def ingest(
     if twice := [name for name in named if named.count(name) > 1]:
         raise ConfigError(f"--with {twice[0]}: {twice[0]} is given {named.count(twice[0])} times; give it once")
     told = {"topic": topic, "subscription": subscription} | dict(pairs)
-    return _ingest(source_path, to, source, form, {}, Options.of(**told))
+    options = Options.of(**told)
+    ADAPTERS[source].check(options)
+    return _ingest(source_path, to, source, form, {}, options)
 
 
 def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
     """Read, write tables, and beside them a run file, with ``more`` in it."""
-    with terminal.progress("reading and checking the files"):
-        ingested = ADAPTERS[source](folder, options)
     from subreplay.spark import ingest as ingest_spark
+    from subreplay.spark.adapters import sources
 
     spark = session(config.Spark())
-    with terminal.progress("writing the tables"):
-        ingest_spark.write(spark, ingested, to, form, str(folder))
+    with ExitStack() as reading:
+        with terminal.progress("reading and checking the files"):
+            read = reading.enter_context(sources.reading(spark, source, folder, options))
+        with terminal.progress("writing the tables"):
+            ingest_spark.write(spark, read, to, form, str(folder))
+    ingested = read.told
     run_file = Path(to) / "audit.yaml"
     run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
     _say_counts(ingested)
@@ -356,7 +365,7 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
             "command": "ingest",
             "exit_code": 0,
             "files": [{**count._asdict(), "valid": count.valid} for count in ingested.counts],
-            "rows": {name: table.num_rows for name, table in ingested.tables.items()},
+            "rows": ingested.rows,
             "others": [{"subscription": name, "topic": topic} for name, topic in ingested.others],
             "tables": to,
             "run_file": str(run_file),
@@ -365,7 +374,7 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
     return 0
 
 
-def _run_file(ingested: Ingested, to: str, form: str, more: Mapping[str, object]) -> str:
+def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) -> str:
     """The run to start from as YAML, what its source does not tell in a comment before it."""
     own = {
         name: part if "from" in part else {"path": f"{to}/{name}", "format": form, **part}
@@ -378,17 +387,17 @@ def _run_file(ingested: Ingested, to: str, form: str, more: Mapping[str, object]
     return "".join(f"# {line}\n" for line in lines) + told
 
 
-def _say_counts(ingested: Ingested) -> None:
+def _say_counts(ingested: Told) -> None:
     """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
     for count in ingested.counts if not terminal.quiet else ():
         others = f" + {count.others:,} others" if count.others else ""
         told = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
         terminal.say(f"{count.file}: {told}")
-    for rejected in ingested.rejected[:10]:
+    for rejected in ingested.examples:
         terminal.warn(f"quarantined: {rejected}")
-    if len(ingested.rejected) > 10:
-        terminal.warn(f"… and {len(ingested.rejected) - 10:,} more in table quarantine")
-    rows = ", ".join(f"{name} {table.num_rows:,}" for name, table in ingested.tables.items())
+    if ingested.quarantined > len(ingested.examples):
+        terminal.warn(f"… and {ingested.quarantined - len(ingested.examples):,} more in table quarantine")
+    rows = ", ".join(f"{name} {count:,}" for name, count in ingested.rows.items())
     terminal.say(f"tables: {rows}")
 
 

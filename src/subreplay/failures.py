@@ -20,7 +20,7 @@ from subreplay.errors import ConfigError, EnvironmentFailed, InputError, Subrepl
 EXTRA = "pip install 'subreplay[spark]'"
 _OF_SPARK = ("pyspark", "py4j", "grpc", "delta")
 _TYPES = re.compile(r"Parquet column `?\[?`?([^`\]]+)`?\]?`?\. Expected Spark type (\w+), actual Parquet type (\w+)")
-_WORKERS_OWN = re.compile(r"subreplay\.errors\.(InputError|ConfigError): ([^\n]+)")
+_WORKERS_OWN = re.compile(r"subreplay\.errors\.(InputError|ConfigError|EnvironmentFailed): ([^\n]+)")
 _FILE = re.compile(r"file:(?://)?(/[^\n'\"]*?\.(?:parquet|json|crc)\b|/[^\s,;:'\"\])]+)")
 _WRONG_KIND = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -177,7 +177,7 @@ def of_lines(error: Exception, path: object) -> SubreplayError:
 def _of_spark(error: Exception) -> SubreplayError:
     told = "\n".join(_told(error))
     if own := _WORKERS_OWN.search(told):
-        return (InputError if own[1] == "InputError" else ConfigError)(own[2])
+        return {"InputError": InputError, "ConfigError": ConfigError}.get(own[1], EnvironmentFailed)(own[2])
     if "JAVA_GATEWAY_EXITED" in told:
         return EnvironmentFailed(_no_java())
     found = _FILE.search(told)

@@ -65,6 +65,7 @@ def audit(
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, found_out, views))
+    source.inputs.reads.release()
     return Result(found_out.verdict, report, source.sink.written)
 
 
@@ -88,6 +89,7 @@ def whatif(
     report = assemble.report(run, figures, judged, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
+    source.inputs.reads.release()
     return Result(judged.verdict, report, source.sink.written)
 
 

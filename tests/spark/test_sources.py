@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -218,7 +219,7 @@ def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.Ca
     assert not (tmp_path / "run.yaml").exists()
 
 
-def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
+def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options_by_a_task(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the adapter rejects is counted with the rows of its table."""
@@ -226,20 +227,23 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
     shutil.copytree(recording, copy)
     with gzip.open(copy / "messages.jsonl.gz", "at") as file:
         file.write('{"cut": \n')
-    read = ADAPTERS["pulsar-recording"](copy)
-    asked: list[tuple[Path, Options]] = []
+    real, log = ADAPTERS["pulsar-recording"], tmp_path / "asked"
+    read = real(copy)
 
     def reading(path: Path, options: Options) -> Ingested:
-        asked.append((path, options))
-        return read
+        with log.open("a") as file:
+            print(path, options.topic, os.getpid() == here, file=file)
+        return real(path)
 
+    here = os.getpid()
     adapter = Adapter("pulsar-recording", reading, ("topic",))
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", adapter)
     given = {"from": "pulsar-recording", "path": str(copy), "options": {"topic": "t"}}
     run = {"traffic": dict.fromkeys(INPUTS, given), "subscription": read.run["subscription"]}
     inputs = read_inputs(spark, config.parse(run, "run.yaml"))
-    assert asked == [(copy, Options(topic="t"))]
     for name in INPUTS:
         assert inputs.checked[name].where("valid").count() == read.tables[name].num_rows
     (told,) = inputs.rejected["messages"].collect()
     assert (told.table, told.reasons[0].rule) == ("messages", read.rejected[0].reasons[0].rule)
+    assert log.read_text() == f"{copy} t False\n"
+    inputs.reads.release()

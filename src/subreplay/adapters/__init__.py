@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected
+from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected, Told
 from subreplay.adapters.broker_log import logs
 from subreplay.adapters.capture import adapter as captures
 from subreplay.adapters.kafka_group import groups
@@ -27,4 +27,4 @@ ADAPTERS: Final[dict[str, Adapter]] = {
     )
 }
 
-__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "sniff"]
+__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "Told", "sniff"]

@@ -37,6 +37,12 @@ class Rejected(NamedTuple):
     def __str__(self) -> str:
         return f"{self.file}, row {self.row}: " + "; ".join(map(str, self.reasons))
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> Rejected:
+        """A row of table ``quarantine``."""
+        reasons = tuple(Reason(**reason) for reason in row["reasons"])
+        return cls(row["table"], row["file"], row["row"], row["raw"], reasons)
+
 
 class FileCount(NamedTuple):
     """Rows of one input file: ``rows_in = valid + quarantined + others``. ``others`` are rows about something else: of
@@ -86,20 +92,36 @@ def _flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+EXAMPLES: Final = 10
+"""So many rejected rows are shown."""
 NOTHING_TOLD: Final = Options()
 NAMES: Final = tuple(each.name for each in fields(Options))
 _PARSED: Final[dict[str, Callable[[str], Any]]] = {"coordinator_log": Path, "statistics": Path, "sampled": _flag}
 
 
 @dataclass(frozen=True)
-class Ingested:
-    """What an adapter read: canonical Arrow tables by name (those that its source tells something of), rejected rows,
-    counts, and a run to start from.
+class Told:
+    """What is told of a source that was read, beside its rows: counts, and a run to start from.
 
-    ``others`` are further subscriptions with their topics, which ``run`` does not name. ``notes`` are sentences about
-    what the source does not tell, and how to add it. Section ``traffic`` of ``run`` has, by table, what else a run has
-    to say of it.
+    ``rows`` are those of the tables that it tells something of. ``quarantined`` are so many rejected rows, of which
+    ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not name.
+    ``notes`` are sentences about what the source does not tell, and how to add it. Section ``traffic`` of ``run`` has,
+    by table, what else a run has to say of it.
     """
+
+    rows: dict[str, int]
+    counts: tuple[FileCount, ...]
+    quarantined: int
+    examples: tuple[Rejected, ...]
+    run: dict[str, Any]
+    others: tuple[tuple[str, str], ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """What an adapter read in one go: canonical Arrow tables by name (those that its source tells something of),
+    rejected rows, and what else is ``Told``."""
 
     tables: dict[str, pa.Table]
     rejected: tuple[Rejected, ...]
@@ -107,6 +129,13 @@ class Ingested:
     run: dict[str, Any]
     others: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> Told:
+        """All but the rows."""
+        rows = {name: table.num_rows for name, table in self.tables.items()}
+        examples = self.rejected[:EXAMPLES]
+        return Told(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
 
 
 @dataclass(frozen=True)
@@ -142,6 +171,11 @@ def told_of(tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
             for row in tables[name].group_by(["subscription", "topic"]).aggregate([([], "count_all")]).to_pylist():
                 pair = row["subscription"], row["topic"]
                 rows[pair] = rows.get(pair, 0) + row["count_all"]
+    return pairs_of(rows)
+
+
+def pairs_of(rows: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
+    """Subscriptions with their topics, those with the most ``rows`` first."""
     return sorted(rows, key=lambda pair: (-rows[pair], pair))
 
 

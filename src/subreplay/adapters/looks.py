@@ -73,14 +73,11 @@ def sniff(path: Path) -> str | None:
 def kind(path: Path) -> str | None:
     """What one file looks like: a name of ``TITLES``; None: like nothing that is known, or it cannot be read."""
     try:
-        with path.open("rb") as file:
-            head = file.read(HEAD)
+        head = head_of(path)
     except OSError:
         return None
     if head.startswith(b"PAR1"):
         return _of_parquet(path)
-    if head.startswith(GZIP):
-        head = _unpacked(head)
     if _SPANS.search(head):
         return "otlp-spans"
     if _BROKER.search(head):
@@ -92,6 +89,13 @@ def kind(path: Path) -> str | None:
     if _KAFKA.search(head) or _ABOUT_GROUPS.search(head.decode(errors="replace")):
         return COORDINATOR_LOG
     return None
+
+
+def head_of(path: Path) -> bytes:
+    """The beginning of a file, unpacked. Raises ``OSError`` where it cannot be read."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return _unpacked(head) if head.startswith(GZIP) else head
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Protocol
 
 import pyspark.sql.functions as F
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.utils import is_remote
 
 from subreplay.config.run import Place, Schema
 from subreplay.spark import lake
+from subreplay.spark.kept import KeptRows
 
 Tables = dict[str, DataFrame]
 
@@ -71,22 +69,11 @@ class Kept:
         self.earlier = earlier or {}
         self.place = "these frames" if earlier else None
         self.written: Tables = {}
-        self.cached: list[DataFrame] = []
+        self._kept = KeptRows()
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Keep the rows; nothing is written."""
-        rows = lake.with_values(frame, where)
-        with suppress(PySparkException):  # serverless compute keeps nothing
-            rows = self._kept(rows)
-        self.written[name] = rows
-        return rows
-
-    def _kept(self, rows: DataFrame) -> DataFrame:
-        # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a checkpoint
-        # are known by its name, and freed with its frame
-        if is_remote():
-            return rows.localCheckpoint(eager=False)
-        self.cached.append(rows.persist())
+        rows = self.written[name] = self._kept.keep(lake.with_values(frame, where))
         return rows
 
     def find(self, name: str) -> DataFrame | None:
@@ -95,5 +82,4 @@ class Kept:
 
     def release(self) -> None:
         """Free what the session keeps; the frames can be looked at all the same."""
-        while self.cached:
-            self.cached.pop().unpersist()
+        self._kept.release()

@@ -252,7 +252,8 @@ def test_a_topic_that_moves_to_another_broker_goes_on_there():
 def test_rotated_files_are_one_log():
     lines = [*join(), sending(1), sending(2, "12:00:01,001"), acked("7:1"), acked("7:2"), removed()]
     whole = folded(lines)
-    assert folded(lines[3:], lines[:3]).deliveries.equals(whole.deliveries)
+    rotated = folded(lines[3:], lines[:3])
+    assert rotated.deliveries.drop_columns(["seq"]).equals(whole.deliveries.drop_columns(["seq"]))
 
 
 def test_a_consumer_that_nobody_can_name_is_not_guessed():

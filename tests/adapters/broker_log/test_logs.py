@@ -280,7 +280,7 @@ def test_an_unknown_type_is_left_to_the_user(tmp_path):
 def test_batches_of_one_are_told_to_be_unknown(tmp_path):
     batch = sending(3).replace("batchSize 1", "batchSize 4")
     write(tmp_path, "broker.log", [*story(1), batch])
-    assert any(note.startswith("1 entries of one message") for note in read(tmp_path).notes)
+    assert any(note.startswith("1 deliveries of entries of one message") for note in read(tmp_path).notes)
 
 
 # With topic statistics

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from subreplay.adapters.broker_log.deliveries import UNCHECKED, Counts, Fold
+from subreplay.adapters.broker_log.deliveries import DISPATCHED, PLACES, Counts, Fold
 from subreplay.adapters.broker_log.events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
-from subreplay.adapters.broker_log.members import members, membership_rows
+from subreplay.adapters.broker_log.members import Members, members, membership_rows
+from subreplay.adapters.broker_log.order import Order
 from subreplay.adapters.files import lines_of
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP
 
@@ -43,8 +43,9 @@ ENTRIES: Final = pa.schema(
 )
 """What a log knows of messages: where they are. Keys, producers and times are in the topic."""
 
-_UNNAMED: Final = pa.schema([f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP])
-_ORDERED: Final = EVENTS.append(pa.field("at_micros", pa.int64())).append(pa.field("seq", pa.int64()))
+JOINED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP), *PLACES])
+"""``MEMBERSHIP``, of which some consumers are not known, with the file and line of each event."""
+_ORDERED: Final = EVENTS.append(pa.field("seq", pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -80,31 +81,23 @@ def of_topic(found: pa.Table, topic: str, partition: int) -> pa.Table:
 
 
 def in_order(found: pa.Table) -> tuple[pa.Table, dict[str, int]]:
-    """Events in the order in which they happened, with ``seq`` (of their line) and ``at_micros``.
+    """Events in the order in which they happened, with ``seq``, the number of their line in it (``order``).
 
-    And how far (ms) the clocks of files went back. Within a file lines are in order, whatever its clock says; files are
-    merged by the time that each has reached.
+    And how far (ms) the clocks of files went back.
     """
-    at = found["at"].cast(pa.int64()).to_numpy()
     firsts = found.group_by("file").aggregate([("at", "min")]).sort_by([("at_min", "ascending"), ("file", "ascending")])
     names = firsts["file"].to_pylist()
-    file = pc.index_in(found["file"], value_set=pa.array(names, pa.string())).to_numpy().astype(np.int64)
-    order = np.lexsort((found["line"].to_numpy(), file))
-    millis, of_file = at[order] // 1_000, file[order] << 43
-    reached = np.maximum.accumulate(of_file + millis) - of_file if len(order) else millis
-    back = np.zeros(len(names), np.int64)
-    np.maximum.at(back, file[order], reached - millis)
-    order = order[np.argsort(reached, kind="stable")]
-    ordered = found.take(pa.array(order)).append_column("at_micros", pa.array(at[order]))
-    ordered = ordered.append_column("seq", pa.array(_ranks(file[order], ordered["line"].to_numpy())))
-    return ordered, {name: int(step) for name, step in zip(names, back, strict=True) if step >= BACKWARDS}
-
-
-def _ranks(file: NDArray[np.int64], line: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order of lines: events of one line have one."""
-    new = np.ones(len(line), np.bool_)
-    new[1:] = (file[1:] != file[:-1]) | (line[1:] != line[:-1])
-    return np.cumsum(new) - 1
+    file = pc.index_in(found["file"], value_set=pa.array(names, pa.string())).to_numpy()
+    line, millis = found["line"].to_numpy(), found["at"].cast(pa.int64()).to_numpy() // 1_000
+    seq, back = np.empty(len(found), np.int64), dict[str, int]()
+    for number, name in enumerate(names):
+        mine = np.flatnonzero(file == number)
+        mine = mine[np.argsort(line[mine], kind="stable")]
+        order = Order(number, len(names))
+        seq[mine] = order.of(line[mine], millis[mine])
+        back[name] = order.back
+    ordered = found.take(pa.array(np.lexsort((line, seq)))).append_column("seq", pa.array(np.sort(seq)))
+    return ordered, {name: step for name, step in back.items() if step >= BACKWARDS}
 
 
 def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapping[str, str] | None = None) -> Rows:
@@ -123,8 +116,8 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
     topic, partition = places[0]
     who = members(ordered, names)
     subscriptions = sorted(s for s in pc.unique(ordered["subscription"]).to_pylist() if s is not None)
-    kinds = _types(ordered, subscriptions) | dict(types or {})
-    tables, counts = [UNCHECKED.empty_table()], {}
+    kinds = types_of(ordered) | dict(types or {})
+    tables, counts = [DISPATCHED.empty_table()], {}
     for subscription in subscriptions:
         mine = ordered.filter(pc.equal(ordered["subscription"], subscription))
         fold = Fold(topic, partition, subscription, [s for s in who.sessions if s.subscription == subscription])
@@ -132,10 +125,9 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
         tables.append(fold.finish())
         counts[subscription] = fold.counts
     delivered = pa.concat_tables(tables)
-    joined = pa.Table.from_pylist(list(membership_rows(who, topic, partition, kinds)), schema=_UNNAMED)
     return Rows(
-        *_apart(joined, MEMBERSHIP, ordered),
-        *_apart(delivered, DELIVERIES, ordered),
+        *apart(joined(who, topic, partition, kinds, ordered), MEMBERSHIP),
+        *apart(delivered, DELIVERIES),
         _entries(ordered, topic, partition),
         backwards,
         counts,
@@ -143,30 +135,32 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
 
 
 def _nothing(backwards: dict[str, int]) -> Rows:
-    nothing = _ORDERED.empty_table()
-    return Rows(
-        *_apart(_UNNAMED.empty_table(), MEMBERSHIP, nothing),
-        *_apart(UNCHECKED.empty_table(), DELIVERIES, nothing),
-        ENTRIES.empty_table(),
-        backwards,
-        {},
-    )
+    joined, delivered = apart(JOINED.empty_table(), MEMBERSHIP), apart(DISPATCHED.empty_table(), DELIVERIES)
+    return Rows(*joined, *delivered, ENTRIES.empty_table(), backwards, {})
 
 
-def _apart(table: pa.Table, schema: pa.Schema, ordered: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Rows with a consumer, and those without one, with the places of their lines among the ``ordered`` ones."""
+def joined(who: Members, topic: str, partition: int, types: Mapping[str, str], ordered: pa.Table) -> pa.Table:
+    """The membership (``JOINED``) of a topic partition, whose events are among the ``ordered`` ones."""
+    found = pa.Table.from_pylist(list(membership_rows(who, topic, partition, types)), schema=JOINED)
+    place = pa.array(np.searchsorted(ordered["seq"].to_numpy(), found["seq"].to_numpy()))
+    for field in PLACES:
+        column = JOINED.get_field_index(field.name)
+        found = found.set_column(column, field, ordered[field.name].take(place))
+    return found
+
+
+def apart(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
+    """Rows with a consumer, without their places, and those without one."""
     named = pc.is_valid(table["consumer"])
-    unnamed = table.filter(pc.invert(named))
-    place = pa.array(np.searchsorted(ordered["seq"].to_numpy(), unnamed["seq"].to_numpy()))
-    for name in ("file", "line"):
-        unnamed = unnamed.append_column(name, ordered[name].take(place))
-    return table.filter(named).cast(schema), unnamed
+    return table.filter(named).select(schema.names).cast(schema), table.filter(pc.invert(named))
 
 
-def _types(ordered: pa.Table, subscriptions: list[str]) -> dict[str, str]:
-    sticky = ordered.filter(pc.is_in(ordered["kind"], value_set=pa.array(["selected", "adding"])))
+def types_of(found: pa.Table) -> dict[str, str]:
+    """The types of subscriptions, as far as kinds of events (``subscription``, ``kind``) tell them."""
+    sticky = found.filter(pc.is_in(found["kind"], value_set=pa.array(["selected", "adding"])))
     key_shared = set(pc.unique(sticky["subscription"]).to_pylist())
-    return {s: "Key_Shared" if s in key_shared else "unknown" for s in subscriptions}
+    every = pc.unique(found["subscription"]).drop_null().to_pylist()
+    return {s: "Key_Shared" if s in key_shared else "unknown" for s in every}
 
 
 def _entries(ordered: pa.Table, topic: str, partition: int) -> pa.Table:

@@ -19,7 +19,7 @@ _NO_TIME: Final = np.iinfo(np.int64).min
 
 
 class Rows(NamedTuple):
-    """Events by column; names, threads and sessions are codes."""
+    """Events by column; names, threads, sessions and files are codes."""
 
     seq: Ints
     at: Ints
@@ -32,6 +32,8 @@ class Rows(NamedTuple):
     entry: Ints
     size: Ints
     hash: Ints
+    file: Ints
+    line: Ints
 
     def take(self, which: NDArray[Any]) -> Rows:
         return Rows(*(column[which] for column in self))
@@ -111,6 +113,8 @@ class Dispatches(NamedTuple):
     hash: Ints
     sent: NDArray[np.bool_]
     again: NDArray[np.bool_]  # the entry was dispatched once more after it
+    file: Ints
+    line: Ints
 
 
 def dispatches_of(rows: Rows, dispatch: Ints) -> Dispatches:
@@ -133,6 +137,7 @@ def dispatches_of(rows: Rows, dispatch: Ints) -> Dispatches:
     return Dispatches(
         rows.seq[last], rows.at[last], thread, known(rows.name), rows.consumer_id[last], known(rows.session),
         rows.ledger[last], rows.entry[last], known(rows.size), known(rows.hash), sent, again,
+        rows.file[last], rows.line[last],
     )  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Fold:
 
     def __init__(self, topic: str, partition: int, subscription: str, sessions: list[Session]) -> None:
         self._place = (topic, partition, subscription)
-        self._names, self._threads, self._connections = Codes(), Codes(), Codes()
+        self._names, self._threads, self._connections, self._files = Codes(), Codes(), Codes(), Codes()
         self._sessions = sorted(sessions, key=begin_of)
         self._holders = holders(self._sessions, self._names, self._threads, self._connections)
         self._exact = np.lexsort((self._holders.begin, self._key(self._holders.connection, self._holders.consumer_id)))
@@ -109,11 +109,11 @@ class Fold:
         kind = step[coded.indices.to_numpy()] if len(events) else np.zeros(0, np.int64)
         partly = events["partial"].fill_null(False).to_numpy(zero_copy_only=False)
         kind = np.where(partly & (kind == ACKED), ACKED_PARTLY, kind)
-        number = {name: _numbers(events[name]) for name in ("seq", "consumer_id", "ledger", "entry", "hash")}
+        number = {name: _numbers(events[name]) for name in ("seq", "line", "consumer_id", "ledger", "entry", "hash")}
         rows = Rows(
-            at=_numbers(events["at_micros"]), kind=kind, thread=self._threads.column(events["thread"]),
+            at=_numbers(events["at"]), kind=kind, thread=self._threads.column(events["thread"]),
             name=self._names.column(events["consumer"]), session=np.full(len(kind), np.int64(UNKNOWN)),
-            size=_numbers(events["count"]), **number,
+            size=_numbers(events["count"]), file=self._files.column(events["file"]), **number,
         )  # fmt: skip
         whole = np.flatnonzero((kind == GOT) | (kind == NACKED))
         key = self._key(self._connections.column(events["connection"])[whole], rows.consumer_id[whole])
@@ -220,12 +220,15 @@ class Fold:
                 pa.array(outcome.astype(np.int32), mask=unclear), ["acked", "redelivered", "closed", "pending"]
             ).cast(pa.string()),
             "source": _constant("observed", len(of)),
+            "file": _named(found.file[of], self._files.names),
+            "line": pa.array(found.line[of]),
         }  # fmt: skip
-        return pa.table([columns.get(f.name, none).cast(f.type) for f in UNCHECKED], schema=UNCHECKED)
+        return pa.table([columns.get(f.name, none).cast(f.type) for f in DISPATCHED], schema=DISPATCHED)
 
 
-UNCHECKED: Final = pa.schema([f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES])
-"""``DELIVERIES``, of which some consumers are not known."""
+PLACES: Final = (pa.field("file", pa.string()), pa.field("line", pa.int64()))
+DISPATCHED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES), *PLACES])
+"""``DELIVERIES``, of which some consumers are not known, with the file and line of the last step of each dispatch."""
 
 
 def _numbers(values: pa.ChunkedArray) -> Ints:

@@ -57,7 +57,7 @@ FILES: Final = pa.schema(
         pa.field("quarantined", pa.int64(), nullable=False),
         pa.field("bytes", pa.int64(), nullable=False),
         pa.field(
-            "digest", pa.uint64(), nullable=False
+            "digest", pa.int64(), nullable=False
         ),  # of each line's number, time, size and last bytes: it can be added up
         pa.field("first", TIME),  # null: no line has a time
         pa.field("last", TIME),
@@ -234,5 +234,5 @@ def _files(
     return summed(pa.table({
         "file": file.cast(pa.string()), "lines": pa.array(np.ones(len(line), np.int64)),
         "known": pa.array(known.astype(np.int64)), "quarantined": pa.array(quarantined), "bytes": pa.array(sizes),
-        "digest": pa.array(digest), "first": at, "last": at,
+        "digest": pa.array(digest.view(np.int64)), "first": at, "last": at,
     }))  # fmt: skip

@@ -1,82 +1,161 @@
 """Files of brokers' logs, as ``ingest`` wants them: all subscriptions of a log, or the chosen one.
 
 A log may be in rotated, packed files, and those of several brokers may lie together: a file given twice counts once,
-files are merged by their times, and lines about other topics are counted.
+files are merged by their times, and lines about other topics are counted. ``read`` does in one go what
+``spark.adapters.broker_log`` gives to tasks.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, told_of
-from subreplay.adapters.broker_log import polled
-from subreplay.adapters.broker_log.adapter import Rows, of_topic, rows, topics
-from subreplay.adapters.broker_log.events import EVENTS, FILES, duplicates, events, summed
+from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
+from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
+from subreplay.adapters.broker_log.events import FILES, duplicates, summed
+from subreplay.adapters.broker_log.parsing import NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.runs import suggested
+from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
 from subreplay.adapters.canonical import base_topic
-from subreplay.adapters.files import lines_of
-from subreplay.adapters.looks import Chosen, chosen
+from subreplay.adapters.looks import Chosen, chosen, head_of
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from subreplay.model.tables import DELIVERIES
 
 NAME: Final = "pulsar-broker-log"
 NOTES: Final = (
     "a broker's log has no messages, as it does not tell keys and publication times: name them as traffic.messages, "
     "such as {from: pulsar-table, path: ...}",
 )
-_VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+)")
-_SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
-_MEMBER_RULE: Final = "the log names a consumer where it leaves, or in a DEBUG line of its dispatcher"
-_SHARED_RULE: Final = "a dispatch tells its consumer: several members with this id are on one IO thread"
 
 
-@dataclass
-class _Log:
-    """What the lines of all files tell."""
+class Conclusion(NamedTuple):
+    """What is told of a log at its end: its canonical membership, and the parts of ``base.Told``."""
 
-    events: list[pa.Table] = field(default_factory=lambda: [EVENTS.empty_table()])
-    files: list[pa.Table] = field(default_factory=lambda: [FILES.empty_table()])
-    rejected: list[Rejected] = field(default_factory=list)
-    damaged: Counter[str] = field(default_factory=Counter)
-    topics: set[str] = field(default_factory=set)
-    subscriptions: set[str] = field(default_factory=set)
-    version: str | None = None
-    of_3: bool = False  # its lines have the form of 3.x
+    membership: pa.Table
+    counts: tuple[FileCount, ...]
+    run: dict[str, Any]
+    others: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
 
-    def add(self, path: Path, name: str, options: Options) -> None:
-        for number, part in enumerate(lines_of(path, name)):
-            if isinstance(part, Rejected):
-                self.rejected.append(part)
-                self.damaged[name] += 1
-                continue
-            if number == 0:
-                self._look(part)
-            parsed = events(part)
-            self.files.append(parsed.files)
-            self.rejected += parsed.rejected
-            if options.topic is not None or options.subscription is not None:
-                self.topics |= _names(parsed.events["topic"])
-                self.subscriptions |= _names(parsed.events["subscription"])
-            self.events.append(_wanted(parsed.events, options))
 
-    def _look(self, part: pa.RecordBatch) -> None:
-        """Of which version the broker is, by the beginning of a file."""
-        data = part.column("text").buffers()[2] or b""
-        if found := _VERSION.search(data):
-            self.version = found[1].decode()
-        elif line := _SUBSCRIBING.search(data):
-            self.of_3 |= line[1] is None
+@dataclass(frozen=True)
+class Log:
+    """The files of a log, and what is asked of them."""
+
+    path: Path
+    chosen: Chosen
+    options: Options
+
+    @classmethod
+    def of(cls, path: Path, options: Options) -> Log:
+        """The log at a path. Raises ``InputError`` where nothing there may be one."""
+        topic = None if options.topic is None else base_topic(options.topic)[0]
+        asked = Options(topic, options.subscription, statistics=options.statistics)
+        return cls(path, chosen(path, NAME, beside=("pulsar-stats",)), asked)
+
+    @property
+    def files(self) -> tuple[LogFile, ...]:
+        """Its files, in the order of their first lines."""
+        order = sorted((begins(head_of(each)), self.chosen.named(each), each) for each in self.chosen.mine)
+        return tuple(LogFile(each, name, i, len(order), self.options) for i, (_, name, each) in enumerate(order))
+
+    def statistics(self) -> Stats | None:
+        """The polled topic statistics that lie beside it, or are given."""
+        given, beside = self.options.statistics, self.chosen.beside["pulsar-stats"]
+        if given is None and not beside:
+            return None
+        wanted = [None if name is None else [name] for name in (self.options.topic, self.options.subscription)]
+        return stats(given or self.chosen.root, files=None if given else beside, topics=wanted[0],
+                     subscriptions=wanted[1], by_address=True)  # fmt: skip
+
+    def counted(self, totals: pa.Table, kinds: pa.Table) -> Counted:
+        """The sums of all blocks' ``TOTALS``. Raises ``InputError`` where no line is about what is asked for, of which
+        there are events of some ``kinds``."""
+        named = {name: {each for of in totals[name].to_pylist() for each in of or ()} for name in _NAMES}
+        check_asked(self.path, self.options, named["subscriptions"], named["topics"])
+        found = Counted.of(totals)
+        if not pc.any(pc.is_valid(kinds["topic"])).as_py():
+            lines = f"{pc.sum(found.files['lines']).as_py() or 0:,} lines of {len(self.chosen.mine):,} files"
+            raise InputError(f"{self.path}: no line about a subscription in {lines}; is it a broker's log in the stock "
+                             "layout, at INFO or DEBUG?")  # fmt: skip
+        return found
+
+    def concluded(
+        self, of: Counted, cast: Cast, kinds: pa.Table, delivered: pa.Table, unnamed: Mapping[str, int],
+        seen: Stats | None,
+    ) -> Conclusion:  # fmt: skip
+        """What is told at the end. ``delivered`` are the ``sizes`` of deliveries, ``unnamed`` the rejected ones by
+        file."""
+        rows = Counter(zip(*(cast.membership[name].to_pylist() for name in ("subscription", "topic")), strict=True))
+        of_batch, single = set[tuple[str, int]](), Counter[tuple[str, int]]()
+        for row in delivered.to_pylist():
+            rows[row["subscription"], row["topic"]] += row["count"]
+            place = row["topic"], row["partition"]
+            of_batch |= {place} if row["of_batch"] else set()
+            single[place] += 0 if row["of_batch"] else row["count"]
+        pairs = pairs_of(rows)
+        version = pc.max(of.files["version"]).as_py()
+        of_3 = bool(pc.any(of.files["of_3"]).as_py())
+        membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3)
+        if unsure := sum(single[place] for place in of_batch):
+            notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
+                         "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
+        counts = (*of.counts(unnamed), *(() if seen is None else counted(seen)))
+        return Conclusion(membership, counts, run, tuple(pairs[1:]), (*NOTES, *notes, *of.notes(), *self.chosen.notes))
+
+
+SIZES: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("partition", pa.int32()),
+                          ("of_batch", pa.bool_()), ("count", pa.int64())])  # fmt: skip
+_NAMES: Final = ("topics", "subscriptions")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What its blocks count: one row a file (``TOTALS``), and the files that are there twice, each with the first one
+    of its content."""
+
+    files: pa.Table
+    twice: Mapping[str, str]
+
+    @classmethod
+    def of(cls, totals: pa.Table) -> Counted:
+        """The sums of blocks."""
+        more = [("kept", "sum"), ("back", "max"), ("version", "max"), ("of_3", "max")]
+        told = totals.group_by("file").aggregate(more).rename_columns(["file", *(name for name, _ in more)])
+        files = summed(totals.select(FILES.names)).join(told, "file").combine_chunks().sort_by("file")
+        return cls(files, duplicates(files))
+
+    @property
+    def span(self) -> Span:
+        """From when to when the log tells."""
+        ends = pc.min(self.files["first"]), pc.max(self.files["last"])
+        return Span(*(at.cast(pa.int64()).as_py() or 0 for at in ends))
+
+    def counts(self, unnamed: Mapping[str, int]) -> Iterator[FileCount]:
+        """Lines by file. Valid ones gave events of what is asked for, of somebody who is named."""
+        for row in self.files.to_pylist():
+            name, every, quarantined = row["file"], row["lines"], row["quarantined"]
+            if name in self.twice:
+                yield FileCount(name, every, 0, every)
+            else:
+                others = every - row["kept"] - quarantined
+                yield FileCount(name, every, quarantined + unnamed.get(name, 0), others)
+
+    def notes(self) -> Iterator[str]:
+        """Sentences about its files."""
+        for name, first in sorted(self.twice.items()):
+            yield f"{name} has the lines of {first}, and counts once"
+        for row in self.files.to_pylist():
+            if row["back"] >= BACKWARDS and row["file"] not in self.twice:
+                yield (f"the clock of {row['file']} goes back by {row['back'] / 1_000:,.3f} s: its lines are taken in "
+                       "the order of the file")  # fmt: skip
 
 
 def read(path: Path, options: Options) -> Ingested:
@@ -85,141 +164,33 @@ def read(path: Path, options: Options) -> Ingested:
     Polled topic statistics that lie beside, or are given, name those who never leave and tell types and modes. Raises
     ``InputError`` where no line is one of a broker's about the topic and subscription that are asked for.
     """
-    files = chosen(path, NAME, beside=("pulsar-stats",))
-    if options.topic is not None:
-        options = Options(base_topic(options.topic)[0], options.subscription, statistics=options.statistics)
-    log = _Log()
-    for each in files.mine:
-        log.add(each, files.named(each), options)
-    check_asked(path, options, log.subscriptions, log.topics)
-    totals = summed(pa.concat_tables(log.files))
-    twice = duplicates(totals)
-    found = _without_files(pa.concat_tables(log.events), twice)
-    if not topics(found):
-        of = f"{sum(totals['lines'].to_pylist()):,} lines of {len(files.mine):,} files"
-        raise InputError(f"{path}: no line about a subscription in {of}; is it a broker's log in the stock layout, at "
-                         "INFO or DEBUG?")  # fmt: skip
-    seen = _statistics(options, files)
-    folded = [*_folded(found, seen)]
-    tables = _tables([of for of, _ in folded], [membership for _, membership in folded])
-    unnamed = [*_unnamed([of for of, _ in folded])]
-    rejected = [row for row in log.rejected if row.file not in twice] + unnamed
-    counts = [*_counts(totals, log.damaged, found, twice, Counter(row.file for row in unnamed))]
-    run, notes = suggested(tables, found, log.version, log.of_3)
-    if seen is not None:
-        rejected += seen.rejected
-        counts += counted(seen)
-    pairs = told_of(tables)
-    return Ingested(
-        tables, tuple(rejected), tuple(counts), run, tuple(pairs[1:]),
-        (*NOTES, *notes, *_of_files(twice, folded), *files.notes),
-    )  # fmt: skip
+    log = Log.of(path, options)
+    parts = [block for file in log.files for block in blocks(file)]
+    found = pa.concat_tables([NUMBERED.empty_table(), *(block.events for block in parts)])
+    kinds = found.select(KINDS.names).group_by(KINDS.names).aggregate([])
+    of = log.counted(pa.concat_tables([TOTALS.empty_table(), *(block.totals for block in parts)]), kinds)
+    found = found.filter(pc.invert(pc.is_in(found["file"], value_set=pa.array(list(of.twice), pa.string()))))
+    found = found.sort_by([("seq", "ascending"), ("nth", "ascending")])
+    seen = log.statistics()
+    rare = telling_of_members(found).sort_by([("seq", "ascending"), ("nth", "ascending")])
+    cast = cast_of(rare, kinds, None if seen is None else seen.membership, of.span)
+    tables: dict[str, list[pa.Table]] = {"deliveries": [DELIVERIES.empty_table()], "rejected": [unnamed_members(cast)]}
+    for story in cast.stories:
+        mine = story.events(found)
+        for kind, table in told(story, (mine.slice(start, BATCH) for start in range(0, len(mine), BATCH))):
+            tables[kind].append(table)
+    deliveries, rejected = (pa.concat_tables(of_kind) for of_kind in tables.values())
+    unnamed = [Rejected.of(row) for row in rejected.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist()]
+    every = [row for block in parts for row in block.rejected if row.file not in of.twice] + unnamed
+    end = log.concluded(of, cast, kinds, sizes(deliveries), Counter(row.file for row in unnamed), seen)
+    rows = {"membership": end.membership, "deliveries": deliveries}
+    return Ingested(rows, (*every, *(() if seen is None else seen.rejected)), *end[1:])
 
 
-def _names(values: pa.ChunkedArray) -> set[str]:
-    return {name for name in pc.unique(values).to_pylist() if name is not None}
-
-
-def _wanted(found: pa.Table, options: Options) -> pa.Table:
-    """The events of the topic and subscription that are asked for, and those of connections."""
-    for name in ("topic", "subscription"):
-        asked = getattr(options, name)
-        if asked is not None:
-            found = found.filter(pc.or_kleene(pc.equal(found[name], asked), pc.is_null(found[name])))
-    return found
-
-
-def _without_files(found: pa.Table, names: dict[str, str]) -> pa.Table:
-    return found.filter(pc.invert(pc.is_in(found["file"], value_set=pa.array(list(names), pa.string()))))
-
-
-def _statistics(options: Options, files: Chosen) -> Stats | None:
-    given, beside = options.statistics, files.beside["pulsar-stats"]
-    if given is None and not beside:
-        return None
-    wanted = [None if name is None else [name] for name in (options.topic, options.subscription)]
-    return stats(given or files.root, files=None if given else beside, topics=wanted[0], subscriptions=wanted[1],
-                 by_address=True)  # fmt: skip
-
-
-def _folded(found: pa.Table, seen: Stats | None) -> Iterator[tuple[Rows, pa.Table]]:
-    """The rows of each topic partition, and its membership with what statistics add."""
-    for topic, partition in topics(found):
-        mine = of_topic(found, topic, partition)
-        if seen is None:
-            of = rows(mine)
-            yield of, of.membership
-            continue
-        here = pc.and_(pc.equal(seen.membership["topic"], topic), pc.equal(seen.membership["partition"], partition))
-        members = seen.membership.filter(here)
-        types = {row["subscription"]: row["type"] for row in members.to_pylist() if row["type"] != "unknown"}
-        of = rows(mine, names=polled.names(mine, members), types=types)
-        known = _names(of.membership["instance"]) | _names(of.deliveries["instance"])
-        span = pc.min_max(mine["at"].cast(pa.int64())).as_py()
-        yield of, polled.completed(of.membership, members, known, span["min"], span["max"])
-
-
-def _tables(folded: list[Rows], members: list[pa.Table]) -> dict[str, pa.Table]:
-    membership = pa.concat_tables([MEMBERSHIP.empty_table(), *members])
-    deliveries = pa.concat_tables([DELIVERIES.empty_table(), *(of.deliveries for of in folded)])
-    return {"membership": membership, "deliveries": deliveries}
-
-
-def _unnamed(folded: list[Rows]) -> Iterator[Rejected]:
-    """What the log does not tell the consumer of, once a line."""
-    for table, rule, remedy in (
-        ("membership", _MEMBER_RULE, "give polled topic statistics beside it (option statistics)"),
-        ("deliveries", _SHARED_RULE, "set numIOThreads=32 at the broker, or take receipts from the application"),
-    ):
-        found = pa.concat_tables([getattr(of, f"unnamed_{table}") for of in folded], promote_options="default")
-        place = found["line"].to_numpy()
-        _, first = np.unique(np.stack([_codes(found["file"]), place]), axis=1, return_index=True)
-        for row in found.take(pa.array(first)).sort_by([("file", "ascending"), ("line", "ascending")]).to_pylist():
-            file, line = row.pop("file"), row.pop("line")
-            raw = json.dumps({name: value for name, value in row.items() if value is not None}, default=str)
-            yield Rejected(table, file, line, raw, (Reason("consumer", "null", rule, remedy),))
-
-
-def _codes(names: pa.ChunkedArray) -> Any:
-    return names.combine_chunks().dictionary_encode().indices.to_numpy()
-
-
-def _counts(
-    totals: pa.Table, damaged: Counter[str], found: pa.Table, twice: dict[str, str], unnamed: Counter[str]
-) -> Iterator[FileCount]:
-    """Lines by file. Valid ones gave events of what is asked for."""
-    kept = _distinct_lines(found)
-    for row in totals.sort_by("file").to_pylist():
-        name = row["file"]
-        every = row["lines"] + damaged[name]
-        if name in twice:
-            yield FileCount(name, every, 0, every)
-            continue
-        quarantined = row["quarantined"] + damaged[name]
-        yield FileCount(name, every, quarantined + unnamed[name], every - kept.get(name, 0) - quarantined)
-    for name in sorted(set(damaged) - set(totals["file"].to_pylist())):
-        yield FileCount(name, damaged[name], damaged[name])
-
-
-def _distinct_lines(found: pa.Table) -> dict[str, int]:
-    """How many lines of each file gave events, which are in the order of their lines."""
-    names = pc.unique(found["file"])
-    file, line = pc.index_in(found["file"], value_set=names).to_numpy(), found["line"].to_numpy()
-    new = np.ones(len(line), np.bool_)
-    new[1:] = (np.diff(line) != 0) | (np.diff(file) != 0)
-    return dict(zip(names.to_pylist(), np.bincount(file[new], minlength=len(names)).tolist(), strict=True))
-
-
-def _of_files(twice: dict[str, str], folded: list[tuple[Rows, pa.Table]]) -> Iterator[str]:
-    for name, first in sorted(twice.items()):
-        yield f"{name} has the lines of {first}, and counts once"
-    back: dict[str, int] = {}
-    for of, _ in folded:
-        for name, step in of.backwards.items():
-            back[name] = max(step, back.get(name, 0))
-    sizes = [of.entries["messages"] for of, _ in folded]
-    single = sum(pc.sum(pc.equal(each, 1)).as_py() or 0 for each in sizes if (pc.max(each).as_py() or 0) > 1)
-    if single:
-        yield f"{single:,} entries of one message count as no batches: the log does not tell batches of one from others"
-    for name, step in sorted(back.items()):
-        yield f"the clock of {name} goes back by {step / 1_000:,.3f} s: its lines are taken in the order of the file"
+def sizes(deliveries: pa.Table) -> pa.Table:
+    """How many deliveries (``count``) of each subscription of a topic partition are of a batch, and how many are
+    not."""
+    of_batch = pc.greater_equal(deliveries["batch_index"], 0)
+    sized = deliveries.select(SIZES.names[:3]).append_column("of_batch", of_batch)
+    counted = sized.group_by(SIZES.names[:4]).aggregate([([], "count_all")])
+    return counted.rename_columns(SIZES.names).cast(SIZES)

@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 from subreplay.adapters.canonical import day
 
 RARE: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
-_WHOLE: Final = ("got", "shown", "nacked", "removed", "disconnecting")
+WHOLE: Final = ("got", "shown", "nacked", "removed", "disconnecting")
+"""Kinds of lines that show a consumer whole."""
 _OWN_THREAD: Final = ("subscribing", "closing", "disconnected")
 NEVER: Final = 2**62
 """A ``seq`` after all others."""
@@ -74,8 +75,9 @@ def members(events: pa.Table, names: Mapping[str, str] | None = None) -> Members
     """
     rare = events.filter(pc.is_in(events["kind"], value_set=pa.array(RARE)))
     found = _Membership()
-    for row in rare.select(["seq", "at_micros", *_COLUMNS]).to_pylist():
-        found.apply(row, Moment(row["seq"], row["at_micros"]))
+    at = rare["at"].cast(pa.int64()).to_pylist()
+    for row, micros in zip(rare.select(["seq", *_COLUMNS]).to_pylist(), at, strict=True):
+        found.apply(row, Moment(row["seq"], micros))
     found.add_unseen(_shown(events))
     for session in [*found.sessions, *found.refused]:
         session.name = session.name or (names or {}).get(session.instance or "")
@@ -87,7 +89,7 @@ _COLUMNS = ("kind", "thread", "topic", "subscription", "connection", "gone", "co
 
 def _shown(events: pa.Table) -> list[dict[str, Any]]:
     """Each consumer that a line shows whole, with the order of the first and the last such line."""
-    whole = events.filter(pc.is_in(events["kind"], value_set=pa.array(_WHOLE)))
+    whole = events.filter(pc.is_in(events["kind"], value_set=pa.array(WHOLE)))
     keys = ["subscription", "connection", "consumer_id", "consumer"]
     found: list[dict[str, Any]] = whole.group_by(keys).aggregate([("seq", "min"), ("seq", "max")]).to_pylist()
     return sorted(found, key=lambda row: int(row["seq_min"]))

@@ -14,6 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.adapters.broker_log.order import number_at
 from subreplay.model.tables import MEMBERSHIP
 
 SAME: Final = 2_000_000
@@ -47,6 +48,7 @@ def completed(membership: pa.Table, polled: pa.Table, known: Iterable[str], begi
     ``known`` are the instances of the log. It spans ``begin`` to ``end`` (µs).
     """
     rows = _rows(membership)
+    polls: list[Row] = []
     instances: dict[str, set[str]] = defaultdict(set)
     for instance in known:
         instances[instance.rpartition("#")[0]].add(instance)
@@ -61,11 +63,12 @@ def completed(membership: pa.Table, polled: pa.Table, known: Iterable[str], begi
             continue
         here = instances[told["instance"]]
         whose = {"instance": next(iter(here)) if len(here) == 1 else None}
-        rows.append(told | whose)
-        if gone is not None and gone["since"] <= end and not _left(rows, told):
-            rows.append(gone | whose)
-    rows.sort(key=lambda row: (row["at"], row["event"] == "join", row["seq"]))
-    return pa.Table.from_pylist([row | {"seq": seq} for seq, row in enumerate(rows)], schema=MEMBERSHIP)
+        polls.append(told | whose)
+        if gone is not None and gone["since"] <= end and not _left([*rows, *polls], told):
+            polls.append(gone | whose)
+    rows += [row | {"seq": number_at(row["at"] // 1_000), "since_seq": None} for row in polls]
+    rows.sort(key=lambda row: (row["seq"], row["at"], row["event"] == "join"))
+    return pa.Table.from_pylist(rows, schema=MEMBERSHIP)
 
 
 def _rows(table: pa.Table) -> list[Row]:

@@ -2,32 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import told_of
 from subreplay.adapters.pulsar_policies import policy_of
 
 PROFILES: Final = ("3.2", "4.0", "4.2")
 _EXCLUSIVE: Final = "Exclusive consumer is already connected"
 
 
-def suggested(tables: dict[str, pa.Table], found: pa.Table, version: str | None, of_3: bool) -> tuple[Any, list[str]]:
-    """The run for the subscription with the most rows, and sentences about what is not known of it.
+def suggested(
+    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, of_3: bool
+) -> tuple[pa.Table, dict[str, Any], list[str]]:
+    """The membership, whose types of ``unknown`` are told where the log does, the run for the first of ``pairs`` of
+    subscriptions and topics, and sentences about what is not known of it.
 
-    Membership rows whose type is ``unknown`` get it where the log tells. ``version`` is what the broker said when it
-    started; ``of_3``: its lines have the form of 3.x.
+    ``kinds`` are those of each subscription's events. ``version`` is what the broker said when it started; ``of_3``:
+    its lines have the form of 3.x.
     """
-    pairs = told_of(tables)
     if not pairs:
-        return {}, []
+        return membership, {}, []
     subscription, topic = pairs[0]
-    for each in {pair[0] for pair in pairs}:
-        tables["membership"] = _typed(tables["membership"], each, found)
+    for each in sorted({pair[0] for pair in pairs}):
+        membership = _typed(membership, each, kinds)
     run: dict[str, Any] = {"name": subscription, "topic": topic}
-    policy, notes = policy_of(tables["membership"], subscription)
+    policy, notes = policy_of(membership, subscription)
     run |= policy
     if version is None and of_3:
         run["profile"] = "pulsar-3.2"
@@ -38,7 +40,7 @@ def suggested(tables: dict[str, pa.Table], found: pa.Table, version: str | None,
         run["profile"] = _profile(version)
         if version not in PROFILES:
             notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
-    return {"subscription": run}, notes
+    return membership, {"subscription": run}, notes
 
 
 def _profile(version: str) -> str:
@@ -51,11 +53,11 @@ def _profile(version: str) -> str:
     return f"pulsar-{earlier[-1] if earlier else PROFILES[0]}"
 
 
-def _typed(membership: pa.Table, subscription: str, found: pa.Table) -> pa.Table:
+def _typed(membership: pa.Table, subscription: str, kinds: pa.Table) -> pa.Table:
     """The membership with the type that lines of the one active consumer tell, where it was not known."""
     mine = pc.equal(membership["subscription"], subscription)
     unknown = pc.and_(mine, pc.equal(membership["type"], "unknown"))
-    of_one = found.filter(pc.and_(pc.equal(found["subscription"], subscription), pc.equal(found["kind"], "got")))
+    of_one = kinds.filter(pc.and_(pc.equal(kinds["subscription"], subscription), pc.equal(kinds["kind"], "got")))
     if not pc.any(unknown).as_py() or not len(of_one):
         return membership
     reasons = pc.unique(membership.filter(mine)["reason"]).to_pylist()

@@ -46,6 +46,7 @@ class Inputs:
     sampled: bool = False  # the deliveries are a sample
     group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
+    reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
 
 
 def read_inputs(
@@ -89,6 +90,7 @@ def read_inputs(
         inferred=config.traffic.inferred(),
         sampled=config.traffic.deliveries is not None and bool(config.traffic.deliveries.sampled),
         tables=frames,
+        reads=reads,
     )
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
 
-from subreplay.adapters import ADAPTERS, Ingested, Options
+from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import Rejected
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.plan import Plan, Taken
@@ -26,6 +26,9 @@ from subreplay.config.traffic import InputTable
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
+from subreplay.spark.adapters import sources
+from subreplay.spark.adapters.frames import Read
+from subreplay.spark.kept import KeptRows
 from subreplay.spark.read import live
 from subreplay.spark.schemas import require, spark_schema
 
@@ -112,28 +115,37 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
     return lake.of_arrow(spark, INPUTS[name].empty_table())
 
 
-class Reads(dict[tuple[str, str, Options], Ingested]):
-    """What adapters read in a run, by adapter, path and options: of a source that fills several tables only once."""
+class Reads:
+    """What adapters read in a run: of a source that fills several tables only once. It is kept until ``release``."""
 
-    def of(self, given: InputTable) -> Ingested:
+    def __init__(self) -> None:
+        self._kept = KeptRows()
+        self._found: dict[tuple[str, str, Options], Read] = {}
+
+    def of(self, spark: SparkSession, given: InputTable) -> Read:
         """What the adapter of an input table reads."""
-        asked = str(given.from_), str(given.path), given.of_adapter
-        if asked not in self:
-            self[asked] = ADAPTERS[asked[0]](Path(asked[1]), asked[2])
-        return self[asked]
+        name, path, options = str(given.from_), str(given.path), given.of_adapter
+        if (name, path, options) not in self._found:
+            self._found[name, path, options] = sources.read(spark, self._kept, name, Path(path), options)
+        return self._found[name, path, options]
+
+    def release(self) -> None:
+        """Free what the session keeps of them."""
+        self._kept.release()
 
 
 def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -> DataFrame:
-    """A table that an adapter makes of files, with column ``rejected``."""
-    read = reads.of(given)
+    """A table that an adapter makes of files, with column ``rejected``. What is rejected of no table of ours, such as a
+    line of a log, may have been a delivery."""
+    read = reads.of(spark, given)
     rows = read.tables.get(name)
     if rows is None:
         raise InputError(f"traffic.{name}: {given.from_} tells nothing of {name}; it has {', '.join(read.tables)}")
-    rejected = [_row(each) for each in read.rejected if each.table == name]
-    schema = pa.schema([*(f.with_nullable(True) for f in rows.schema), pa.field("rejected", REJECTED)])
-    whole = pa.Table.from_arrays([*rows.columns, pa.nulls(len(rows), REJECTED)], schema=schema)
-    lacking = pa.Table.from_pylist([{"rejected": each} for each in rejected], schema)
-    return lake.of_arrow(spark, pa.concat_tables([whole, lacking]))
+    mine = F.col("table") == name
+    if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
+        mine = mine | ~F.col("table").isin(*INPUTS)
+    lacking = read.rejected.where(mine).select(F.struct("file", "row", "raw", "reasons").alias("rejected"))
+    return rows.unionByName(lacking, allowMissingColumns=True)
 
 
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:

@@ -1,0 +1,113 @@
+"""A file of a broker's log as numbered events, a block of lines at a time, and what it counts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.adapters.base import Options, Rejected
+from subreplay.adapters.broker_log.events import EVENTS, FILES, Parsed, events
+from subreplay.adapters.broker_log.order import Order
+from subreplay.adapters.broker_log.scan import scan
+from subreplay.adapters.broker_log.words import PROGRAM
+from subreplay.adapters.files import lines_of
+
+NUMBERED: Final = EVENTS.append(pa.field("seq", pa.int64())).append(pa.field("nth", pa.int32()))
+"""Events with the number of their line among those of all files, and their own number within it."""
+TOTALS: Final = pa.schema(
+    [
+        *FILES,
+        pa.field("kept", pa.int64()),  # lines that gave events of what is asked for
+        pa.field("back", pa.int64()),  # how far the clock went back (ms)
+        pa.field("version", pa.string()),  # what the broker said when it started
+        pa.field("of_3", pa.bool_()),  # its lines have the form of 3.x
+        pa.field("topics", pa.list_(pa.string())),  # of all events, whatever is asked for
+        pa.field("subscriptions", pa.list_(pa.string())),
+    ]
+)
+"""``FILES`` of a block of lines, and what else is told of it."""
+
+_VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+)")
+_SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
+
+
+class LogFile(NamedTuple):
+    """A file, by its place among those of a log in the order in which they begin, and what is asked of it."""
+
+    path: Path
+    name: str
+    number: int
+    files: int
+    options: Options
+
+
+class Block(NamedTuple):
+    """What some lines tell: ``NUMBERED`` events, rejected lines and ``TOTALS``."""
+
+    events: pa.Table
+    rejected: tuple[Rejected, ...]
+    totals: pa.Table
+
+
+def blocks(file: LogFile) -> Iterator[Block]:
+    """What a file tells, block after block. Raises ``InputError`` or ``EnvironmentFailed`` where it cannot be read."""
+    order = Order(file.number, file.files)
+    for number, part in enumerate(lines_of(file.path, file.name)):
+        if isinstance(part, Rejected):
+            damage = {"file": file.name, "lines": 1, "known": 0, "quarantined": 1, "bytes": 0, "digest": 0, "kept": 0}
+            yield Block(NUMBERED.empty_table(), (part,), pa.Table.from_pylist([damage], TOTALS))
+            continue
+        parsed = events(part)
+        found = _numbered(_wanted(parsed.events, file.options), order)
+        version, of_3 = _look(part) if number == 0 else (None, False)
+        kept = len(np.unique(found["line"].to_numpy()))
+        yield Block(found, parsed.rejected, _totals(parsed, kept, order.back, version, of_3))
+
+
+def begins(head: bytes) -> int:
+    """When (ms) the first line with a time was written, of the beginning of a file; 0 where there is none."""
+    data = np.frombuffer(head, np.uint8)
+    breaks = np.flatnonzero(data == ord("\n")) + 1
+    times = scan(data, np.concatenate([[0], breaks]), PROGRAM).at
+    return int(next((at for at in times if at > 0), 0))
+
+
+def _numbered(found: pa.Table, order: Order) -> pa.Table:
+    line = found["line"].to_numpy()
+    seq = order.of(line, found["at"].cast(pa.int64()).to_numpy() // 1_000)
+    first = np.flatnonzero(np.diff(line, prepend=-1))
+    sizes = np.diff(np.append(first, len(line)))
+    nth = np.arange(len(line)) - np.repeat(first, sizes)
+    return found.append_column("seq", pa.array(seq)).append_column("nth", pa.array(nth.astype(np.int32)))
+
+
+def _wanted(found: pa.Table, options: Options) -> pa.Table:
+    """The events of the topic and subscription that are asked for, and those of connections."""
+    for name in ("topic", "subscription"):
+        asked = getattr(options, name)
+        if asked is not None:
+            found = found.filter(pc.or_kleene(pc.equal(found[name], asked), pc.is_null(found[name])))
+    return found
+
+
+def _totals(parsed: Parsed, kept: int, back: int, version: str | None, of_3: bool) -> pa.Table:
+    more: dict[str, Any] = {"kept": kept, "back": back, "version": version, "of_3": of_3}
+    for name in ("topic", "subscription"):
+        more[f"{name}s"] = pc.unique(parsed.events[name]).drop_null().to_pylist()
+    told = pa.Table.from_pylist([more] * len(parsed.files), pa.schema(list(TOTALS)[len(FILES) :]))
+    return pa.Table.from_arrays([*parsed.files.columns, *told.columns], schema=TOTALS)
+
+
+def _look(part: pa.RecordBatch) -> tuple[str | None, bool]:
+    """Of which version the broker is, by the beginning of a file, and whether its lines have the form of 3.x."""
+    data = part.column("text").buffers()[2] or b""
+    if found := _VERSION.search(data):
+        return found[1].decode(), False
+    line = _SUBSCRIBING.search(data)
+    return None, line is not None and line[1] is None

@@ -1,0 +1,34 @@
+"""Deliveries that do not tell whether their entry is a batch of one message or no batch: the messages say it.
+
+A broker's log counts the messages of an entry, and not whether one of them stands in a batch. The only message of a
+batch has index 0 (``MessageIdData.batch_index``), one of no batch has none, which is -1 here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.model.columns import ints
+
+_SEVERAL = np.iinfo(np.int64).max
+
+
+def placed(rows: pa.Table) -> pa.Table:
+    """Whole entries of a log (messages and deliveries by position), of which deliveries of no batch are of the batch of
+    one that their entry is."""
+    index, delivery = ints(rows, "batch_index"), ints(rows, "kind") == 1
+    doubtful, message = delivery & (index < 0), ~delivery
+    if not doubtful.any() or not (message & (index == 0)).any():
+        return rows
+    ledger, number = ints(rows, "ledger"), ints(rows, "entry")
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = (ledger[1:] != ledger[:-1]) | (number[1:] != number[:-1])
+    entry = np.cumsum(new) - 1
+    least, most = np.full(entry[-1] + 1, _SEVERAL), np.full(entry[-1] + 1, np.int64(-1))
+    np.minimum.at(least, entry[message], index[message])
+    np.maximum.at(most, entry[message], index[message])
+    index = np.where(doubtful & ((least == 0) & (most == 0))[entry], 0, index)
+    place = rows.schema.get_field_index("batch_index")
+    rows = rows.set_column(place, rows.schema.field(place), pa.array(index.astype(np.int32)))
+    return rows.take(pa.array(np.lexsort((ints(rows, "seq"), ints(rows, "at"), delivery, index, entry))))
