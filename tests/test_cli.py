@@ -17,9 +17,11 @@ import pytest
 
 from subreplay import __version__, cli, pipeline
 from subreplay.adapters import Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.config.run import load
 from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
-from subreplay.program import terminal
+from subreplay.reports import text as reports_text
+from subreplay.reports import write as reports_write
 from subreplay.reports.write import ReportPaths
 from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
@@ -230,8 +232,8 @@ def finished(monkeypatch, here):
         stub = Stub(verdict)
         monkeypatch.setattr(session, "open_session", lambda options: Session())
         monkeypatch.setattr(pipeline, command, stub)
-        monkeypatch.setattr(cli, "write_reports", write)
-        monkeypatch.setattr(terminal, "render", lambda report, console: written.append(Path("terminal")))
+        monkeypatch.setattr(reports_write, "write_reports", write)
+        monkeypatch.setattr(reports_text, "render", lambda report, console: written.append(Path("terminal")))
         stub.written = written  # type: ignore[attr-defined]
         return stub
 
@@ -482,7 +484,7 @@ def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
     cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--format", "parquet"])
-    run = cli.config.load(tmp_path / "to" / "audit.yaml")
+    run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
     assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
 
@@ -511,7 +513,7 @@ def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
     assert "note: spans have no messages" in out
-    run = cli.config.load(tmp_path / "to" / "audit.yaml")
+    run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.traffic.inferred()) == ("otel4", True)
     assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
 
@@ -522,7 +524,7 @@ def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_pa
     comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
     assert all(note in comment for note in nothing_written[0].told.notes)
     assert len(max(lines, key=len)) < 120
-    assert cli.config.load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
+    assert load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
 
 
 @pytest.mark.parametrize(
@@ -547,7 +549,7 @@ def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monk
     )
     monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
     assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
-    assert cli.config.load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
+    assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 
 # explain: documented results, to the letter
@@ -635,4 +637,18 @@ def test_the_bundled_recording_is_whole():
     with gzip.open(folder / "broker_events.jsonl.gz", "rt", encoding="utf-8") as file:
         events = [json.loads(line)["ev"] for line in file]
     assert {"subscribe", "dispatch", "ack", "consumer_closed"} <= set(events)
-    assert cli.config.load(folder.parent / "demo.yaml").scenarios
+    assert load(folder.parent / "demo.yaml").scenarios
+
+
+def test_a_command_imports_no_more_than_it_needs(tmp_path):
+    """Seconds of a person's time: usage is told without what computes, and a key is explained without Spark."""
+    run_file = tmp_path / "run.yaml"
+    run_file.write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
+    heavy = "{'numba', 'numpy', 'pandas', 'pyarrow', 'pydantic', 'pyspark', 'yaml'}"
+    for arguments, loaded in (("--help",), "[]"), (("explain", "--config", str(run_file), "--key", "k"), None):
+        ask = f"import sys; from subreplay.cli import main; main({list(arguments)})"
+        code = f"{ask}; print(sorted({heavy} & {{*sys.modules}}))"
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+        last = told.splitlines()[-1]
+        assert "pyspark" not in last
+        assert loaded in (None, last)

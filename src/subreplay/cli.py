@@ -1,6 +1,8 @@
 """The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment
 failed, 130 interrupted."""
 
+# A command imports what it needs when it runs: the others, and --help, do not wait for it.
+
 from __future__ import annotations
 
 import sys
@@ -13,28 +15,23 @@ from functools import partial
 from importlib.resources import as_file, files
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-import yaml
 
 from subreplay import __version__, failures
-from subreplay.adapters import ADAPTERS, Options, Told, sniff
-from subreplay.adapters.looks import TITLES
-from subreplay.config import run as config
-from subreplay.config.fields import folder_path, parse_day
-from subreplay.conformance import recorded
-from subreplay.conformance.golden import files as golden
+from subreplay.adapters import ADAPTERS, Options, Told
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
-from subreplay.policies import make
-from subreplay.program import inspection
 from subreplay.program.command import EXIT, Command, log, run_command, session, terminal
 from subreplay.reports.clean import clean
-from subreplay.reports.data import ReportData
-from subreplay.reports.finding_data import CodeSummary
-from subreplay.reports.json_report import from_json
-from subreplay.reports.write import ReportPaths, write_reports
+
+if TYPE_CHECKING:
+    from subreplay.config.run import RunConfig
+    from subreplay.conformance.recorded import Foretold
+    from subreplay.reports.data import ReportData
+    from subreplay.reports.finding_data import CodeSummary
+    from subreplay.reports.write import ReportPaths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 command = partial(app.command, cls=Command)
@@ -94,6 +91,8 @@ def audit(
 
 
 def _before(day: str) -> str:
+    from subreplay.config.fields import parse_day
+
     try:
         return (parse_day(day) - timedelta(days=1)).isoformat()
     except ValueError as error:
@@ -137,8 +136,12 @@ def whatif(
 
 def _of_messages(
     place: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None
-) -> config.RunConfig:
+) -> RunConfig:
     """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
+    from subreplay.config import run as config
+    from subreplay.policies import make
+    from subreplay.program import inspection
+
     for name in (asked[0], *asked[1]):
         if name is not None:
             make(name, inspection.profile_of(name))
@@ -159,7 +162,9 @@ def _of_messages(
     return config.parse(run, place, date=date, **_outputs(out_dir))
 
 
-def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> config.RunConfig:
+def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> RunConfig:
+    from subreplay.config import run as config
+
     run = config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
     run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
     if run.keys.readable:
@@ -176,14 +181,17 @@ def _outputs(out_dir: str | None) -> dict[str, str]:
 
 
 def _check_folder(option: str, value: str) -> None:
+    from subreplay.config.fields import folder_path
+
     try:
         folder_path(value)
     except ValueError as error:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
-def _run(kind: Literal["audit", "whatif"], run: config.RunConfig) -> int:
+def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     from subreplay import pipeline
+    from subreplay.reports.write import write_reports
 
     log.open(Path(run.output.report))
     work = pipeline.audit if kind == "audit" else pipeline.whatif
@@ -198,7 +206,7 @@ def _run(kind: Literal["audit", "whatif"], run: config.RunConfig) -> int:
     return code
 
 
-def _summary(kind: str, run: config.RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
+def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
     """What a program wants to know of a run: verdict, counts and paths."""
     return {
         "command": kind,
@@ -236,11 +244,14 @@ def inspect(
 ) -> int:
     """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    from subreplay.adapters.looks import sniff
+
     if place is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
     files = None if place is None or kafka is not None else Path(place.removeprefix("file:"))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter)
+    from subreplay.program import inspection
     from subreplay.spark import inspect as inspect_spark
 
     if kafka is not None:
@@ -275,9 +286,11 @@ def inspect(
 
 def _inspect_files(path: Path, adapter: str) -> int:
     """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
+    from subreplay.adapters.looks import TITLES
+    from subreplay.config.run import Spark
     from subreplay.spark.adapters import sources
 
-    spark = session(config.Spark())
+    spark = session(Spark())
     with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, Options()) as read:
         found = read.told
     terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
@@ -342,10 +355,11 @@ def ingest(
 
 def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
     """Read, write tables, and beside them a run file, with ``more`` in it."""
+    from subreplay.config.run import Spark
     from subreplay.spark import ingest as ingest_spark
     from subreplay.spark.adapters import sources
 
-    spark = session(config.Spark())
+    spark = session(Spark())
     with ExitStack() as reading:
         with terminal.progress("reading and checking the files"):
             read = reading.enter_context(sources.reading(spark, source, folder, options))
@@ -376,6 +390,8 @@ def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, ob
 
 def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) -> str:
     """The run to start from as YAML, what its source does not tell in a comment before it."""
+    import yaml
+
     own = {
         name: part if "from" in part else {"path": f"{to}/{name}", "format": form, **part}
         for name, part in ingested.run.get("traffic", {}).items()
@@ -421,16 +437,18 @@ def explain(
         raise typer.BadParameter("give either --key or --message")
     run = _load(config_file, date, tables, out_dir)
     from subreplay.spark import explain as explain_spark
-    from subreplay.spark import trace
 
-    place = None if message is None else trace.Place.parse(message)
     lines: list[Iterable[str]] = []
     if key is not None:
         lines.append(explain_spark.lines(run, key, session))
-    if key is not None and "traffic" in run.model_fields_set:
-        lines.append(["", *trace.of_key(session(run.spark), run, key, last)])
-    if place is not None:
-        lines.append(trace.of_message(session(run.spark), run, place, last))
+    if message is not None or "traffic" in run.model_fields_set:
+        from subreplay.spark import trace
+
+        place = None if message is None else trace.Place.parse(message)
+        if key is not None:
+            lines.append(["", *trace.of_key(session(run.spark), run, key, last)])
+        if place is not None:
+            lines.append(trace.of_message(session(run.spark), run, place, last))
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0
@@ -442,6 +460,9 @@ def report(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
 ) -> int:
     """Render a report again from its JSON: page, text and terminal."""
+    from subreplay.reports.json_report import from_json
+    from subreplay.reports.write import write_reports
+
     try:
         data = from_json(json_file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -466,6 +487,8 @@ def conformance(
 ) -> int:
     """Replay golden files of the real brokers and assignors; exit 1 if a case comes out otherwise."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    from subreplay.conformance.golden import files as golden
+
     if profile not in (None, *golden.PROFILE_OF.values()):
         raise ConfigError(f"--profile {profile}: no such profile; there are: {', '.join(golden.PROFILE_OF.values())}")
     codes, told = {0}, list[dict[str, object]]()
@@ -501,7 +524,10 @@ def fidelity(
 ) -> int:
     """Re-enact recordings and compare; exit 1 if messages go to other consumers. Or predict them, and tabulate."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    codes, told, foretold = {0}, list[dict[str, object]](), list[recorded.Foretold]()
+    from subreplay.conformance import recorded
+
+    codes, told = {0}, list[dict[str, object]]()
+    foretold: list[Foretold] = []
     for folder in recorded.recordings(paths):
         try:
             with terminal.progress(f"{'predicting' if predict else 're-enacting'} {folder.name}"):

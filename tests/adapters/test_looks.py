@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters import ADAPTERS, sniff
-from subreplay.adapters.looks import COORDINATOR_LOG, HEAD, TITLES, chosen, kind
+from subreplay.adapters import ADAPTERS
+from subreplay.adapters.looks import COORDINATOR_LOG, HEAD, TITLES, chosen, kind, sniff
 from subreplay.capture.events import EVENTS, METADATA
 from subreplay.errors import InputError
 from tests.adapters.kafka_group.encoding import key

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected, Told
-from subreplay.adapters.broker_log import logs
-from subreplay.adapters.capture import adapter as captures
-from subreplay.adapters.kafka_group import groups
-from subreplay.adapters.kafka_recording import adapter as kafka_recordings
-from subreplay.adapters.looks import sniff
-from subreplay.adapters.otlp import spans
-from subreplay.adapters.pulsar_recording import adapter as recordings
-from subreplay.adapters.pulsar_stats import adapter as statistics
+
+
+def _module(name: str) -> Any:
+    """A module of this room, imported when it is first asked to read: what it needs for that takes seconds to load."""
+    return import_module(f"{__name__}.{name}")
+
 
 ADAPTERS: Final[dict[str, Adapter]] = {
     each.name: each
     for each in (
-        Adapter("capture", lambda path, _: captures.read(path)),
-        Adapter("pulsar-recording", lambda path, _: recordings.read(path)),
-        Adapter("pulsar-broker-log", logs.read, ("topic", "subscription", "statistics")),
-        Adapter("pulsar-stats", statistics.read, ("topic", "subscription", "times")),
-        Adapter("otlp-spans", spans.read, ("topic", "subscription", "sampled")),
-        Adapter("kafka-recording", lambda path, _: kafka_recordings.read(path)),
-        Adapter("kafka-group", groups.read, ("topic", "subscription", "coordinator_log", "time_zone")),
+        Adapter("capture", lambda path, _: _module("capture.adapter").read(path)),
+        Adapter("pulsar-recording", lambda path, _: _module("pulsar_recording.adapter").read(path)),
+        Adapter(
+            "pulsar-broker-log",
+            lambda path, options: _module("broker_log.logs").read(path, options),
+            ("topic", "subscription", "statistics"),
+        ),
+        Adapter(
+            "pulsar-stats",
+            lambda path, options: _module("pulsar_stats.adapter").read(path, options),
+            ("topic", "subscription", "times"),
+        ),
+        Adapter(
+            "otlp-spans",
+            lambda path, options: _module("otlp.spans").read(path, options),
+            ("topic", "subscription", "sampled"),
+        ),
+        Adapter("kafka-recording", lambda path, _: _module("kafka_recording.adapter").read(path)),
+        Adapter(
+            "kafka-group",
+            lambda path, options: _module("kafka_group.groups").read(path, options),
+            ("topic", "subscription", "coordinator_log", "time_zone"),
+        ),
     )
 }
 
-__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "Told", "sniff"]
+__all__ = ["ADAPTERS", "Adapter", "FileCount", "Ingested", "Options", "Reason", "Rejected", "Told"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.held import instead
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Reason(NamedTuple):

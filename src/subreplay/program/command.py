@@ -11,7 +11,6 @@ import typer
 from typer.core import TyperCommand, TyperOption
 
 from subreplay import failures
-from subreplay.config.run import Spark
 from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.model.rows import Verdict
 from subreplay.program.interruption import Interruption
@@ -19,6 +18,7 @@ from subreplay.program.run_log import RunLog
 from subreplay.program.terminal import Terminal
 
 if TYPE_CHECKING:
+    from subreplay.config.run import Spark
     from subreplay.spark.session import SparkSession
 
 EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}

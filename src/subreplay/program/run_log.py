@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TextIO
 
 from subreplay.errors import EnvironmentFailed
-from subreplay.reports.write import PAGE
 
 NAME = "subreplay.log"
 
@@ -37,11 +36,13 @@ class RunLog(logging.Handler):
         self.path: Path | None = None
         self._file: TextIO | None = None
         self._kept = False
-        self._page: tuple[Path, int | None] = (Path(PAGE), None)
+        self._page: tuple[Path, int | None] | None = None
 
     def open(self, folder: Path) -> None:
         """Write to a file of this folder, which stays. Raises ``EnvironmentFailed`` where the folder is not writable,
         which is better known before a long run than after it."""
+        from subreplay.reports.write import PAGE
+
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = (folder / NAME).open("w", encoding="utf-8", errors="backslashreplace")
@@ -55,8 +56,8 @@ class RunLog(logging.Handler):
     def earlier_page(self) -> Path | None:
         """The page beside the log file, where it is still that of an earlier run: it stays until this run's replaces
         it, so that who looks at it meanwhile finds a whole one."""
-        page, written = self._page
-        return page if written is not None and _written(page) == written else None
+        page, written = self._page or (None, None)
+        return page if page is not None and written is not None and _written(page) == written else None
 
     @contextmanager
     def listening(self) -> Iterator[RunLog]:

@@ -11,14 +11,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from subreplay.reports.clean import clean
-from subreplay.reports.data import ReportData
-from subreplay.reports.text import render
+
+if TYPE_CHECKING:
+    from subreplay.reports.data import ReportData
 
 
 class Terminal:
@@ -62,6 +62,8 @@ class Terminal:
         if self.quiet:
             self.say(f"{report.verdict.upper()}  {report.headline}")
         elif not self.as_json:
+            from subreplay.reports.text import render
+
             render(report, self.out)
             self.say("")
 
@@ -77,6 +79,8 @@ class Terminal:
 
     @contextmanager
     def _moving(self, stage: str) -> Iterator[None]:
+        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
         # on a descriptor of its own: standard error goes to the log file while Spark starts
         with os.fdopen(os.dup(sys.stderr.fileno()), "w") as file:
             console = Console(file=file, force_terminal=True, emoji=False)

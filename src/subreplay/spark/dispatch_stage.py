@@ -14,6 +14,7 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
+from subreplay.config.plans import scenario_events
 from subreplay.config.run import GroupScenario, Scenario
 from subreplay.dispatch.service import Empirical, Fixed, Service
 from subreplay.errors import ConfigError
@@ -25,7 +26,6 @@ from subreplay.spark.audit.worst import worst
 from subreplay.spark.read.log import as_log
 from subreplay.spark.read.source import Source
 from subreplay.spark.session import partitions
-from subreplay.spark.whatif_stages import scenario_events
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.predicted import Predictor, Simulation
 from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold

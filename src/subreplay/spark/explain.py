@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pyspark.sql import SparkSession
 
+from subreplay.config.plans import Events, plans
 from subreplay.config.run import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.spark import whatif_stages
-from subreplay.spark.read.traffic import Frames
 from subreplay.timelines.happenings import event_words
 from subreplay.whatif.assign import Plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from subreplay.spark.read.traffic import Frames
 
 MANY = 20
 
@@ -29,8 +33,19 @@ def lines(
     yield f"key     {key}"
     yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
     yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
-    for plan in whatif_stages.plans(run, open_session, frames):
+    for plan in plans(run, _recorded(run, open_session, frames)):
         yield from _plan_lines(plan, hash32)
+
+
+def _recorded(run: RunConfig, open_session: Callable[[Spark], SparkSession], frames: Frames | None) -> Events | None:
+    """The recorded membership; None where neither the run names tables nor a scenario wants it."""
+    named = bool(frames) or "traffic" in run.model_fields_set
+    if not named and all(s.members != "recorded" for s in run.scenarios):
+        return None
+    from subreplay.spark.read.input_statistics import census
+    from subreplay.spark.read.log import read_inputs
+
+    return census(read_inputs(open_session(run.spark), run, frames, messages_only=True)).events
 
 
 def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from subreplay.audit.needs import Need
-from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig, Spark
+from subreplay.config.plans import scenario_events
+from subreplay.config.run import RECORDED, AnyScenario
 from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Measuring, Policy
 from subreplay.spark import collect, whatif
-from subreplay.spark.read.input_statistics import census
-from subreplay.spark.read.log import read_inputs
 from subreplay.spark.read.source import Events, Source
-from subreplay.spark.read.traffic import Frames
 from subreplay.timelines.ownership import Story
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
 from subreplay.whatif.recent_load import RecentLoad
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.whatif.scenario import plan, recorded
 
 
 def sum_traffic(source: Source) -> Figures:
@@ -78,46 +74,6 @@ def measured_plan(
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
     events = scenario_events(scenario, source.events, source.extent["first"])
     return measured_plan(source, scenario.name, scenario.make_policy(), events)
-
-
-def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
-    if scenario.members == "recorded":
-        return {scope: recorded(mine) for scope, mine in events.items()}
-    members = [
-        PlannedMember(
-            m.consumer,
-            m.join * 1_000,
-            None if m.leave is None else m.leave * 1_000,
-            m.priority,
-            None if m.ranges is None else tuple(m.ranges),
-            m.instance_id,
-            m.rack,
-            None if m.crash is None else m.crash * 1_000,
-            None if m.restart is None else m.restart * 1_000,
-        )
-        for m in scenario.members
-        if isinstance(m, Member)
-    ]
-    return {scope: planned_events(members, scope, start) for scope in events}
-
-
-def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession], frames: Frames | None = None) -> list[Plan]:
-    """Every plan of a run without its traffic: the recorded one where the run names tables, and the scenarios.
-
-    Members that a scenario invents join at time 0.
-    """
-    found: list[Plan] = []
-    recorded_events: Events = {}
-    named = bool(frames) or "traffic" in config.model_fields_set
-    if named or any(s.members == "recorded" for s in config.scenarios):
-        recorded_events = census(read_inputs(open_session(config.spark), config, frames, messages_only=True)).events
-        found.append(plan(RECORDED, config.subscription.make_policy(), recorded_events))
-    topic = config.subscription.topic or "persistent://public/default/topic"
-    somewhere: Events = recorded_events or {Scope(topic): ()}
-    for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
-    return found
 
 
 def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:

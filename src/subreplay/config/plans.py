@@ -1,0 +1,48 @@
+"""The scenarios of a run file as plans: with the members that it names or invents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig
+from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
+
+Events = Mapping[Scope, tuple[MembershipEvent, ...]]
+
+
+def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
+    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
+    if scenario.members == "recorded":
+        return {scope: recorded(mine) for scope, mine in events.items()}
+    members = [
+        PlannedMember(
+            m.consumer,
+            m.join * 1_000,
+            None if m.leave is None else m.leave * 1_000,
+            m.priority,
+            None if m.ranges is None else tuple(m.ranges),
+            m.instance_id,
+            m.rack,
+            None if m.crash is None else m.crash * 1_000,
+            None if m.restart is None else m.restart * 1_000,
+        )
+        for m in scenario.members
+        if isinstance(m, Member)
+    ]
+    return {scope: planned_events(members, scope, start) for scope in events}
+
+
+def plans(config: RunConfig, events: Events | None) -> list[Plan]:
+    """Every plan of a run without its traffic: the recorded one where ``events``, the recorded membership, are given,
+    and the scenarios.
+
+    Members that a scenario invents join at time 0.
+    """
+    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), events)]
+    topic = config.subscription.topic or "persistent://public/default/topic"
+    somewhere: Events = events or {Scope(topic): ()}
+    for scenario in config.scenarios:
+        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
+    return found
