@@ -16,6 +16,8 @@ F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
+INTERPRETED: Final[bool] = bool(cast(Any, numba.config).DISABLE_JIT)
+"""Whether kernels run as plain Python, line by line, as somebody who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
 UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
 """A private option of numba: no references to arrays are counted. A kernel that makes no array, of arrays that its
 caller holds, needs no counts; an atomic addition in each step would cost more than most steps do."""
@@ -28,7 +30,7 @@ def compiled(function: F, **options: Any) -> F:
     of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept, a private field of
     numba's cache, covers every file that its module imports, and what these import.
     """
-    if numba.config.DISABLE_JIT:  # somebody looks for a fault: plain Python, line by line
+    if INTERPRETED:
         return function
     options = {"nogil": True} | options
     try:

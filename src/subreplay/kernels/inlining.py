@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import types
 
-from subreplay.kernels.compiled import UNCOUNTED, compiled
+from subreplay.kernels.compiled import INTERPRETED, UNCOUNTED, compiled
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -41,7 +41,7 @@ def _once(kernel: F) -> F:
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
     index of 32 bits and one of 64 bits are three. Its dispatcher calls ``compile`` for each, which is replaced here.
     """
-    if numba.config.DISABLE_JIT:
+    if INTERPRETED:
         return kernel
     dispatcher: Any = kernel
     compile_as_given = dispatcher.compile
