@@ -31,7 +31,7 @@ SELECTORS = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"
 
 
 def selector(name: str, hashes: np.ndarray) -> Candidate:
-    return Candidate(name, "key", lambda: owners_of_keys(make(name, "pulsar-4.0"), hashes, ORDERS))
+    return Candidate(name, "key", lambda first: owners_of_keys(make(name, "pulsar-4.0"), hashes, ORDERS, first))
 
 
 @st.composite
@@ -58,7 +58,7 @@ def test_no_fewer_consumers_keep_the_limit_and_the_bound_is_never_above_them(
     limit, hashes = given
     for candidate in (selector(name, hashes), SHARED):
         every = range(1, MOST + 1)
-        owned = [None] * MOST if candidate.owners is None else list(islice(candidate.owners(), MOST))
+        owned = [None] * MOST if candidate.owners is None else list(islice(candidate.owners(1), MOST))
         keeping = [n for n in every if limit.measured(owned[n - 1], n) <= limit.most]
         found = fewest(limit, candidate, MOST)
         assert found.consumers == (keeping[0] if keeping else NEVER_ENOUGH)
@@ -69,7 +69,8 @@ def test_no_fewer_consumers_keep_the_limit_and_the_bound_is_never_above_them(
 def test_a_key_that_is_too_hot_for_one_consumer_is_too_hot_for_any_number() -> None:
     loads = Loads.of(np.array([0, 1]), np.array([0, 0]), np.array([80, 10]), things=2, width=100)
     candidate = selector(SELECTORS[0], np.array([1, 2], np.uint32))
-    assert fewest(Utilisation(loads, 0.7), candidate).consumers == NEVER_ENOUGH
+    never = fewest(Utilisation(loads, 0.7), candidate)
+    assert (never.consumers, never.least) == (NEVER_ENOUGH, 0.8)
     assert fewest(Utilisation(loads, 0.7), SHARED).consumers == 2
     assert fewest(Utilisation(loads, 0.8), candidate).consumers > 0
 

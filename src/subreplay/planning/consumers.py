@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from typing import Literal, Protocol
 
 import numpy as np
@@ -34,9 +35,12 @@ class Limit(Protocol):
     def measured(self, owners: Ints | None, consumers: int) -> float:
         """With the owner of each thing, or None where any consumer may have any message."""
 
+    def least(self, divisible: bool) -> float:
+        """What no number of consumers beats: everything alone. ``divisible``: a thing's messages may have several
+        owners."""
+
     def fewest(self, divisible: bool) -> int:
-        """No fewer consumers can keep it; ``NEVER_ENOUGH`` if none can. ``divisible``: messages of a thing may have
-        several owners."""
+        """No fewer consumers can keep it, given that ``least`` does."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,12 @@ class Utilisation:
             return self._quantile(-(-self.loads.by_window // consumers))
         return self._quantile(self.loads.of_owners(owners, consumers).max(axis=0))
 
+    def least(self, divisible: bool) -> float:
+        return 0.0 if divisible else self._quantile(self.loads.hottest)
+
     def fewest(self, divisible: bool) -> int:
-        busiest = self.most * self.loads.width
-        if busiest <= 0 or (not divisible and self._quantile(self.loads.hottest) > self.most):
-            return NEVER_ENOUGH
-        needed = np.ceil(self.loads.by_window / busiest * (1 - 1e-12)).astype(np.int64)
+        most = self.most * self.loads.width
+        needed = np.ceil(self.loads.by_window / most * (1 - 1e-12)).astype(np.int64)
         return max(1, int(np.sort(needed)[self._rank]))
 
     def _quantile(self, work: Ints) -> float:
@@ -90,13 +95,11 @@ class Latency:
         waits = np.where(waits < 0, np.iinfo(np.int64).max, waits)  # nobody ever gets it
         return float(quantile(waits, self.share))
 
-    def fewest(self, divisible: bool) -> int:
-        if (self.work if divisible else self._each_alone).size and self._alone(divisible) > self.most:
-            return NEVER_ENOUGH
-        return self._shared_by_all
+    def least(self, divisible: bool) -> float:
+        return float(quantile(self.work if divisible else self._each_alone, self.share))
 
-    def _alone(self, divisible: bool) -> int:
-        return quantile(self.work if divisible else self._each_alone, self.share)
+    def fewest(self, divisible: bool) -> int:
+        return self._shared_by_all
 
     @cached_property
     def _each_alone(self) -> Ints:
@@ -131,13 +134,13 @@ class Drain:
             return self._time(float(self.loads.by_thing.sum()) / consumers)
         return self._time(float(self.loads.of_owners(owners, consumers).sum(axis=1).max(initial=0)))
 
+    def least(self, divisible: bool) -> float:
+        return 0.0 if divisible else self._time(float(self.loads.by_thing.max(initial=0)))
+
     def fewest(self, divisible: bool) -> int:
-        hottest = float(self.loads.by_thing.max(initial=0))
-        if not divisible and self._time(hottest) > self.most:
-            return NEVER_ENOUGH
         total = float(self.loads.by_thing.sum())
-        needed = total * (self.backlog / max(self.messages, 1) / self.most + 1 / self.span) if self.most else math.inf
-        return max(1, math.ceil(needed * (1 - 1e-12))) if math.isfinite(needed) else NEVER_ENOUGH
+        needed = total * (self.backlog / max(self.messages, 1) / self.most + 1 / self.span)
+        return max(1, math.ceil(needed * (1 - 1e-12)))
 
     def _time(self, work: float) -> float:
         """How long a consumer takes that has this part of the whole traffic's work."""
@@ -147,20 +150,21 @@ class Drain:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A policy by name: the owners of each thing with 1, 2, 3 … consumers; None where any consumer may have any
+    """A policy by name: the owners of each thing, from so many consumers on; None where any consumer may have any
     message. ``useful``: more consumers than this have nothing to do (None: no such number)."""
 
     name: str
     undivided: Undivided
-    owners: Callable[[], Iterator[Ints]] | None
+    owners: Callable[[int], Iterator[Ints]] | None
     useful: int | None = None
 
 
 @dataclass(frozen=True)
 class Fewest:
-    """What a policy needs: ``consumers`` (``NEVER_ENOUGH``: none of the numbers tried), never fewer than ``bound``.
+    """What a policy needs: ``consumers`` (``NEVER_ENOUGH``: none of up to ``tried``), never fewer than ``bound``.
 
     ``measured`` is with so many consumers, or the best of all that were tried; ``before`` with one consumer less.
+    ``least`` is what no number of consumers beats: above the limit, it is the hottest thing that breaks it.
     """
 
     policy: str
@@ -169,6 +173,7 @@ class Fewest:
     bound: int
     measured: float
     before: float | None
+    least: float
     tried: int
 
     @property
@@ -180,28 +185,19 @@ class Fewest:
 def fewest(limit: Limit, candidate: Candidate, most: int = 1000) -> Fewest:
     """The fewest consumers, up to ``most``, with which a candidate keeps a limit."""
     divisible = candidate.owners is None
+    least, tried = limit.least(divisible), min(most, candidate.useful or most)
+    best, before = math.inf, None
+    if least > limit.most:
+        return Fewest(candidate.name, candidate.undivided, NEVER_ENOUGH, NEVER_ENOUGH, least, None, least, tried)
     bound = limit.fewest(divisible)
-    tried = min(most, candidate.useful or most)
-    best, before, last = math.inf, None, 0.0
-    first = bound if NEVER_ENOUGH < bound <= tried else tried
-    for number, owners in _numbered(candidate, first, tried):
-        last = limit.measured(owners, number)
-        if bound and last <= limit.most:
-            return Fewest(candidate.name, candidate.undivided, number, bound, last, before, tried)
-        best, before = min(best, last), last
-    return Fewest(candidate.name, candidate.undivided, NEVER_ENOUGH, bound, best, None, tried)
-
-
-def _numbered(candidate: Candidate, first: int, last: int) -> Iterator[tuple[int, Ints | None]]:
-    """Numbers of consumers with the owners of each thing; also the one before the first, to tell what it costs."""
-    if candidate.owners is None:
-        yield from ((number, None) for number in range(max(first - 1, 1), last + 1))
-        return
-    for number, owners in enumerate(candidate.owners(), 1):
-        if number > last:
-            return
-        if number >= first - 1:
-            yield number, owners
+    first = max(min(bound, tried) - 1, 1)  # also the number before, to tell what it costs
+    endless = repeat(None) if candidate.owners is None else candidate.owners(first)
+    for number, owners in zip(range(first, tried + 1), endless, strict=False):
+        measured = limit.measured(owners, number)
+        if measured <= limit.most:
+            return Fewest(candidate.name, candidate.undivided, number, bound, measured, before, least, tried)
+        best, before = min(best, measured), measured
+    return Fewest(candidate.name, candidate.undivided, NEVER_ENOUGH, bound, best, None, least, tried)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Who has each key or partition when 1, 2, 3 … equal consumers have joined, one after another, under a policy."""
+"""Who has each key or partition when so many equal consumers have joined, one after another, under a policy.
+
+Owners are given for ``first``, ``first + 1``, … consumers, without an end; a consumer is known by the order of joining.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +27,8 @@ def consumer_name(index: int) -> str:
     return f"c{index + 1:05d}"
 
 
-def owners_of_keys(policy: Policy, hashes: NDArray[np.uint32], scope: Scope) -> Iterator[Ints]:
-    """The owner of each key with 1, 2, 3 … consumers, under a policy that goes by keys; ``NOBODY`` where none has it.
+def owners_of_keys(policy: Policy, hashes: NDArray[np.uint32], scope: Scope, first: int = 1) -> Iterator[Ints]:
+    """The owner of each key, by its hash, under a policy that goes by keys; ``NOBODY`` where none has it.
 
     Raises ``ConfigError`` for a policy whose consumers choose their slots, or that looks at recent traffic: neither
     follows from how many there are.
@@ -35,24 +38,26 @@ def owners_of_keys(policy: Policy, hashes: NDArray[np.uint32], scope: Scope) -> 
     slots, state = policy.slots(hashes), policy.start(scope)
     for index in count():
         state = policy.join(state, Consumer(index, consumer_name(index)))
-        yield state.table.owners_of(slots, hashes)
+        if index + 1 >= first:
+            yield state.table.owners_of(slots, hashes)
 
 
-def owners_of_partitions(policy: Policy, scopes: Sequence[Scope]) -> Iterator[Ints]:
-    """The owner of each partition with 1, 2, 3 … consumers, of a group or under a policy with one active consumer."""
-    return _of_group(policy, scopes) if is_group(policy) else _of_active(policy, scopes)
+def owners_of_partitions(policy: Policy, scopes: Sequence[Scope], first: int = 1) -> Iterator[Ints]:
+    """The owner of each partition, in a group or under a policy with one active consumer."""
+    return _of_group(policy, scopes, first) if is_group(policy) else _of_active(policy, scopes, first)
 
 
-def _of_active(policy: Policy, scopes: Sequence[Scope]) -> Iterator[Ints]:
+def _of_active(policy: Policy, scopes: Sequence[Scope], first: int) -> Iterator[Ints]:
     states: list[Any] = [policy.start(scope) for scope in scopes]
     nothing, slot = np.zeros(1, np.uint32), np.array([policy.space[0]], np.int64)
     for index in count():
         consumer = Consumer(index, consumer_name(index))
         states = [policy.join(state, consumer) for state in states]
-        yield np.array([int(state.table.owners_of(slot, nothing)[0]) for state in states], np.int64)
+        if index + 1 >= first:
+            yield np.array([int(state.table.owners_of(slot, nothing)[0]) for state in states], np.int64)
 
 
-def _of_group(policy: GroupPolicy, scopes: Sequence[Scope]) -> Iterator[Ints]:
+def _of_group(policy: GroupPolicy, scopes: Sequence[Scope], first: int) -> Iterator[Ints]:
     partitions = partitions_of(scopes)
     fold, numbers = GroupFold(policy, partitions), [partitions.number(scope) for scope in scopes]
     for index in count():
@@ -61,4 +66,5 @@ def _of_group(policy: GroupPolicy, scopes: Sequence[Scope]) -> Iterator[Ints]:
         fold.apply(at, [DetectedEvent(at, index, event)])
         while fold.group.unsettled:
             fold.follow_up(at, at)
-        yield np.where(fold.owners[numbers] < 0, NOBODY, fold.owners[numbers]).astype(np.int64)
+        if index + 1 >= first:
+            yield np.where(fold.owners[numbers] < 0, NOBODY, fold.owners[numbers]).astype(np.int64)
