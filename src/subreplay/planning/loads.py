@@ -22,16 +22,21 @@ MOST_DENSE = 1 << 27
 class Loads:
     """Work by thing and window; ``work[i]`` of ``thing[i]`` arrives in window number ``window[i]``.
 
-    Windows are those in which anything arrives at all, numbered in order of time; each lasts ``width`` ns.
-    Work is a whole number: messages, bytes, or ns of a consumer's time.
+    Windows are those in which anything arrives at all, numbered in order of time; they begin at ``starts`` (ns) and
+    each lasts ``width`` ns. Work is a whole number: messages, bytes, or ns of a consumer's time.
     """
 
     thing: Ints
     window: Ints
     work: Ints
     things: int
-    windows: int
+    starts: Ints
     width: int
+
+    @property
+    def windows(self) -> int:
+        """How many there are."""
+        return len(self.starts)
 
     @classmethod
     def of(cls, thing: Ints, at: Ints, work: Ints, things: int, width: int) -> Loads:
@@ -41,12 +46,11 @@ class Loads:
         >>> loads.dense().tolist()
         [[1, 0], [1, 4]]
         """
-        starts, window = np.unique(at // width, return_inverse=True)
-        windows = max(len(starts), 1)
-        cells, cell = np.unique(thing * windows + window, return_inverse=True)
-        summed = np.zeros(len(cells), np.int64)
-        np.add.at(summed, cell, work)
-        return cls(cells // windows, cells % windows, summed, things, windows, width)
+        there, window = np.unique(at // width, return_inverse=True)
+        cells, cell = np.unique(thing * len(there) + window, return_inverse=True)
+        summed = _summed(cell, work, len(cells))
+        windows = max(len(there), 1)
+        return cls(cells // windows, cells % windows, summed, things, there * width, width)
 
     @cached_property
     def by_window(self) -> Ints:
@@ -80,7 +84,7 @@ class Loads:
         """The same work by groups of things: the slots of keys, say."""
         cells, cell = np.unique(groups[self.thing] * self.windows + self.window, return_inverse=True)
         summed = _summed(cell, self.work, len(cells))
-        return Loads(cells // self.windows, cells % self.windows, summed, many, self.windows, self.width)
+        return Loads(cells // self.windows, cells % self.windows, summed, many, self.starts, self.width)
 
     def of_windows(self, kept: Ints) -> Loads:
         """Only these windows, numbered anew in order."""
@@ -88,7 +92,7 @@ class Loads:
         number[kept] = np.arange(len(kept))
         mine = number[self.window] >= 0
         window = number[self.window[mine]]
-        return Loads(self.thing[mine], window, self.work[mine], self.things, len(kept), self.width)
+        return Loads(self.thing[mine], window, self.work[mine], self.things, self.starts[kept], self.width)
 
     def dense(self) -> Ints:
         """Loads ``[thing, window]``. Raises ``InputError`` if they are more than memory should hold."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise
 from math import lcm
 
 import numpy as np
@@ -32,10 +33,19 @@ class RangePlan:
     """
 
     ranges: tuple[Range | None, ...]
+    weights: tuple[int, ...]
     worst: Fraction
     bound: Fraction
     even: Fraction
     loads: tuple[int, ...]
+
+    @property
+    def cuts(self) -> Ints:
+        """The first slot of each consumer, and one past the last."""
+        cuts = [0]
+        for one in self.ranges:
+            cuts.append(cuts[-1] if one is None else one[1] + 1)
+        return np.array(cuts, np.int64)
 
     @property
     def gap(self) -> float:
@@ -43,34 +53,47 @@ class RangePlan:
         return float(self.worst / self.bound - 1) if self.bound else 0.0
 
 
-def plan_ranges(loads: Ints, consumers: int | Sequence[int]) -> RangePlan:
+def plan_ranges(
+    loads: Ints, consumers: int | Sequence[int], slots: Ints | None = None, space: int | None = None
+) -> RangePlan:
     """The best contiguous ranges over loads ``[slot, window]`` for so many consumers, or for these weights.
 
-    A consumer of weight 2 may do twice the work of one of weight 1. Raises ``ConfigError`` if there are fewer slots
-    than consumers, or a weight is not a whole number of at least 1.
+    A consumer of weight 2 may do twice the work of one of weight 1. ``slots`` are the numbers of the rows, rising, of
+    ``space`` slots in all; the others have no load, and ranges meet in the middle between two rows. By default every
+    slot has its row. Raises ``ConfigError`` if there are fewer rows than consumers, or a weight is not a whole number
+    of at least 1.
 
     >>> plan_ranges(np.array([[5], [1], [1], [1]]), 2).ranges
     ((0, 0), (1, 3))
     """
     weights = (1,) * consumers if isinstance(consumers, int) else tuple(consumers)
-    slots = len(loads)
-    if not 1 <= len(weights) <= slots:
-        raise ConfigError(f"consumers: at least 1 and at most {slots:,}, one a slot; got {len(weights):,}")
+    slots = np.arange(len(loads)) if slots is None else slots
+    space = len(loads) if space is None else space
+    if not 1 <= len(weights) <= len(loads):
+        raise ConfigError(f"consumers: at least 1 and at most {len(loads):,}, one a slot; got {len(weights):,}")
     if any(weight < 1 for weight in weights):
         raise ConfigError(f"weights: whole numbers of at least 1, got {', '.join(map(str, weights))}")
     before = loads_before(loads)
     unit = lcm(*set(weights))  # limits are counted in parts of 1/unit, in which every weighed load is a whole number
     bound = _bound(loads, weights)
     limit = _smallest(before, weights, unit, bound)
-    cuts = _cuts(before, _capacities(limit, weights, unit), weights)
-    achieved = worst_load(before, cuts, weights)
-    width = np.arange(len(weights) + 1) * slots // len(weights)
-    ranges = tuple(
-        (first, last - 1) if first < last else None
-        for first, last in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True)
+    rows = _cuts(before, _capacities(limit, weights, unit), weights)
+    even = np.arange(len(weights) + 1) * space // len(weights)
+    return RangePlan(
+        ranges=tuple((first, last - 1) if first < last else None for first, last in pairwise(_at(rows, slots, space))),
+        weights=weights,
+        worst=worst_load(before, rows, weights),
+        bound=bound,
+        even=worst_load(before, np.searchsorted(slots, even), weights),
+        loads=tuple(np.diff(before[rows].sum(axis=1)).tolist()),
     )
-    totals = before[cuts].sum(axis=1)
-    return RangePlan(ranges, achieved, bound, worst_load(before, width, weights), tuple(np.diff(totals).tolist()))
+
+
+def _at(rows: Ints, slots: Ints, space: int) -> list[int]:
+    """The first slot of the ranges that begin at these rows: in the middle between the rows' slots."""
+    between = np.concatenate([[0], (slots[:-1] + slots[1:] + 1) // 2, [space]])
+    cuts: list[int] = between[rows].tolist()
+    return cuts
 
 
 @compiled
