@@ -55,7 +55,7 @@ def ranges(traffic: Traffic, unit: Unit, profile: str, consumers: Sequence[int])
         bound=float(found.bound),
         runner_up=RunnerUp("ranges of equal width", float(found.even)),
         assumed=(
-            f"Windows of traffic are {traffic.width / 1e9:g} s wide; each partition's consumers have the same ranges.",
+            f"Windows of traffic are {traffic.width / 1e9:,.10g} s wide; all partitions have the same ranges.",
             "No contiguous ranges in this order of consumers are better; the bound is of any ranges at all.",
         ),
         found=found,
