@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from importlib.resources import as_file, files
@@ -23,32 +22,32 @@ from subreplay import __version__, failures
 from subreplay.adapters import ADAPTERS, Options, Told
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
+from subreplay.plan_command import plan_app
 from subreplay.program.command import EXIT, Command, log, run_command, session, terminal
+from subreplay.program.runs import (
+    ConfigFile,
+    Date,
+    DayBefore,
+    Format,
+    Json,
+    Out,
+    Quiet,
+    Tables,
+    Verbose,
+    check_folder,
+    load,
+    of_messages,
+    summary,
+)
 from subreplay.reports.clean import clean
 
 if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
     from subreplay.conformance.recorded import Foretold
-    from subreplay.reports.data import ReportData
-    from subreplay.reports.finding_data import CodeSummary
-    from subreplay.reports.write import ReportPaths
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 command = partial(app.command, cls=Command)
-
-ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
-Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
-DayBefore = Annotated[
-    str | None, typer.Option("--day-before", help="Only the UTC day before this one, as a job knows its own day.")
-]
-Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
-Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
-Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Only the result in a line or two, and errors.")]
-Verbose = Annotated[
-    bool, typer.Option("--verbose", help="Every stage in a line of its own, and where the log file is.")
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output: verdict, counts, paths.")]
+app.add_typer(plan_app, name="plan")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -87,7 +86,7 @@ def audit(
         if date is not None:
             raise typer.BadParameter("give either --date or --day-before")
         date = _before(day_before)
-    return _run("audit", _load(config_file, date, tables, out_dir))
+    return _run("audit", load(config_file, date, tables, out_dir))
 
 
 def _before(day: str) -> str:
@@ -105,10 +104,15 @@ def whatif(
     messages: Annotated[
         str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
     ] = None,
-    consumers: Annotated[int, typer.Option(min=1, max=10_000, help="With --messages: how many consumers.")] = 4,
+    consumers: Annotated[
+        int, typer.Option(min=1, max=10_000, help="With --messages or --preset: how many consumers.")
+    ] = 4,
     policy: Annotated[str | None, typer.Option(help="With --messages: the policy to look at first.")] = None,
     against: Annotated[
         list[str] | None, typer.Option(help="With --messages: a policy to compare it with; may be repeated.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors.")
     ] = None,
     table_format: Annotated[
         str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
@@ -125,68 +129,19 @@ def whatif(
     if (config_file is None) == (messages is None):
         raise typer.BadParameter("give either --config or --messages")
     if messages is not None:
-        run = _of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir)
-        return _run("whatif", run)
+        run = of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir)
+        return _run("whatif", _with_preset(run, preset, consumers))
     assert config_file is not None
-    run = _load(config_file, date, tables, out_dir)
+    run = _with_preset(load(config_file, date, tables, out_dir), preset, consumers)
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
     return _run("whatif", run)
 
 
-def _of_messages(
-    place: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None
-) -> RunConfig:
-    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
-    from subreplay.config import run as config
-    from subreplay.policies import make
-    from subreplay.program import inspection
+def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfig:
+    from subreplay.program import presets
 
-    for name in (asked[0], *asked[1]):
-        if name is not None:
-            make(name, inspection.profile_of(name))
-    from subreplay.spark import inspect
-
-    spark = session(config.Spark())
-    with terminal.progress(f"looking at {place}"):
-        found = inspect.look(spark, place, form)
-    if found.answer.open:
-        open_ = ", ".join(found.answer.open)
-        raise InputError(f"{place}: nothing tells {open_}; `subreplay inspect {place}` writes a run file to complete")
-    for assumed in found.answer.assumed:
-        terminal.warn(f"assumed: {assumed}")
-    run = inspect.run_of(found)
-    known = run["scenarios"]
-    assert isinstance(known, list)
-    run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
-    return config.parse(run, place, date=date, **_outputs(out_dir))
-
-
-def _load(path: Path, date: str | None, tables: str | None, out_dir: str | None) -> RunConfig:
-    from subreplay.config import run as config
-
-    run = config.load(path, date=date, **{"traffic.path": tables}, **_outputs(out_dir))
-    run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
-    if run.keys.readable:
-        terminal.warn(f"{path}: keys.secret stands there for anybody who reads it; name its place: {{env: NAME}}")
-    return run
-
-
-def _outputs(out_dir: str | None) -> dict[str, str]:
-    """What --out overrides."""
-    if out_dir is None:
-        return {}
-    _check_folder("--out", out_dir)
-    return {"output.tables": f"{out_dir}/tables", "output.report": f"{out_dir}/report"}
-
-
-def _check_folder(option: str, value: str) -> None:
-    from subreplay.config.fields import folder_path
-
-    try:
-        folder_path(value)
-    except ValueError as error:
-        raise ConfigError(f"{option} {value!r}: {error}") from error
+    return run if preset is None else presets.with_preset(run, preset, consumers)
 
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
@@ -202,30 +157,8 @@ def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     terminal.say(f"report: {(paths.html or paths.text).resolve()}")
     code = EXIT[result.verdict]
     if terminal.as_json:
-        terminal.object(_summary(kind, run, result.report, code, paths))
+        terminal.object(summary(kind, run, result.report, code, paths))
     return code
-
-
-def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
-    """What a program wants to know of a run: verdict, counts and paths."""
-    return {
-        "command": kind,
-        "verdict": report.verdict,
-        "exit_code": code,
-        "headline": report.headline,
-        "run_id": report.run.run_id,
-        "inputs": [asdict(count) for count in report.inputs],
-        "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
-        "tables": str(run.output.tables),
-        "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},
-        "log": str(log.path),
-    }
-
-
-def _count(rule: CodeSummary) -> int | None:
-    """How many findings; None where the rule did not look."""
-    looked = rule.status != "not applicable" and (rule.status != "unknown" or rule.count)
-    return rule.count if looked else None
 
 
 @command()
@@ -338,7 +271,7 @@ def ingest(
         raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
     if form not in ("delta", "parquet"):
         raise ConfigError(f"--format {form}: write delta or parquet")
-    _check_folder("--to", to)
+    check_folder("--to", to)
     wrong = [each for each in more or () if "=" not in each]
     if wrong:
         raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
@@ -435,7 +368,7 @@ def explain(
     """
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
-    run = _load(config_file, date, tables, out_dir)
+    run = load(config_file, date, tables, out_dir)
     from subreplay.spark import explain as explain_spark
 
     lines: list[Iterable[str]] = []
@@ -561,7 +494,7 @@ def demo(
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
         _ingest(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
-        return _run("audit", _load(run_file, None, f"{out_dir}/input", str(out_dir)))
+        return _run("audit", load(run_file, None, f"{out_dir}/input", str(out_dir)))
 
 
 @command(name="config")

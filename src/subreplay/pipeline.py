@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from subreplay.asking import answer, finalists
 from subreplay.config.run import RunConfig
 from subreplay.model.rows import Verdict
+from subreplay.planning.questions.answer import Question
 from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.dispatch import dispatch_view
+from subreplay.reports.assemble.plans import plan_view
 from subreplay.reports.assemble.result_tables import result_tables
 from subreplay.reports.assemble.verdict import judgement, replayable
 from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import DispatchView
-from subreplay.spark import whatif_stages
+from subreplay.reports.plan_data import PlanView
+from subreplay.spark import plan_stage, whatif_stages
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
 from subreplay.spark.read.source import Source, read, read_traffic, write_tables
@@ -80,13 +84,39 @@ def whatif(
     as above."""
     with progress("reading and checking the tables"):
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
+    return _compare(source, progress)
+
+
+def plan(
+    spark: SparkSession,
+    config: RunConfig,
+    questions: Sequence[Question],
+    progress: Progress = nullcontext,
+    sink: Sink | None = None,
+    frames: Frames | None = None,
+) -> Result:
+    """Answer questions about how to set a subscription up, and replay the traffic under the finalists; ``sink`` and
+    ``frames`` as above."""
+    with progress("reading and checking the tables"):
+        source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "plan_"), frames)
+    with progress("profiling the traffic"):
+        given = plan_stage.given(source)
+    with progress(f"planning {', '.join(questions)}"):
+        answers = tuple(answer(given, question) for question in questions)
+    source = replace(source, config=config.model_copy(update={"scenarios": finalists(config, answers)}))
+    return _compare(source, progress, tuple(plan_view(found) for found in answers))
+
+
+def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
+    """The scenarios of a run side by side."""
+    config = source.config
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
     judged = replayable(figures, config)
     dispatch = () if judged.nothing else _dispatch(source, plans, progress)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    run = assemble.run_info(config, figures, "whatif", spark.version)
-    report = assemble.report(run, figures, judged, views, dispatch)
+    run = assemble.run_info(config, figures, "whatif", source.spark.version)
+    report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
     source.inputs.reads.release()

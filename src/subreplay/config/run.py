@@ -23,6 +23,7 @@ from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Mode
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.config.kafka_names import policy_options
+from subreplay.config.plan import Plan
 from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
@@ -314,6 +315,7 @@ class RunConfig(Model):
     tolerate: Tolerate = Tolerate()
     keys: Keys = Keys()
     scenarios: list[EveryScenario] = Field(default_factory=list, max_length=MOST_SCENARIOS)
+    plan: Plan = Plan()
     output: Output = Output()
     report: Report = Report()
     spark: Spark = Spark()
@@ -330,14 +332,15 @@ class RunConfig(Model):
 
     @property
     def digest(self) -> str:
-        """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs."""
-        return self._digest({"output", "spark", "traffic", "keys"})
+        """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs; of a plan
+        are that its finalists, which are scenarios."""
+        return self._digest({"output", "spark", "traffic", "keys", "plan"})
 
     @property
     def judged(self) -> str:
         """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
         Of which subscription, topic and day they are stands in every row that an audit writes."""
-        beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "report", "date"}
+        beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "plan", "report", "date"}
         return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}})
 
     def _digest(self, left_out: Any) -> str:

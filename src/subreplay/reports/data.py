@@ -12,8 +12,9 @@ from pydantic import ConfigDict
 
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
+from subreplay.reports.plan_data import PlanView
 
-SCHEMA_VERSION = "2.0"
+SCHEMA_VERSION = "2.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,7 @@ class ReportData:
     dispatch: tuple[DispatchView, ...] = ()  # one a scenario; empty: nothing was replayed
     answers: tuple[Answer, ...] = ()  # of a what-if
     quarantine: tuple[RejectReason, ...] = ()  # the most frequent first
+    plans: tuple[PlanView, ...] = ()  # answers of `subreplay plan`
     doubts: tuple[str, ...] = ()  # what leaves the verdict at best unknown, one clause each
 
     @property

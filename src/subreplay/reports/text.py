@@ -16,6 +16,7 @@ from subreplay.reports.data import Answer, ConsumerTotal, ReportData, RunInfo, S
 from subreplay.reports.dispatch_text import blockers, compared
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.metrics import METRICS
+from subreplay.reports.plan_text import plan_parts
 from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
 
 WIDTH = 100
@@ -46,6 +47,7 @@ def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     """What is printed, from top to bottom."""
     yield _verdict(data)
     yield from _section("What leaves doubt", _lines(data.doubts), data.several_doubts)
+    yield from plan_parts(data.plans)
     yield from _section("Answer", _answers(data.answers), bool(data.answers))
     yield from _compared(data, first=True)
     yield _run(data.run)

@@ -31,12 +31,12 @@ STATUS_ORDER = ("violated", "unknown", "allowed", "counted", "clean", "not appli
 TITLES = {
     "facts": "Headline facts", "input": "Input", "rules": "Rules", "findings": "Findings over time", "load": "Load",
     "skew": "Skew", "map": "Range map", "moves": "Moves", "scenarios": "Scenarios", "dispatch": "Dispatch replay",
-    "keys": "Hot keys", "limits": "What this cannot tell",
+    "keys": "Hot keys", "limits": "What this cannot tell", "plans": "Plan",
 }  # fmt: skip
 OF_AUDIT = ("facts", "input", "rules", "findings", "load", "skew", "map", "moves", "scenarios", "dispatch", "keys",
             "limits")  # fmt: skip
-OF_WHATIF = ("scenarios", "dispatch", "rules", "findings", "keys", "load", "skew", "map", "moves", "facts", "input",
-             "limits")  # fmt: skip
+OF_WHATIF = ("plans", "scenarios", "dispatch", "rules", "findings", "keys", "load", "skew", "map", "moves", "facts",
+             "input", "limits")  # fmt: skip
 """Sections by what a reader asks first: was every promise kept, and which scenario is best?"""
 
 
@@ -162,7 +162,8 @@ def _sections(data: ReportData) -> tuple[tuple[str, str], ...]:
         "moves": bool(data.moves or data.moves_left_out) or not whatif,
         "rules": bool(data.codes) or not whatif or any(code.worst for v in data.dispatch for code in v.codes),
         "findings": bool(data.findings_over_time),
-        "scenarios": bool(data.scenarios) or whatif,
+        "plans": bool(data.plans),
+        "scenarios": bool(data.scenarios) or (whatif and not data.plans),
         "dispatch": bool(data.dispatch),
         "keys": bool(data.hot_keys),
     }

@@ -1,0 +1,199 @@
+"""How many consumers, and how busy they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from subreplay.dispatch.service import Service
+from subreplay.errors import ConfigError
+from subreplay.model.columns import Ints
+from subreplay.planning.capacity import Fit, drawn_work
+from subreplay.planning.consumers import (
+    NEVER_ENOUGH,
+    Ceiling,
+    Drain,
+    Fewest,
+    Latency,
+    Limit,
+    Utilisation,
+    ceiling,
+    fewest,
+)
+from subreplay.planning.loads import Loads
+from subreplay.planning.owners import growing
+from subreplay.planning.questions.answer import Answer, Finalist, RunnerUp, Setup, stay
+from subreplay.planning.questions.served import NAMED, Served, names
+from subreplay.planning.sensitivity import OneLost, OtherTraffic, one_lost, under_traffic
+from subreplay.planning.traffic import Traffic
+
+NO_QUEUE = "A consumer works on one message at a time; every window counts by its own work, whatever it left behind."
+_QUEUED = {
+    "latency": "A consumer works on one message at a time, and is never without permits: the replay of the finalists "
+    "has receiver queues and held back keys, too.",
+    "drain": "The backlog has the keys of the traffic, which goes on arriving at its mean rate.",
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What consumers are to keep: a utilisation in a share of the windows, a latency (ns) of a share of the messages,
+    or that a backlog of messages is gone within a time (ns)."""
+
+    kind: Literal["utilisation", "latency", "drain"]
+    most: float
+    share: float = 1.0
+    backlog: int = 0
+
+
+@dataclass(frozen=True)
+class ConsumerFigures:
+    """What each policy needs, where the hottest key is the limit, and what it is called; and the first policy's
+    fragility."""
+
+    wanted: Wanted
+    policies: tuple[Fewest, ...]
+    ceiling: Ceiling
+    hottest: str
+
+
+@dataclass(frozen=True)
+class Fragility:
+    """How the planned consumers do under other traffic, and without one of them."""
+
+    traffic: tuple[OtherTraffic, ...]
+    lost: OneLost | None
+
+
+def consumers(
+    traffic: Traffic, service: Service, factor: float, setups: Sequence[Setup], wanted: Wanted, most: int, vary: float
+) -> Answer:
+    """The fewest consumers, of up to ``most``, that keep what is ``wanted``, by policy. ``traffic`` is in ns of work.
+
+    ``vary``: by which part more and less traffic is tried.
+    """
+    found, best = [], None
+    for setup in setups:
+        served = Served.of(traffic, setup)
+        scaled = _limits(served, traffic, service, factor, wanted)
+        one = fewest(scaled(1.0), served.candidate, most)
+        found.append(one)
+        if one.consumers and (best is None or one.consumers < best[0].consumers):
+            best = one, served, scaled
+    ordered = sorted(found, key=lambda one: (one.consumers == NEVER_ENOUGH, one.consumers))
+    hottest = traffic.of_keys
+    where = ceiling(hottest)
+    figures = ConsumerFigures(wanted, tuple(found), where, traffic.key_word(where.thing))
+    second = ordered[1] if len(ordered) > 1 and ordered[1].consumers else None
+    chosen = [setups[found.index(one)] for one in ordered[:2] if one.consumers]
+    return Answer(
+        question="consumers",
+        best=f"{best[0].consumers:,} under {best[0].policy}" if best else f"none of up to {most:,} consumers is enough",
+        measured="the fewest consumers",
+        value=float(best[0].consumers) if best else None,
+        unit="consumers",
+        bound=float(best[0].bound) if best else None,
+        runner_up=RunnerUp(second.policy, float(second.consumers)) if second else None,
+        assumed=(NAMED, NO_QUEUE if wanted.kind == "utilisation" else _QUEUED[wanted.kind]),
+        found=figures,
+        finalists=tuple(
+            Finalist(f"{one.consumers:,} under {one.policy}", setup, stay(names(one.consumers)))
+            for one, setup in zip(ordered, chosen, strict=False)
+            if one.consumers <= 100
+        ),
+        fragile=None if best is None else _fragility(*best, vary),
+    )
+
+
+def _fragility(one: Fewest, served: Served, scaled: Callable[[float], Limit], vary: float) -> Fragility:
+    members = served.members
+    if members is None:
+        without = scaled(1.0).measured(None, one.consumers - 1) if one.consumers > 1 else None
+        lost = None if without is None else OneLost(one.consumers - 1, without, without <= scaled(1.0).most)
+        return Fragility(under_traffic(scaled, None, one.consumers, (vary, -vary)), lost)
+    membership = members()
+    for number in range(one.consumers):
+        membership.change((), (number,))
+    return Fragility(
+        under_traffic(scaled, membership.owners(), one.consumers, (vary, -vary)),
+        one_lost(scaled(1.0), served.loads, membership, one.consumers),
+    )
+
+
+def _limits(
+    served: Served, traffic: Traffic, service: Service, factor: float, wanted: Wanted
+) -> Callable[[float], Limit]:
+    """The limit under so many times the work."""
+    if wanted.kind == "utilisation":
+        return lambda times: Utilisation(_times(served.loads, times), wanted.most, wanted.share)
+    if wanted.kind == "drain":
+        span, messages = traffic.span, len(traffic.profile)
+        return lambda times: Drain(_times(served.loads, times), span, messages, wanted.backlog, wanted.most)
+    order = traffic.in_time
+    at, thing = traffic.profile.at[order], served.thing[order]
+    work = drawn_work(service, traffic.profile.size[order], factor)
+    return lambda times: Latency(at, thing, _scaled(work, times), wanted.most, wanted.share)
+
+
+def _times(loads: Loads, times: float) -> Loads:
+    return loads if times == 1 else replace(loads, work=_scaled(loads.work, times))
+
+
+def _scaled(work: Ints, times: float) -> Ints:
+    return work if times == 1 else np.asarray(np.rint(work * times), np.int64)
+
+
+@dataclass(frozen=True)
+class CapacityFigures:
+    """Utilisation of each consumer, of all windows together and in its worst, under one policy; the service model as
+    fitted, where it was."""
+
+    mean: tuple[float, ...]
+    worst: tuple[float, ...]
+    fit: Fit | None
+
+
+def capacity(traffic: Traffic, setup: Setup, consumers: int, fitted: Fit | None) -> Answer:
+    """How busy so many consumers are; ``traffic`` is in ns of work."""
+    served = Served.of(traffic, setup)
+    if served.members is None:
+        loads = np.tile(-(-served.loads.by_window // consumers), (consumers, 1))
+        hottest = 0.0
+    else:
+        owners = next(growing(served.members(), consumers))
+        loads = served.loads.of_owners(owners, consumers)
+        hottest = float(served.loads.hottest.max())
+    even = float(served.loads.by_window.max()) / consumers
+    return Answer(
+        question="capacity",
+        best=f"{consumers:,} consumers under {setup.policy}",
+        measured="the busiest consumer's utilisation in its worst window",
+        value=float(loads.max()) / traffic.width,
+        unit="share",
+        bound=max(even, hottest) / traffic.width,
+        runner_up=None,
+        assumed=(NAMED, NO_QUEUE),
+        found=CapacityFigures(
+            tuple((loads.sum(axis=1) / (traffic.width * loads.shape[1])).tolist()),
+            tuple((loads.max(axis=1) / traffic.width).tolist()),
+            fitted,
+        ),
+        finalists=(Finalist(f"{consumers:,} consumers", setup, stay(names(consumers))),),
+    )
+
+
+def limit_of(utilisation: float | None, windows: float, latency: int | None, share: float, backlog: int | None,
+             within: int | None) -> Wanted:  # fmt: skip
+    """What is wanted, of the three that may be asked for; raises ``ConfigError`` unless it is one of them."""
+    if latency is not None and backlog is not None:
+        raise ConfigError("plan.consumers: ask for p99 or for a backlog, not for both at once")
+    if latency is not None:
+        return Wanted("latency", latency, share)
+    if backlog is not None:
+        if within is None:
+            raise ConfigError("plan.consumers: say within which time the backlog is to be gone")
+        return Wanted("drain", within, backlog=backlog)
+    return Wanted("utilisation", utilisation or 0.7, windows)

@@ -1,0 +1,54 @@
+"""Plans in plain text: the answer first, then its proof, what it rests on, and what to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from subreplay.reports import words
+from subreplay.reports.plan_data import PlanTable, PlanView
+from subreplay.reports.text_table import MOST_ROWS, Cell, table, with_rest
+
+
+def plan_parts(plans: Sequence[PlanView]) -> Iterable[Text | Padding]:
+    """What is printed of plans, from top to bottom."""
+    for plan in plans:
+        yield Text(f"\nPlan: {plan.question}", style="bold")
+        yield Padding(_answer(plan), (0, 0, 0, 2))
+        for one in plan.tables:
+            yield Padding(Text(f"\n{one.title}", style="dim"), (0, 0, 0, 2))
+            yield Padding(_table(one), (0, 0, 0, 2))
+        for pasted in plan.texts:
+            yield Padding(Text(f"\n{pasted.title}", style="dim"), (0, 0, 0, 2))
+            yield Padding(Text("\n".join(pasted.lines)), (0, 0, 0, 2))
+
+
+def _answer(plan: PlanView) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(no_wrap=True, style="dim")
+    grid.add_column(overflow="fold")
+    grid.add_row(Text("take"), Text(plan.best, style="bold"))
+    if plan.value is not None:
+        grid.add_row(Text("achieves"), Text(f"{plan.value_text}: {plan.measured}"))
+    if plan.bound is not None:
+        gap = "" if plan.gap is None else f"; the gap is {words.percent(plan.gap)}"
+        grid.add_row(Text("bound"), Text(f"{plan.bound_text}, which nothing can beat{gap}"))
+    if plan.runner_up:
+        grid.add_row(Text("runner-up"), Text(plan.runner_up))
+    for title, lines in (("fragile", plan.fragile), ("assumed", plan.assumed)):
+        for number, line in enumerate(lines):
+            grid.add_row(Text("" if number else title), Text(line))
+    return grid
+
+
+def _table(one: PlanTable) -> Table:
+    columns = tuple(zip(one.columns, one.numbers, strict=True))
+    chosen = one.marked or (False,) * len(one.rows)
+    rows: list[Sequence[Cell]] = [
+        [Text(("* " if mark else "") + row[0], style="bold" if mark else ""), *row[1:]]
+        for row, mark in zip(one.rows[:MOST_ROWS], chosen, strict=False)
+    ]
+    return with_rest(table(columns, rows), len(one.rows) + one.rows_left_out)

@@ -1,0 +1,44 @@
+"""What plans need of a run's tables: its traffic as a profile, and the times of its recorded deliveries."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyspark.sql.functions as F
+
+from subreplay.asking import Given
+from subreplay.errors import NothingThere
+from subreplay.model.columns import column, ints
+from subreplay.planning.capacity import Fit, fit
+from subreplay.spark.read.source import Source
+from subreplay.traffic.measuring import COLUMNS, Profiler
+from subreplay.traffic.profile import TrafficProfile, joined
+
+MOST_TIMES: Final = 200_000
+"""Of more deliveries so many, about, are enough to fit a model."""
+_PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+
+
+def given(source: Source) -> Given:
+    """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
+    if not source.extent["messages"]:
+        raise NothingThere("plan: there are no messages to plan with")
+    return Given(source.config, profile(source), source.events, lambda: fitted(source))
+
+
+def profile(source: Source) -> TrafficProfile:
+    """The traffic of a run."""
+    profiler = Profiler(source.config.keys.words)
+    batches = source.log.messages.select(*COLUMNS).toArrow().to_batches()
+    return joined(list(profiler.profiles(batches)))
+
+
+def fitted(source: Source) -> Fit:
+    """A service model of the recorded deliveries, each with the size of its message."""
+    every = max(1, source.extent["deliveries"] // MOST_TIMES)
+    sizes = source.log.messages.select(*_PLACE, "size")
+    chosen = source.log.deliveries.where(F.pmod(F.xxhash64(*_PLACE), F.lit(every)) == 0)
+    rows = chosen.drop("size").join(sizes, [*_PLACE], "left").select("consumer", "received_at", "acked_at", "size")
+    times = rows.orderBy("received_at", "acked_at", "consumer", "size").toArrow()
+    names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
+    return fit(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

@@ -1,0 +1,169 @@
+"""From messages to their traffic profile: pure functions over Arrow columns, each distinct key hashed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.hashing.base64_text import base64_text
+from subreplay.hashing.identity import key_identity
+from subreplay.hashing.java_string import java_string_hash_array
+from subreplay.hashing.murmur2 import murmur2_32_array
+from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.kernels.loops import loop
+from subreplay.model.columns import Ints, column, gathered, ints
+from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
+from subreplay.model.rows import Scope
+from subreplay.model.words import KeyWords
+from subreplay.profiles import KEYLESS
+from subreplay.traffic.profile import NO_KEY, WORD_BITS, Hashes, Indexes, Keys, Runs, TrafficProfile
+
+COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
+                  "batch_ordering_key", "producer", "sequence_id", "size")  # fmt: skip
+"""The columns of ``LOG`` that a profile is made of."""
+BLOCK: Final = 1 << 20
+"""Messages of a profile that is made at once; of large keys fewer."""
+_SPREADING: Final = next(profile for profile, rule in KEYLESS.items() if rule.per_message)
+_NO_HASHES: Final[Hashes] = np.zeros(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class Profiler:
+    """Makes profiles whose keys are told apart by digests of ``words``; picklable."""
+
+    words: KeyWords
+
+    def profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
+        """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each."""
+        for together in gathered(batches, rows):
+            yield self.profile(together)
+
+    def profile(self, rows: pa.Table) -> TrafficProfile:
+        """The profile of one table of messages (``COLUMNS``)."""
+        if not rows.num_rows:
+            return TrafficProfile.empty(self.words.check)
+        key, sticky, routed, distinct = _coded(rows)
+        scopes, scope = _scopes(rows)
+        producers, producer = _producers(rows, routed)
+        at = ints(rows, "at")
+        number, runs = _numbered(len(distinct), key, sticky, routed, scope, producer)
+        order = _by_run(number, at, runs)
+        number = number[order]
+        begin = np.flatnonzero(np.append(True, number[1:] != number[:-1]))
+        first = order[begin]
+        spread = _spread(rows, sticky)
+        return TrafficProfile(
+            scopes,
+            producers,
+            self._keys(distinct),
+            Runs(begin, np.append(begin[1:], len(order)),
+                 *(codes[first] for codes in (key, sticky, routed, scope, producer))),
+            at[order],
+            ints(rows, "entry")[order],
+            ints(rows, "size", 0)[order],
+            spread[order] if len(spread) else spread,
+            self.words.check,
+        )  # fmt: skip
+
+    def _keys(self, distinct: pa.Array) -> Keys:
+        as_text = base64_text(distinct)
+        keyed, told = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
+        rest = key_identity(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
+        return Keys(
+            (keyed << told) | rest,
+            murmur3_32_array(distinct),
+            murmur2_32_array(distinct),
+            java_string_hash_array(distinct),
+            java_string_hash_array(as_text),
+            murmur3_32_array(as_text),
+        )
+
+
+def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:
+    """Own, sticky and routing key of each message as indexes in the distinct ones."""
+    own = own_keys(rows)
+    if rows["ordering_key"].null_count == rows.num_rows and not (ints(rows, "batch_index") >= 0).any():
+        columns = [own]  # all three are the same
+    else:
+        columns = [own, pc.coalesce(*outer_keys(rows)), column(rows, "key")]
+    coded = pa.chunked_array(columns).dictionary_encode().unify_dictionaries()
+    codes = [_indexes(chunk) for chunk in coded.chunks]
+    key, sticky, routed = codes * 3 if len(codes) == 1 else codes
+    return key, sticky, routed, coded.chunk(0).dictionary
+
+
+def _indexes(coded: pa.DictionaryArray) -> Indexes:
+    return np.asarray(coded.indices.fill_null(NO_KEY), np.int32)
+
+
+def _scopes(rows: pa.Table) -> tuple[tuple[Scope, ...], Indexes]:
+    topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
+    topic, low = np.asarray(topics.indices, np.int64), int(partitions.min())
+    wide = int(partitions.max()) - low + 1
+    found, scope = np.unique(topic * wide + partitions - low, return_inverse=True)
+    names = topics.dictionary.to_pylist()
+    return tuple(Scope(names[code // wide], code % wide + low) for code in found.tolist()), scope.astype(np.int32)
+
+
+def _producers(rows: pa.Table, routed: Indexes) -> tuple[tuple[str, ...], Indexes]:
+    """The producers of messages whose partition no key chooses."""
+    producer = np.full(len(routed), NO_KEY, np.int32)
+    keyless = np.flatnonzero(routed == NO_KEY)
+    if not len(keyless):
+        return (), producer
+    coded = column(rows, "producer").take(pa.array(keyless)).dictionary_encode()
+    producer[keyless] = _indexes(coded)
+    return tuple(coded.dictionary.to_pylist()), producer
+
+
+def _spread(rows: pa.Table, sticky: Indexes) -> Hashes:
+    keyless = np.flatnonzero(sticky == NO_KEY)
+    if not len(keyless):
+        return _NO_HASHES
+    spread = np.zeros(len(sticky), np.uint32)
+    spread[keyless] = murmur3_32_array(outer_sticky_keys(rows.take(pa.array(keyless)), _SPREADING))
+    return spread
+
+
+def _numbered(
+    distinct: int, key: Indexes, sticky: Indexes, routed: Indexes, scope: Indexes, producer: Indexes
+) -> tuple[Ints, int]:
+    """The number of each message's run, which rises with its key, and how many there may be."""
+    number, there = (key + 1).astype(np.int64), distinct + 1
+    parts = [scope, producer] if sticky is key and routed is key else [sticky, routed, scope, producer]
+    for part in parts:
+        kinds = int(part.max()) + 2
+        if kinds > 1 and (part[0] != part).any():
+            number, there = number * kinds + part + 1, there * kinds
+        if there > 1 << 40:  # few of them occur
+            found, number = np.unique(number, return_inverse=True)
+            there = len(found)
+    if there > max(4 * len(number), 1 << 16):
+        found, number = np.unique(number, return_inverse=True)
+        there = len(found)
+    return number, there
+
+
+def _by_run(number: Ints, at: Ints, runs: int) -> Ints:
+    """The messages by run and time; those of one instant stay as they are."""
+    order: Ints = np.arange(len(at)) if (at[1:] >= at[:-1]).all() else np.argsort(at, kind="stable")
+    placed = np.empty_like(order)
+    _counting_sort(number, order, np.zeros(runs + 1, np.int64), placed)
+    return placed
+
+
+@loop
+def _counting_sort(number: Ints, order: Ints, begin: Ints, placed: Ints) -> None:  # pragma: no cover - compiled
+    """``order``, stably sorted by ``number``; ``begin`` are zeros, one more than there are numbers."""
+    for i in range(len(number)):
+        begin[number[i] + 1] += 1
+    for i in range(1, len(begin)):
+        begin[i] += begin[i - 1]
+    for i in order:
+        placed[begin[number[i]]] = i
+        begin[number[i]] += 1

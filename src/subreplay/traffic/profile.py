@@ -1,0 +1,200 @@
+"""The traffic profile: what was published, as few arrays as a what-if needs, without a key in the clear.
+
+Messages lie in *runs*: the messages of one key, one sticky key and one topic partition, in order of time. So whatever
+depends on keys is looked up once for a run, and a scenario is one pass over the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.model.columns import Ints
+from subreplay.model.rows import Scope
+
+Hashes = NDArray[np.uint32]
+Indexes = NDArray[np.int32]
+NO_KEY = -1
+"""The index of no key, and of a producer that is not told."""
+WORD_BITS = 48  # of an identity: the keyed digest by which reports name the key
+
+
+@dataclass(frozen=True, eq=False)
+class Keys:
+    """Distinct keys, one a row, by what their hashes are; all but ``identity`` decide where a message goes.
+
+    ``identity`` (64 bits) tells keys apart: the upper 48 bits are the digest keyed with the run's secret, by which
+    reports name the key (``KeyWords.numbers``), the lower 16 are of its FNV hash. ``murmur3`` (32 bits, unsigned)
+    decides the slot. The others decide the partition: ``murmur2`` of Kafka's producers; ``java`` and ``murmur3`` of
+    Pulsar's for a key that was set as text; ``java_of_bytes`` and ``murmur3_of_bytes`` for one that was set as bytes,
+    which producers hash as base64 text.
+    """
+
+    identity: NDArray[np.uint64]
+    murmur3: Hashes
+    murmur2: Hashes
+    java: Hashes
+    java_of_bytes: Hashes
+    murmur3_of_bytes: Hashes
+
+    def __len__(self) -> int:
+        return len(self.identity)
+
+    def words(self, indexes: Indexes | slice = slice(None)) -> list[str]:
+        """The digests by which reports name keys.
+
+        >>> nothing = np.zeros(1, np.uint32)
+        >>> Keys(np.array([0xAB0000], np.uint64), nothing, nothing, nothing, nothing, nothing).words()
+        ['0000000000ab']
+        """
+        return [f"{number:012x}" for number in (self.identity[indexes] >> np.uint64(64 - WORD_BITS)).tolist()]
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """Runs of messages, one a row; those of one key stand together.
+
+    Run i has the messages ``begin[i]`` up to ``end[i]`` of the profile, in order of time. ``key`` is the key that the
+    application meant (its ordering key, else its key), ``sticky`` the one by which a broker dispatches the entry
+    (another one where a batch mixes keys, row L-BATCH-3), ``routed`` the one by which a producer chooses a partition:
+    indexes in ``keys``, ``NO_KEY`` for none. ``scope`` is an index in ``scopes``; ``producer`` one in ``producers``,
+    told only where no key chooses the partition.
+    """
+
+    begin: Ints
+    end: Ints
+    key: Indexes
+    sticky: Indexes
+    routed: Indexes
+    scope: Indexes
+    producer: Indexes
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def at(self, rows: Ints | NDArray[np.bool_]) -> Runs:
+        """Some of them."""
+        return Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
+
+
+@dataclass(frozen=True, eq=False)
+class TrafficProfile:
+    """What was published to topic partitions, exactly: one element of ``at``, ``entry``, ``size`` a message.
+
+    ``at``: when it was published, ns. ``entry``: the number of its entry in its ledger, or its offset; messages of a
+    batch share it. ``size``: bytes, 0 where unknown. ``spread``: the hash by which a broker of ``pulsar-4.0`` spreads
+    messages without a sticky key (of producer and sequence id), 0 for all others; empty where all have one. ``secret``
+    is the digest of nothing under the run's secret (``KeyWords.check``).
+    """
+
+    scopes: tuple[Scope, ...]
+    producers: tuple[str, ...]
+    keys: Keys
+    runs: Runs
+    at: Ints
+    entry: Ints
+    size: Ints
+    spread: Hashes
+    secret: str = ""
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """When the first and the last message were published (ns); (0, -1) for none."""
+        return (int(self.at.min()), int(self.at.max())) if len(self) else (0, -1)
+
+    @cached_property
+    def run_of(self) -> Indexes:
+        """The run of each message."""
+        found = np.empty(len(self), np.int32)
+        order = np.argsort(self.runs.begin)
+        found[:] = np.repeat(order, (self.runs.end - self.runs.begin)[order])
+        return found
+
+    @cached_property
+    def hottest(self) -> tuple[NDArray[np.int64], Ints]:
+        """Keys (indexes) by how many messages they have, the most first, and how many; those without a key are none."""
+        keyed = self.runs.key != NO_KEY
+        lengths = (self.runs.end - self.runs.begin)[keyed]
+        messages = np.bincount(self.runs.key[keyed], lengths, len(self.keys)).astype(np.int64)
+        order = np.lexsort((self.keys.identity, -messages))
+        order = order[messages[order] > 0]  # a key may be of an entry only
+        return order, messages[order]
+
+    def part(self, number: int, of: int) -> TrafficProfile:
+        """The runs of some keys: part ``number`` of ``of`` parts, of which each key is in one.
+
+        So what is counted of parts may be added up, distinct keys too. ``keys``, ``scopes`` and ``producers`` are all
+        there.
+        """
+        keyed = self.runs.key != NO_KEY
+        home = np.where(keyed, self.keys.identity[self.runs.key] % np.uint64(of), 0) if len(self.keys) else keyed * 0
+        return self.taken(self.runs.at(home == number))
+
+    def taken(self, runs: Runs) -> TrafficProfile:
+        """Some of its runs, with the messages that they have."""
+        lengths = runs.end - runs.begin
+        ends = np.cumsum(lengths)
+        rows = np.repeat(runs.begin - (ends - lengths), lengths) + np.arange(lengths.sum())
+        spread = self.spread[rows] if len(self.spread) else self.spread
+        placed = replace(runs, begin=ends - lengths, end=ends)
+        return replace(self, runs=placed, at=self.at[rows], entry=self.entry[rows], size=self.size[rows], spread=spread)
+
+    @classmethod
+    def empty(cls, secret: str = "") -> TrafficProfile:
+        """That of no message."""
+        ints, codes, hashes = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint32)
+        keys = Keys(np.zeros(0, np.uint64), hashes, hashes, hashes, hashes, hashes)
+        runs = Runs(ints, ints, codes, codes, codes, codes, codes)
+        return cls((), (), keys, runs, ints, ints, ints, hashes, secret)
+
+
+def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
+    """Profiles of different messages as one. Linear in messages; keys and runs are sorted.
+
+    Raises ValueError if they were made under different secrets.
+    """
+    if not parts:
+        return TrafficProfile.empty()
+    if len({part.secret for part in parts}) > 1:
+        raise ValueError("profiles made under different secrets cannot be joined: their keys cannot be told apart")
+    if len(parts) == 1:
+        return parts[0]
+    identity = np.concatenate([part.keys.identity for part in parts])
+    _, first, number = np.unique(identity, return_index=True, return_inverse=True)
+    keys = Keys(*(np.concatenate([getattr(part.keys, field.name) for part in parts])[first] for field in fields(Keys)))
+    scopes = sorted({scope for part in parts for scope in part.scopes}, key=lambda s: (s.topic, s.partition))
+    producers = sorted({name for part in parts for name in part.producers})
+    place = {scope: i for i, scope in enumerate(scopes)}
+    named = {name: i for i, name in enumerate(producers)}
+    runs, rows, known = [], 0, 0
+    for part in parts:
+        mine = np.append(number[known : known + len(part.keys)], NO_KEY).astype(np.int32)  # the last is NO_KEY's
+        of_scope = np.array([place[scope] for scope in part.scopes], np.int32)
+        of_producer = np.array([*(named[name] for name in part.producers), NO_KEY], np.int32)
+        r = part.runs
+        runs.append(
+            Runs(r.begin + rows, r.end + rows, mine[r.key], mine[r.sticky], mine[r.routed], of_scope[r.scope],
+                 of_producer[r.producer])
+        )  # fmt: skip
+        rows, known = rows + len(part), known + len(part.keys)
+    together = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
+    spreads = any(len(part.spread) for part in parts)
+    spread = [part.spread if len(part.spread) else np.zeros(len(part) * spreads, np.uint32) for part in parts]
+    return TrafficProfile(
+        scopes=tuple(scopes),
+        producers=tuple(producers),
+        keys=keys,
+        runs=together.at(np.argsort(together.key, kind="stable")),
+        at=np.concatenate([part.at for part in parts]),
+        entry=np.concatenate([part.entry for part in parts]),
+        size=np.concatenate([part.size for part in parts]),
+        spread=np.concatenate(spread),
+        secret=parts[0].secret,
+    )

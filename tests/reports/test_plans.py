@@ -1,0 +1,71 @@
+"""Plans in words: every question's answer has its tables, and every renderer shows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from subreplay.asking import Given, answer, finalists
+from subreplay.config.run import RunConfig, parse
+from subreplay.errors import ConfigError
+from subreplay.planning.questions.answer import QUESTIONS, Question
+from subreplay.reports.assemble.plans import plan_view
+from subreplay.reports.data import ReportData
+from subreplay.reports.json_report import from_json, to_json
+from subreplay.reports.page.html import to_html
+from subreplay.reports.text import to_text
+from tests.support.planning import group_story, no_fit, traffic_of
+
+PULSAR = {"subscription": {"policy": "pulsar.key_shared.consistent_hash"}}
+KAFKA = {"subscription": {"policy": "kafka.cooperative_sticky", "profile": "kafka-4.0"}}
+WORK = {"service": {"model": "fixed", "time": "2s"}, "window": "1m", "sizing": {"most": 20}}
+
+
+def given(run: dict[str, object], events: bool = False) -> Given:
+    profile = traffic_of(np.random.default_rng(3).zipf(1.5, 400) % 50, partitions=3, every=10**9)
+    story = {scope: group_story(scope) if events else () for scope in profile.scopes}
+    return Given(parse(run, "here"), profile, story, no_fit)
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("own", [PULSAR, KAFKA])
+def test_every_question_has_an_answer_that_every_renderer_shows(
+    question: Question, own: dict[str, object], small: ReportData
+) -> None:
+    asked = given(own | {"plan": WORK}, events=own is KAFKA)
+    if question == "static" and own is PULSAR:
+        with pytest.raises(ConfigError, match="no membership is recorded"):
+            answer(asked, question)
+        return
+    found = answer(asked, question)
+    if found.value is not None and found.bound is not None:
+        assert found.bound <= found.value * (1 + 1e-9)
+    view = plan_view(found)
+    assert view.tables
+    assert view.assumed
+    shown = replace(small, run=replace(small.run, kind="whatif"), plans=(view,))
+    assert from_json(to_json(shown)) == shown
+    assert view.tables[0].title in to_text(shown)
+    assert view.tables[0].title in to_html(shown)
+
+
+def test_finalists_are_scenarios_that_are_replayed_in_time_where_a_service_model_is_given() -> None:
+    asked = given(PULSAR | {"plan": WORK})
+    found = finalists(asked.config, [answer(asked, "consumers"), answer(asked, "rollout")])
+    assert found
+    assert all(one.dispatch.consumers.service.time == 2_000_000 for one in found)  # type: ignore[attr-defined]
+    asked = given(PULSAR)
+    assert [one.dispatch for one in finalists(asked.config, [answer(asked, "ranges")])] == [None, None]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("question", ["consumers", "capacity"])
+def test_without_a_service_model_nobody_knows_how_busy_a_consumer_is(question: Question) -> None:
+    with pytest.raises(ConfigError, match=r"plan\.service"):
+        answer(given(PULSAR), question)
+
+
+def test_a_plan_changes_neither_what_is_audited_nor_its_run_id() -> None:
+    plain = RunConfig()
+    assert parse({"plan": WORK}, "here").run_id == plain.run_id
