@@ -17,7 +17,7 @@ _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
 INTERPRETED: Final[bool] = bool(cast(Any, numba.config).DISABLE_JIT)
-"""Whether kernels run as plain Python, line by line, as somebody who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
+"""Whether kernels run as plain Python, line by line, as who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
 UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
 """A private option of numba: no references to arrays are counted. A kernel that makes no array, of arrays that its
 caller holds, needs no counts; an atomic addition in each step would cost more than most steps do."""
