@@ -67,10 +67,11 @@ def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | R
                 if isinstance(block, Exception):
                     damage = block
                     break
-                whole, found, rest = (left + block).rpartition(b"\n")
-                left = rest
-                if found:
-                    batch = _batch(whole + b"\n", name, first)
+                text = left + block if left else block
+                end = text.rfind(b"\n") + 1
+                left = text[end:]
+                if end:
+                    batch = _batch(text, end, name, first)
                     first += len(batch)
                     yield batch
     except OSError as error:
@@ -78,7 +79,7 @@ def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | R
     if damage is not None:
         yield _rejected(name, first, f"the file is cut off or damaged here: {damage}", "copy it again")
     elif left:
-        yield _batch(left + b"\n", name, first)
+        yield _batch(left + b"\n", len(left) + 1, name, first)
 
 
 def _opened(path: Path, packed: bool) -> IO[bytes]:
@@ -105,11 +106,14 @@ def _blocks(file: IO[bytes]) -> Iterator[bytes | Exception]:
         yield damage
 
 
-def _batch(text: bytes, name: str, first: int) -> pa.RecordBatch:
-    """Lines of a text that ends with a line break."""
-    ends = np.flatnonzero(np.frombuffer(text, np.uint8) == _BREAK)
-    offsets = np.concatenate([[0], ends + 1]).astype(np.int64)
-    lines = pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
+def _batch(text: bytes, end: int, name: str, first: int) -> pa.RecordBatch:
+    """The lines of a text up to ``end``, which is behind a line break."""
+    ends = np.flatnonzero(np.frombuffer(text, np.uint8, end) == _BREAK) + 1
+    wide = end > np.iinfo(np.int32).max
+    offsets = np.zeros(len(ends) + 1, np.int64 if wide else np.int32)
+    offsets[1:] = ends
+    kind = pa.large_binary() if wide else pa.binary()
+    lines = pa.Array.from_buffers(kind, len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(text)])
     file = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(ends), np.int32)), [name]).cast(pa.string())
     number = pa.array(np.arange(first, first + len(ends)))
     return pa.RecordBatch.from_arrays([file, number, lines.cast(pa.binary())], schema=LINES)

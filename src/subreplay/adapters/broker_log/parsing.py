@@ -66,7 +66,7 @@ def blocks(file: LogFile) -> Iterator[Block]:
         parsed = events(part)
         found = _numbered(_wanted(parsed.events, file.options), order)
         version, of_3 = _look(part) if number == 0 else (None, False)
-        kept = len(np.unique(found["line"].to_numpy()))
+        kept = int(np.count_nonzero(np.diff(found["line"].to_numpy(), prepend=-1)))
         yield Block(found, parsed.rejected, _totals(parsed, kept, order.back, version, of_3))
 
 

@@ -45,17 +45,18 @@ class Scanned(NamedTuple):
 def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Scanned:
     """Line i is ``data[offsets[i]:offsets[i + 1]]``, with or without its line break."""
     count = len(offsets) - 1
+    # the fields of a line stand together in memory, where one line after the other is written
     found = Scanned(
         kind=np.full(count, OTHER),
         at=np.zeros(count, np.int64),
-        start=np.zeros((len(TEXTS), count), np.int64),
-        end=np.full((len(TEXTS), count), -1, np.int64),
-        number=np.full((len(NUMBERS), count), -1, np.int64),
+        start=np.zeros((count, len(TEXTS)), np.int64),
+        end=np.full((count, len(TEXTS)), -1, np.int64),
+        number=np.full((count, len(NUMBERS)), -1, np.int64),
         gone=np.zeros(count, np.bool_),
         tail=np.zeros(count, np.uint64),
     )
     _scan(data, offsets, *program, *found)
-    return found
+    return found._replace(start=found.start.T, end=found.end.T, number=found.number.T)
 
 
 def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
@@ -213,7 +214,7 @@ def _match(
             i, value, legal = natural(data, i, end)
             if not legal:
                 return _ENDED if i == end else _DEPARTED
-            number[field[k], row] = value
+            number[row, field[k]] = value
         else:
             until, after = end, end
             if step[k] == UNTIL:
@@ -226,9 +227,9 @@ def _match(
                 if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
                     return _ENDED
             if field[k] == _CONNECTION:
-                starts[_CONNECTION, row], ends[_CONNECTION, row], gone[row] = _address(data, i, until)
+                starts[row, _CONNECTION], ends[row, _CONNECTION], gone[row] = _address(data, i, until)
             elif field[k] != NO_FIELD:
-                starts[field[k], row], ends[field[k], row] = i, until
+                starts[row, field[k]], ends[row, field[k]] = i, until
             i = after
     return _MATCHED if i == end else _DEPARTED
 
@@ -288,10 +289,10 @@ def _scan(
                 )  # fmt: skip
                 if state == _MATCHED:
                     kind[row] = pattern_kind[pattern]
-                    starts[_THREAD, row], ends[_THREAD, row] = thread, thread_end
+                    starts[row, _THREAD], ends[row, _THREAD] = thread, thread_end
                     break
-                number[:, row] = -1
-                ends[:, row] = -1
+                number[row] = -1
+                ends[row] = -1
                 gone[row] = False
                 marked = _find(data, message, end, words, mark_begin[pattern], mark_end[pattern], mark_skip[pattern])
                 if state == _ENDED or marked >= 0:
