@@ -288,6 +288,8 @@ def ingest(
 
 def _ingest(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
     """Read, write tables, and beside them a run file, with ``more`` in it."""
+    if not folder.exists():
+        raise InputError(f"{folder}: no such file or folder")
     from subreplay.config.run import Spark
     from subreplay.spark import ingest as ingest_spark
     from subreplay.spark.adapters import sources

@@ -100,3 +100,27 @@ def test_an_output_where_a_file_is_in_the_way(audited: Audited, tables: Path, tm
     code, said = audited(tables)
     assert code in (2, 4)
     assert "fault of subreplay" not in said
+
+
+def test_files_that_are_no_recording(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "text.txt").write_text("hello")
+    for name in ("cut", "plain", "folders"):
+        shutil.copytree(ROOT / "4.0.8/s8_exclusive_cumulative", tmp_path / name)
+    cut = tmp_path / "cut" / "deliveries.jsonl.gz"
+    cut.write_bytes(cut.read_bytes()[:2_000])
+    (tmp_path / "plain" / "messages.jsonl.gz").write_text("hello")
+    (tmp_path / "folders" / "messages.jsonl.gz").unlink()
+    (tmp_path / "folders" / "messages.jsonl.gz").mkdir()
+    for name, code, sentence in (
+        ("empty", 2, "empty: no file messages.jsonl.gz"),
+        ("text.txt", 2, "text.txt: no file messages.jsonl.gz"),
+        ("cut", 4, "cut/deliveries.jsonl.gz: cannot be read: damaged or cut off"),
+        ("plain", 2, "plain/messages.jsonl.gz: cannot be read: Not a gzipped file"),
+        ("folders", 2, "folders/messages.jsonl.gz: cannot be read: Is a directory"),
+    ):
+        assert main(["ingest", str(tmp_path / name), "--to", str(tmp_path / "out"), "--quiet"]) == code
+        said = capsys.readouterr().err
+        assert sentence in said
+        assert "Traceback" not in said
+        assert not (tmp_path / "out").exists()
