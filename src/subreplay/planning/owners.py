@@ -6,7 +6,7 @@ consumer is known by its number, in the order of first joining; one that comes b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any, Protocol
 
@@ -38,22 +38,24 @@ class Membership(Protocol):
         """The consumer that has each thing now, or ``NOBODY``."""
 
 
-def of_keys(policy: Policy, hashes: NDArray[np.uint32], scope: Scope) -> Membership:
-    """A subscription that goes by keys, given by their hashes.
+def of_keys(
+    policy: Policy, hashes: NDArray[np.uint32], scope: Scope, called: Callable[[int], str] = consumer_name
+) -> Membership:
+    """A subscription that goes by keys, given by their hashes; a ring depends on what consumers are ``called``.
 
     Raises ``ConfigError`` for a policy whose consumers choose their slots, or that looks at recent traffic: who owns a
     key does not follow from who is there.
     """
     if isinstance(policy, Measuring) or policy.serving == "key shared sticky":
         raise ConfigError(f"{policy.name}: who owns a key does not follow from the number of consumers alone")
-    return _Dispatchers(policy, [scope], policy.slots(hashes), hashes)
+    return _Dispatchers(policy, [scope], policy.slots(hashes), hashes, called)
 
 
 def of_partitions(policy: Policy, scopes: Sequence[Scope]) -> Membership:
     """A group, or a subscription of which each partition has one active consumer."""
     if is_group(policy):
         return _OfGroup(policy, scopes)
-    return _Dispatchers(policy, scopes, np.array([policy.space[0]], np.int64), np.zeros(1, np.uint32))
+    return _Dispatchers(policy, scopes, np.array([policy.space[0]], np.int64), np.zeros(1, np.uint32), consumer_name)
 
 
 def growing(membership: Membership, first: int = 1) -> Iterator[Ints]:
@@ -67,8 +69,15 @@ def growing(membership: Membership, first: int = 1) -> Iterator[Ints]:
 class _Dispatchers:
     """A dispatcher for each scope; the things are the slots of one, or the partitions that they are."""
 
-    def __init__(self, policy: Policy, scopes: Sequence[Scope], slots: Ints, hashes: NDArray[np.uint32]) -> None:
-        self.policy, self.slots, self.hashes = policy, slots, hashes
+    def __init__(
+        self,
+        policy: Policy,
+        scopes: Sequence[Scope],
+        slots: Ints,
+        hashes: NDArray[np.uint32],
+        called: Callable[[int], str],
+    ) -> None:
+        self.policy, self.slots, self.hashes, self.called = policy, slots, hashes, called
         self.states: list[Any] = [policy.start(scope) for scope in scopes]
         self.joins: list[int] = []  # the number of the consumer of each join
         self.here: dict[int, Consumer] = {}
@@ -78,7 +87,7 @@ class _Dispatchers:
             gone = self.here.pop(number)
             self.states = [self.policy.leave(state, gone) for state in self.states]
         for number in joining:
-            self.here[number] = come = Consumer(len(self.joins), consumer_name(number))
+            self.here[number] = come = Consumer(len(self.joins), self.called(number))
             self.joins.append(number)
             self.states = [self.policy.join(state, come) for state in self.states]
 

@@ -1,0 +1,94 @@
+"""Plans against real brokers: who a plan says has each key, and what it says moves, is what the broker did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pytest
+
+from subreplay.adapters import ADAPTERS, Options
+from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.model.columns import ints
+from subreplay.model.entry_keys import outer_sticky_keys
+from subreplay.model.rows import Scope
+from subreplay.planning.capacity import fit
+from subreplay.planning.loads import Loads
+from subreplay.planning.owners import of_keys
+from subreplay.planning.policy import handed_over
+from subreplay.policies import make
+from tests.support.pure import log_of
+from tests.support.recordings import ROOT
+
+PROFILES = {"3.2.3": "pulsar-3.2", "4.0.8": "pulsar-4.0"}
+SCENARIOS = ("s1_key_shared_autosplit", "s2_key_shared_autosplit_other_selector")
+
+
+class Phase(NamedTuple):
+    """What changed, and from when until when nothing else did."""
+
+    leaving: tuple[int, ...]
+    joining: tuple[int, ...]
+    begin: datetime
+    end: datetime
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("version", PROFILES)
+def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str, scenario: str) -> None:
+    found = ADAPTERS["pulsar-recording"](ROOT / version / scenario, Options())
+    tables, policy = found.tables, make(found.run["subscription"]["policy"], PROFILES[version])
+    story = tables["membership"].to_pylist()
+    rows = log_of(tables["messages"], tables["deliveries"])
+    messages, deliveries = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (0, 1))
+    hashes, thing = np.unique(murmur3_32_array(outer_sticky_keys(messages, policy.profile)), return_inverse=True)
+    published = {
+        place: (int(key), int(at)) for place, key, at in zip(places(messages), thing, ints(messages, "at"), strict=True)
+    }
+    members = of_keys(policy, hashes, Scope(story[0]["topic"]), lambda number: f"c{number + 1}")
+    before = None
+    for phase in (
+        Phase((), (0, 1, 2, 3), story[3]["at"], story[4]["since"]),
+        Phase((0,), (), story[4]["at"], story[5]["since"]),
+        Phase((), (4,), story[5]["at"], story[6]["since"]),
+    ):
+        for number in phase.joining:
+            members.change((), (number,))
+        members.change(phase.leaving, ())
+        begin, end = (round(at.timestamp() * 1e9) for at in (phase.begin, phase.end))
+        served = [
+            (*published[place], int(name[1:]) - 1)
+            for place, at, again, name in zip(
+                places(deliveries), ints(deliveries, "at"), ints(deliveries, "redelivery_count", 0),
+                deliveries["consumer"].to_pylist(), strict=True,
+            )
+            if begin < at < end and not again and begin < published[place][1]
+        ]  # fmt: skip
+        keys, at, consumer = np.array(served, np.int64).T
+        owners = members.owners()
+        assert len(keys) > 200
+        assert (owners[keys] == consumer).all()
+        loads = Loads.of(keys, at, np.ones(len(keys), np.int64), len(hashes), 10**9)
+        assert loads.of_owners(owners, 5).sum(axis=1).tolist() == np.bincount(consumer, minlength=5).tolist()
+        if before is not None:
+            passed = np.array([one != two for one, two in zip(before[keys], consumer, strict=True)])
+            assert handed_over(loads, before, owners) == pytest.approx(passed.mean())
+        before = owners
+
+
+def places(rows):  # type: ignore[no-untyped-def]
+    return list(zip(*(ints(rows, name).tolist() for name in ("ledger", "entry", "batch_index")), strict=True))
+
+
+def test_a_service_model_is_fitted_from_recorded_receipts_and_acknowledgements() -> None:
+    tables = ADAPTERS["pulsar-recording"](ROOT / "4.0.8" / SCENARIOS[0], Options()).tables
+    rows = log_of(tables["messages"], tables["deliveries"])
+    served = rows.filter(pc.equal(rows["kind"], 1))
+    size = np.full(served.num_rows, 100)
+    model = fit(ints(served, "received_at"), ints(served, "acked_at"), size, served["consumer"].to_pylist())
+    times = ints(served, "acked_at") - ints(served, "received_at")
+    assert model.median == pytest.approx(np.median(times[(times >= 0) & (ints(served, "acked_at") > 0)]), rel=0.05)
+    assert {name for name, _ in model.by_consumer} == {f"c{number}" for number in range(1, 6)}
+    assert model.off < 0.2
