@@ -21,6 +21,7 @@ from subreplay.model.range_table import NOBODY, Move
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Member, Partitions
 from subreplay.policies.kafka.group import Group
+from subreplay.policies.kafka.roster import Roster
 from subreplay.timelines.namesakes import whose_leave
 from subreplay.timelines.timeline import BEGINNING, Epoch, Instants, Ints, OwnerIndex, Timeline, boundaries, joining
 
@@ -223,7 +224,7 @@ def _detected(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEv
 class GroupFold:
     """The one place where a group's timeline grows. A member's id is its name, or another where that is taken.
 
-    ``owners`` are the joins (by ordinal) that own each partition now; ``here`` the member id of each join that is here.
+    ``owners`` are the joins (by ordinal) that own each partition now.
     """
 
     def __init__(self, policy: Any, partitions: Partitions) -> None:
@@ -232,6 +233,7 @@ class GroupFold:
         self.every_topic = frozenset(partitions.topics)
         self.steps: list[Step] = []
         self.here: dict[str, tuple[int, str]] = {}  # join and consumer name by member id
+        self.ids: dict[int, str] = {}  # the member id of each join that is here
         self.owners = np.full(len(partitions), NOBODY, np.int32)
         self.order = TimelineOrder()
 
@@ -267,13 +269,13 @@ class GroupFold:
             events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
             happened += events
             rebalances |= disturbing
-            fresh |= {member_id for member_id, (join, _) in self.here.items() if join == one.join and disturbing}
+            if disturbing and one.join in self.ids:
+                fresh.add(self.ids[one.join])
         if partitions is not None:
             self.group = self.group.over(partitions)
         if subscribed:
-            names = {join: member_id for member_id, (join, _) in self.here.items()}
             self.group = self.group.subscribe(
-                {names[join]: frozenset(topics) for join, topics in subscribed.items() if join in names}
+                {self.ids[join]: frozenset(topics) for join, topics in subscribed.items() if join in self.ids}
             )
         if not happened and not rebalances:
             return
@@ -304,21 +306,30 @@ class GroupFold:
         member_id = f"{event.label}-{one.join}" if taken else event.label
         topics = self.every_topic if event.topics is None else frozenset(event.topics)
         member = Member(member_id, topics, event.instance_id, event.rack)
-        old = next((m for m in self.group.members if m.instance_id == event.instance_id is not None), None)
+        old = self._former(event.instance_id)
         self.order.add(member_id)
+        self.ids[one.join] = member_id
         if old is None:
             self.here[member_id] = one.join, event.consumer
             self.group = self.group.join(member)
             return [event], True
-        _, name = self.here.pop(old.member_id)
+        join, name = self.here.pop(old.member_id)
+        del self.ids[join]
         self.order.remove(old.member_id)
         self.here[member_id] = one.join, event.consumer
         quietly = old.topics == topics and not forced
         self.group = self.group.restart(old.member_id, member, quietly)
         return [event, replace(event, event="leave", consumer=name)], not quietly
 
+    def _former(self, instance: str | None) -> Member | None:
+        """The static member of that instance id, if it is here."""
+        instances = Roster.of(self.group.members).instances
+        if instance is None or instance not in instances:
+            return None
+        return self.group.members[instances.index(instance)]
+
     def _leave(self, one: DetectedEvent) -> tuple[list[MembershipEvent], bool]:
-        member_id = next((m for m, (join, _) in self.here.items() if join == one.join), None)
+        member_id = self.ids.pop(one.join, None)
         if member_id is None:  # a static member that is back already
             return [], False
         del self.here[member_id]
@@ -327,7 +338,7 @@ class GroupFold:
         return [one.event], True
 
     def _step(self, at: Instant, events: Sequence[MembershipEvent]) -> None:
-        joins = [self.here[m.member_id][0] for m in self.group.assigned]
+        joins = [join for join, _ in map(self.here.__getitem__, Roster.of(self.group.assigned).ids)]
         owners = np.array([*joins, NOBODY], np.int32)[self.group.owners]  # UNASSIGNED is the last of them
         changed = owners != self.owners
         smallest = np.int16 if max(joins, default=0) < 2**15 else np.int32  # a group's steps are many

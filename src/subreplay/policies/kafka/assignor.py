@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from itertools import repeat
+from functools import cached_property
 from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
 from uuid import NAMESPACE_URL, UUID, uuid5
 
@@ -100,6 +99,11 @@ class Partitions:
         """The position in ``topics`` of every partition's topic."""
         return np.repeat(np.arange(len(self.topics)), np.diff(self.bounds))
 
+    @cached_property
+    def by_number(self) -> Ints:
+        """All partitions, ordered by their number in their topic, then by topic."""
+        return np.lexsort((self.topic, np.arange(len(self)) - self.bounds[self.topic]))
+
     def topic_of(self, numbers: Ints) -> Ints:
         """The position in ``topics`` of each numbered partition's topic."""
         topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
@@ -149,20 +153,6 @@ class Member(NamedTuple):
     rack: str | None = None
     generation: int = NO_GENERATION
     claim: Claim = NO_CLAIM
-
-
-def with_claims(members: Sequence[Member], owned: Iterable[Ints], generation: int) -> tuple[Member, ...]:
-    """The same members, each with what it owns as of a generation; a group has thousands, so no line of Python runs
-    for each."""
-    if not members:
-        return ()
-    named = list(zip(*members, strict=True))[:4]
-    claims = map(_claim, zip(owned, repeat(generation)))
-    return tuple(map(_member, zip(*named, repeat(generation), claims)))
-
-
-_claim = partial(tuple.__new__, Claim)
-_member = partial(tuple.__new__, Member)
 
 
 class Assignor(Protocol):

@@ -6,8 +6,10 @@ A group is immutable; every change returns the next one. Joins, evictions and ne
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,10 +26,21 @@ from subreplay.policies.kafka.assignor import (
     Owners,
     Partitions,
     TopicPartition,
-    with_claims,
 )
+from subreplay.policies.kafka.roster import Roster
 
-Members = tuple[Member, ...]
+NOBODY = Roster.of(())
+
+
+class GivenUp(NamedTuple):
+    """What members claimed in a rebalance and do not have after it: ``claimed`` partitions, ``claimants`` by position;
+    and what they claimed of topics that are no more, by member id."""
+
+    members: Roster
+    partitions: Partitions
+    claimed: Ints
+    claimants: Ints
+    vanished: Mapping[str, list[TopicPartition]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,8 +49,8 @@ class Group:
 
     ``members`` come in join order, with what each would claim now; ``away`` are processes that were evicted but live
     on, the first evicted first. ``owners[n]`` is the position in ``assigned`` (the members of the last rebalance) of
-    the owner of partition n of ``partitions``, or ``UNASSIGNED``. ``revoked`` is what each member (by id) of a
-    cooperative group claimed in that rebalance and has to give up; if there is anything, another rebalance follows.
+    the owner of partition n of ``partitions``, or ``UNASSIGNED``. ``given_up`` is what the members of a cooperative
+    group claimed in that rebalance and do not have any more; if there is anything, another rebalance follows.
     ``vanished`` is what members still claim of topics that were deleted since.
 
     A member claims what it last heard of: after a rebalance its new assignment; with ``kafka.sticky`` a process that
@@ -48,18 +61,18 @@ class Group:
 
     assignor: Assignor
     partitions: Partitions = field(default_factory=lambda: Partitions.of({}))
-    members: Members = ()
-    away: Members = ()
+    members: Sequence[Member] = NOBODY
+    away: tuple[Member, ...] = ()
     generation: int = 0
     owners: Owners = field(default_factory=lambda: np.zeros(0, np.int32))
-    assigned: Members = ()
-    revoked: Mapping[str, list[TopicPartition]] = field(default_factory=dict)
+    assigned: Sequence[Member] = NOBODY
+    given_up: GivenUp | None = None
     vanished: Mapping[str, list[TopicPartition]] = field(default_factory=dict)
     trusts_stale_claims: bool = False
 
     def join(self, member: Member) -> Group:
         """A new process joins; it claims nothing."""
-        return replace(self, members=(*self.members, _fresh(member)))
+        return self._replaced(len(self.members), (_fresh(member),))
 
     def leave(self, member_id: str) -> Group:
         """A member is gone for good: closed, or its process ended and the session timed out."""
@@ -76,7 +89,7 @@ class Group:
         if not self.away:
             raise InputError(f"member {member.member_id} cannot come back: no process was evicted")
         back = member._replace(generation=NO_GENERATION, claim=self.away[0].claim)
-        return replace(self, members=(*self.members, back), away=self.away[1:])
+        return replace(self._replaced(len(self.members), (back,)), away=self.away[1:])
 
     def restart(self, old: str, new: Member, quietly: bool) -> Group:
         """A static member's process restarts under a new member id, and takes the old one's place.
@@ -105,7 +118,7 @@ class Group:
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
         owners[number[number >= 0]] = self.owners[number >= 0] if len(self.owners) else UNASSIGNED
 
-        def renumbered(members: Members) -> Members:
+        def renumbered(members: Iterable[Member]) -> tuple[Member, ...]:
             return tuple(m._replace(claim=_translated(m.claim, number)) for m in members)
 
         return replace(
@@ -123,10 +136,11 @@ class Group:
 
         They send the new generation with their old claim next time; on the server a target is nobody's to miss.
         """
-        owners = self.assignor.assign(self.partitions, self.members)
+        roster = Roster.of(self.members)
+        owners = self.assignor.assign(self.partitions, roster)
         generation = self.generation + 1
-        assigned = with_claims(self.members, owned_by(owners, len(self.members)), generation)
-        heard = assigned
+        assigned = roster.given(*_grouped(owners, len(roster)), generation)
+        heard: Sequence[Member] = assigned
         if missed and not self._on_server:
             heard = tuple(
                 self._unaware(before, generation) if after.member_id in missed else after
@@ -138,25 +152,35 @@ class Group:
             generation=generation,
             owners=owners,
             assigned=assigned,
-            revoked=self._revoked(owners, missed) if self._cooperative else {},
+            given_up=self._given_up(roster, owners, missed) if self._cooperative else None,
             vanished={member_id: named for member_id, named in self.vanished.items() if member_id in missed},
         )
 
     @property
     def unsettled(self) -> bool:
         """Whether another rebalance follows, to hand on what was given up."""
-        return bool(self.revoked)
+        it = self.given_up
+        return it is not None and bool(len(it.claimed) or it.vanished)
+
+    @cached_property
+    def revoked(self) -> Mapping[str, list[TopicPartition]]:
+        """What each member (by id) of a cooperative group has to give up."""
+        if self.given_up is None:
+            return {}
+        it = self.given_up
+        gone = {member_id: list(named) for member_id, named in it.vanished.items()}
+        for position, named in zip(it.claimants.tolist(), it.partitions.named(it.claimed), strict=True):
+            gone.setdefault(it.members.ids[position], []).append(named)
+        return gone
 
     def member(self, member_id: str) -> Member:
         """The member of that id; raises InputError if there is none."""
-        for member in self.members:
-            if member.member_id == member_id:
-                return member
-        raise InputError(f"the group has no member {member_id}")
+        return self.members[self._position(member_id)]
 
     def assignment(self, member_id: str) -> Member | None:
         """The member of that id as the last rebalance left it; None if it was not in it."""
-        return next((member for member in self.assigned if member.member_id == member_id), None)
+        ids = Roster.of(self.assigned).ids
+        return self.assigned[ids.index(member_id)] if member_id in ids else None
 
     @property
     def _remembers(self) -> bool:
@@ -179,21 +203,30 @@ class Group:
         old = member.claim._replace(generation=generation) if self._cooperative else member.claim
         return member._replace(generation=generation, claim=old)
 
-    def _revoked(self, owners: Owners, missed: Collection[str]) -> dict[str, list[TopicPartition]]:
-        """What each member that heard of its assignment claimed before and does not have now."""
-        claims = [m.claim.partitions for m in self.members]
-        claimed = np.concatenate(claims or [NO_CLAIM.partitions])
-        claimants = np.repeat(np.arange(len(self.members)), [*map(len, claims)])
-        lost = owners[claimed] != claimants
-        here = {m.member_id for m in self.members} if any(self.vanished.values()) else ()
-        gone = {member_id: list(named) for member_id, named in self.vanished.items() if named and member_id in here}
-        for position, named in zip(claimants[lost].tolist(), self.partitions.named(claimed[lost]), strict=True):
-            gone.setdefault(self.members[position].member_id, []).append(named)
-        return {member_id: named for member_id, named in gone.items() if member_id not in missed}
+    def _given_up(self, roster: Roster, owners: Owners, missed: Collection[str]) -> GivenUp:
+        """What members that heard of their assignment claimed before and do not have now."""
+        claimed, claimants = roster.lost(owners)
+        if missed:
+            heard = ~np.isin(claimants, [n for n, member_id in enumerate(roster.ids) if member_id in missed])
+            claimed, claimants = claimed[heard], claimants[heard]
+        gone = {
+            member_id: named
+            for member_id, named in self.vanished.items()
+            if named and member_id in roster.ids and member_id not in missed
+        }
+        return GivenUp(roster, self.partitions, claimed, claimants, gone)
 
-    def _with(self, member_id: str, instead: Members) -> Group:
-        at = self.members.index(self.member(member_id))
-        return replace(self, members=(*self.members[:at], *instead, *self.members[at + 1 :]))
+    def _position(self, member_id: str) -> int:
+        ids = Roster.of(self.members).ids
+        if member_id not in ids:
+            raise InputError(f"the group has no member {member_id}")
+        return ids.index(member_id)
+
+    def _with(self, member_id: str, instead: Sequence[Member]) -> Group:
+        return self._replaced(self._position(member_id), instead)
+
+    def _replaced(self, at: int, instead: Sequence[Member]) -> Group:
+        return replace(self, members=Roster.of(self.members).replaced(at, instead))
 
     def _subscribed(self, member: Member, topics: Collection[str] | None) -> Member:
         if topics is None:
@@ -203,12 +236,6 @@ class Group:
             wanted = np.array([topic in topics for topic in self.partitions.topics], bool)
             claim = claim._replace(partitions=claim.partitions[wanted[self.partitions.topic_of(claim.partitions)]])
         return member._replace(topics=frozenset(topics), claim=claim)
-
-
-def owned_by(owners: Owners, members: int) -> list[Ints]:
-    """The partitions of each member, ascending: the inverse of ``owners``."""
-    grouped, ends = _grouped(owners, members)
-    return [grouped[start:end] for start, end in zip([0, *ends.tolist()], ends.tolist(), strict=False)]
 
 
 @compiled

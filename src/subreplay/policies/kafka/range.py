@@ -43,7 +43,7 @@ class Range(GroupPolicy):
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
         order = CLIENT_ORDER[self.profile](members)
         ordered = [members[position] for position in order.tolist()]
-        subscribers = subscribed(partitions.topics, ordered)
+        subscribers = subscribed(partitions.topics, [member.topics for member in ordered])
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
         if KNOWS_RACKS[self.profile]:
             add_rack_matches(partitions, ordered, subscribers, owners)

@@ -37,7 +37,7 @@ class RoundRobin(GroupPolicy):
 
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
         order = CLIENT_ORDER[self.profile](members)
-        subscribers = subscribed(partitions.topics, [members[position] for position in order.tolist()])
+        subscribers = subscribed(partitions.topics, [members[position].topics for position in order.tolist()])
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
         _deal(partitions.bounds, partitions.counts, subscribers, owners)
         return by_join_order(owners, order)

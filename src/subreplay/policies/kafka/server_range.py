@@ -34,7 +34,7 @@ class ServerRange(GroupPolicy):
 
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
         order = static_first(members)
-        subscribers = subscribed(partitions.topics, [members[position] for position in order.tolist()])
+        subscribers = subscribed(partitions.topics, [members[position].topics for position in order.tolist()])
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
         add_ranges(partitions, subscribers, owners)
         return by_join_order(owners, order)

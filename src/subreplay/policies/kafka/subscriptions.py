@@ -43,10 +43,10 @@ CLIENT_ORDER: Mapping[str, Callable[[Sequence[Member]], Ints]] = ByProfile(
 """How the client's Range and RoundRobin order members, by profile."""
 
 
-def subscribed(topics: Sequence[str], members: Sequence[Member]) -> Flags:
-    """Topic by member: the member subscribes to the topic. Each distinct subscription is looked at once."""
+def subscribed(topics: Sequence[str], wanted_by: Sequence[frozenset[str]]) -> Flags:
+    """Topic by member: the member, who wants some, subscribes to the topic. Each distinct subscription is looked at
+    once."""
     number_of = {topic: t for t, topic in enumerate(topics)}
-    wanted_by = [member.topics for member in members]
     kinds = {wanted: n for n, wanted in enumerate(dict.fromkeys(wanted_by))}
     kind = [*map(kinds.__getitem__, wanted_by)]
     by_kind = np.zeros((len(kinds), len(topics)), np.bool_)
@@ -55,6 +55,7 @@ def subscribed(topics: Sequence[str], members: Sequence[Member]) -> Flags:
     return np.ascontiguousarray(by_kind.T[:, kind])
 
 
-def by_join_order(owners: Owners, order: Ints) -> Owners:
+def by_join_order(owners: Ints | Owners, order: Ints) -> Owners:
     """Owners given as indexes into ``order``, as the positions that stand there."""
-    return np.append(order, UNASSIGNED)[owners].astype(np.int32)
+    positions: Owners = np.append(order, UNASSIGNED).astype(np.int32)[owners]
+    return positions

@@ -30,31 +30,43 @@ def settled(group: GroupSubscription) -> Claims:
     come from different fields of the protocol, so the outcome may depend on which is walked first. As
     ``AbstractStickyAssignor.allSubscriptionsEqual`` (4.0.2).
     """
-    heard = group.live[group.topic[group.claimed]]
     claims = Claims(np.full(len(group.topic), UNASSIGNED), np.zeros(len(group.topic), np.bool_))
-    latest = claims.owners.copy()
-    _settle(group.claimed[heard], group.claimants[heard], group.claim_generations, group.generations, latest, *claims)
+    roster, live = group.roster, group.live[group.topic]
+    generations = group.claim_generations, group.generations
+    _settle(roster.claimed, roster.ends, group.order[group.walk], group.walk, live, *generations, *claims)
     return claims
 
 
 @compiled
 def _settle(
     claimed: Ints,
-    claimants: Ints,
+    ends: Ints,
+    positions: Ints,
+    walk: Ints,
+    live: Flags,
     claim_generations: Ints,
     generations: Ints,
-    latest: Ints,
     owners: Ints,
     disputed: Flags,
 ) -> None:  # pragma: no cover - compiled
-    for partition, claimant in zip(claimed, claimants):  # noqa: B905 - numba's zip knows no strict
-        other = latest[partition]
-        if other == UNASSIGNED or claim_generations[claimant] > generations[other]:
-            owners[partition] = latest[partition] = claimant
-        elif claim_generations[claimant] == generations[other]:
-            disputed[partition] = True
-            owners[partition] = UNASSIGNED
-            latest[partition] = claimant
+    dropped = False
+    for step, claimant in enumerate(walk):
+        position = positions[step]
+        for number in range(ends[position - 1] if position else 0, ends[position]):
+            partition = claimed[number]
+            if not live[partition]:
+                continue
+            other = owners[partition]
+            if other < UNASSIGNED:  # nobody keeps it; this one claimed it last
+                other = -2 - other
+            if other == UNASSIGNED or claim_generations[claimant] > generations[other]:
+                owners[partition] = claimant
+            elif claim_generations[claimant] == generations[other]:
+                owners[partition] = -2 - claimant
+                disputed[partition] = dropped = True
+    if dropped:
+        for partition in range(len(owners)):
+            owners[partition] = max(owners[partition], UNASSIGNED)
 
 
 def previous_owners(group: GroupSubscription) -> Ints:

@@ -13,6 +13,8 @@ from subreplay.policies.kafka.sticky_builders.group import GroupSubscription, Ta
 from subreplay.policies.kafka.sticky_builders.racks import racks_of
 from subreplay.policies.kafka.subscriptions import Flags
 
+NOTHING = np.zeros(0, np.int64)
+
 
 class Room(NamedTuple):
     """The members that may get more: those below the quota, each of which ``lacks`` some (by member), and those at it.
@@ -40,45 +42,50 @@ def share_equally(group: GroupSubscription) -> Target:
     the rest. As ``AbstractStickyAssignor.ConstrainedAssignmentBuilder`` (4.0.2), but where members claim partitions
     that no longer exist: there the real class may hand out a partition twice, or throw.
     """
-    quota, extras = divmod(int(group.exists.sum()), len(group.members))
+    quota, extras = divmod(int(group.exists.sum()), len(group.order))
     racks = racks_of(group)
     owners, disputed = settled(group)
     owners[disputed] = UNASSIGNED
-    given_up = np.full(len(owners), UNASSIGNED)  # the member that has to give a partition up
+    mismatched = NOTHING
     if racks.matter:
         owned = np.flatnonzero(owners != UNASSIGNED)
-        _give_up(owned[racks.mismatched(owners[owned], owned)], owners, given_up)
+        mismatched = owned[racks.mismatched(owners[owned], owned)]
+    former = owners[mismatched]
+    owners[mismatched] = UNASSIGNED
 
-    held = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.members))
+    held = np.bincount(owners + 1, minlength=len(group.order) + 1)[1:]
     favoured = group.walk[held[group.walk] > quota][:extras]
     kept = np.minimum(held, quota)
     kept[favoured] += 1
-    _give_up(_surplus(group, owners, held, kept), owners, given_up)
+    surplus = _surplus(group.partitions.by_number, owners, held - kept)
+    given_up, former = np.append(mismatched, surplus), np.append(former, owners[surplus])
+    owners[surplus] = UNASSIGNED
 
     extras -= len(favoured)
-    at_quota = np.flatnonzero(kept == quota) if extras else np.zeros(0, np.int64)
+    at_quota = np.flatnonzero(kept == quota) if extras else NOTHING
     room = Room(np.flatnonzero(kept < quota), at_quota, quota - kept, extras)
     unassigned = np.flatnonzero(group.exists & (owners == UNASSIGNED))
     if racks.matter:
         unassigned, room = _deal_within_racks(racks.rarest_first(unassigned), racks.kind, racks.near, room, owners)
     _deal(unassigned, room, owners)
-    moving = disputed | (given_up != UNASSIGNED) & (given_up != owners)
-    return Target(owners, moving & (owners != UNASSIGNED))
+    disputed[given_up[owners[given_up] != former]] = True
+    return Target(owners, disputed & (owners != UNASSIGNED))
 
 
-def _give_up(partitions: Ints, owners: Ints, given_up: Ints) -> None:
-    given_up[partitions] = owners[partitions]
-    owners[partitions] = UNASSIGNED
-
-
-def _surplus(group: GroupSubscription, owners: Ints, held: Ints, kept: Ints) -> Ints:
-    """What members hold beyond the number they keep."""
-    numbers = np.flatnonzero((owners != UNASSIGNED) & (held > kept)[owners])
-    topic = group.topic[numbers]
-    numbers = numbers[np.lexsort((topic, numbers - group.partitions.bounds[topic], owners[numbers]))]
-    owner = owners[numbers]
-    index = np.arange(len(numbers)) - np.searchsorted(owner, owner)
-    return numbers[index >= kept[owner]]
+@compiled
+def _surplus(ascending: Ints, owners: Ints, excess: Ints) -> Ints:  # pragma: no cover - compiled
+    """The last partitions of each member, as many as it has too many."""
+    found = np.empty(excess.sum(), np.int64)
+    count = 0
+    for partition in ascending[::-1]:
+        if count == len(found):
+            break
+        owner = owners[partition]
+        if owner != UNASSIGNED and excess[owner] > 0:
+            excess[owner] -= 1
+            found[count] = partition
+            count += 1
+    return found
 
 
 @compiled

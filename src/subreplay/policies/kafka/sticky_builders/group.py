@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import dropwhile
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from subreplay.hashing.java_map import map_order, string_hash_codes
-from subreplay.hashing.java_string import utf16_order
+from subreplay.kernels.compiled import compiled
 from subreplay.policies.kafka.assignor import Ints, Member, Owners, Partitions
+from subreplay.policies.kafka.roster import Roster
 from subreplay.policies.kafka.subscriptions import Flags, by_join_order, subscribed
 
 
-class GroupSubscription(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class GroupSubscription:
     """What the leader is asked to assign, and to whom.
 
-    ``members`` are sorted by member id (``String.compareTo``), and numbered so; sticky assignors ignore instance ids.
-    ``order`` are their positions in join order. ``walk`` are their numbers as the leader's ``HashMap``, filled in join
-    order, hands them out. ``claim_generations`` and ``generations`` (of the subscription) are by member.
+    Members are sorted by member id (``String.compareTo``), and numbered so; sticky assignors ignore instance ids.
+    ``order`` are their positions in join order, which ``roster`` has. ``walk`` are their numbers as the leader's
+    ``HashMap``, filled in join order, hands them out. ``claim_generations`` and ``generations`` (of the subscription)
+    are by member.
 
     ``topic`` is by partition, as is ``exists``: it does, and someone subscribes to its topic. ``subscribers[t, m]``:
-    member m subscribes to topic t. ``claimed`` are all claims, member after member as walked, ``claimants`` whose.
+    member m subscribes to topic t.
     """
 
     partitions: Partitions
-    members: tuple[Member, ...]
+    roster: Roster
     order: Ints
     walk: Ints
     claim_generations: Ints
@@ -34,35 +39,48 @@ class GroupSubscription(NamedTuple):
     topic: Ints
     exists: Flags
     subscribers: Flags
-    claimed: Ints
-    claimants: Ints
 
     @classmethod
     def of(cls, partitions: Partitions, members: Sequence[Member]) -> GroupSubscription:
         """The subscription of these members (at least one), in join order."""
-        ids, _, _, _, generations, claims = zip(*members, strict=True)
-        numbers = sorted(range(len(ids)), key=[*map(utf16_order, ids)].__getitem__)
-        order = np.array(numbers, np.int64)
-        ordered = tuple(map(members.__getitem__, numbers))
-        walk = np.argsort(order)[map_order(string_hash_codes(ids))]
+        roster = Roster.of(members)
+        order = roster.by_id
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        walk = number[map_order(roster.hash_codes)]
+        topics = [*map(roster.topics.__getitem__, order.tolist())]
         topic = partitions.topic
-        subscribers = subscribed(partitions.topics, ordered)
-        ends = np.where(subscribers.any(axis=1), partitions.bounds[:-1] + partitions.counts, 0)
-        partitions_of, claim_generations = zip(*claims, strict=True)
-        walked = [*map(partitions_of.__getitem__, order[walk].tolist())]
+        subscribers = subscribed(partitions.topics, topics)
         return cls(
             partitions,
-            ordered,
+            roster,
             order,
             walk,
-            claim_generations=np.array(claim_generations)[order],
-            generations=np.array(generations)[order],
+            claim_generations=roster.claim_generations[order],
+            generations=roster.generations[order],
             topic=topic,
-            exists=np.arange(len(partitions)) < ends[topic],
+            exists=_existing(partitions.bounds, np.where(subscribers.any(axis=1), partitions.counts, 0)),
             subscribers=subscribers,
-            claimed=np.concatenate(walked),
-            claimants=np.repeat(walk, [*map(len, walked)]),
         )
+
+    @cached_property
+    def _claims(self) -> tuple[Ints, Ints]:
+        return self.roster.claims(self.order[self.walk], self.walk)
+
+    @property
+    def claimed(self) -> Ints:
+        """All claims, member after member as walked."""
+        return self._claims[0]
+
+    @property
+    def claimants(self) -> Ints:
+        """Whose each of ``claimed`` is."""
+        return self._claims[1]
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """By number, each of them made anew."""
+        return self.roster.at(self.order.tolist())
 
     @property
     def live(self) -> Flags:
@@ -76,9 +94,9 @@ class GroupSubscription(NamedTuple):
 
         Members with no topic at all go unnoticed as long as only such members were walked: a quirk of the real class.
         """
-        if len({member.topics for member in self.members}) == 1:
+        if len(set(self.roster.topics)) == 1:
             return True
-        subscriptions = (self.members[m].topics for m in self.walk.tolist())
+        subscriptions = (self.roster.topics[position] for position in self.order[self.walk].tolist())
         return len(set(dropwhile(lambda topics: not topics, subscriptions))) <= 1
 
     def hash_codes(self) -> Ints:
@@ -89,7 +107,15 @@ class GroupSubscription(NamedTuple):
 
     def as_joined(self, owners: Ints) -> Owners:
         """Owners by number, as positions in join order."""
-        return by_join_order(owners.astype(np.int32), self.order)
+        return by_join_order(owners, self.order)
+
+
+@compiled
+def _existing(bounds: Ints, counts: Ints) -> Flags:  # pragma: no cover - compiled
+    exists = np.zeros(bounds[-1], np.bool_)
+    for topic, count in enumerate(counts):
+        exists[bounds[topic] : bounds[topic] + count] = True
+    return exists
 
 
 class Target(NamedTuple):

@@ -39,7 +39,7 @@ class Racks(NamedTuple):
 
 def no_racks(group: GroupSubscription) -> Racks:
     """Racks that nobody has."""
-    anyone = (len(group.members), 1)
+    anyone = (len(group.order), 1)
     return Racks(np.zeros(len(group.topic), np.int64), np.zeros(anyone, np.bool_), np.ones(anyone, np.bool_))
 
 
@@ -49,12 +49,12 @@ def racks_of(group: GroupSubscription) -> Racks:
     They count if a member's rack holds any replica of the group's topics, and not every partition is in all the racks
     that any of these partitions is in. As ``AbstractPartitionAssignor.useRackAwareAssignment`` (4.0.2).
     """
-    if not group.partitions.racks or not any(member.rack for member in group.members):
+    if not group.partitions.racks or not any(group.roster.racks):
         return no_racks(group)
     kind, kinds = replica_kinds(group.partitions)
     used = {kinds[k] for k in np.unique(kind[group.exists]).tolist()}
     everywhere = NOWHERE.union(*used)
-    if used == {everywhere} or everywhere.isdisjoint(member.rack for member in group.members):
+    if used == {everywhere} or everywhere.isdisjoint(filter(None, group.roster.racks)):
         return no_racks(group)
     near = np.array([[member.rack in racks for racks in kinds] for member in group.members], np.bool_)
     rackless = np.array([not member.rack for member in group.members], np.bool_)

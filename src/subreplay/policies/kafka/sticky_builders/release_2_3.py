@@ -64,13 +64,13 @@ def _largest_first(group: GroupSubscription, owners: Ints, previous: Ints) -> In
     owner = owners[listed]
     left = np.searchsorted(owner, owner, "right") - np.arange(len(owner))  # that its member has when its turn comes
     everything = _as_mapped(group, codes)
-    turn = np.argsort(-(left * len(group.members) + owner))
+    turn = np.argsort(-(left * len(group.order) + owner))
     return np.concatenate([listed[turn], everything[owners[everything] == UNASSIGNED]])
 
 
 def _as_mapped(group: GroupSubscription, codes: Ints) -> Ints:
     """All partitions as the assignor's map hands them out, filled topic by topic from one that is filled from a set."""
-    subscriptions = dict.fromkeys(group.members[m].topics for m in group.walk.tolist())
+    subscriptions = dict.fromkeys(group.roster.topics[m] for m in group.order[group.walk].tolist())
     names = list(dict.fromkeys(topic for topics in subscriptions for topic in sorted(topics, key=utf16_order)))
     names = [names[n] for n in map_order(string_hash_codes(names)).tolist()]
     number_of = {topic: t for t, topic in enumerate(group.partitions.topics)}

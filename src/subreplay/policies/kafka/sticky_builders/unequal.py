@@ -61,7 +61,7 @@ def spread(
 
     ``margin`` is of ``balance``.
     """
-    sizes = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.members))
+    sizes = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.order))
     initial = not sizes.any()
     board = _board(group, owners, sizes)
     for allowed in (racks, no_racks(group)):

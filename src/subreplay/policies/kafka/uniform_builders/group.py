@@ -45,7 +45,7 @@ class UniformGroup(NamedTuple):
             partitions,
             order,
             ordered,
-            subscribed(partitions.topics, ordered),
+            subscribed(partitions.topics, [member.topics for member in ordered]),
             np.repeat(np.arange(len(widths)), widths),
             np.concatenate(claims),
             np.repeat(np.arange(len(ordered)), [len(claim) for claim in claims]),
