@@ -176,10 +176,10 @@ def _add_up(
 
 
 @step
-def _remainder(number: int, by: int) -> int:  # pragma: no cover - compiled
+def _remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
     """``number % by`` of numbers that are not negative; a division of 32 bits takes a fraction of the time."""
     if (number | by) >> 32 == 0:
-        return int(np.uint32(number) % np.uint32(by))
+        return np.int64(np.uint32(number) % np.uint32(by))
     return number % by
 
 

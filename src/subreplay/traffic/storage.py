@@ -6,6 +6,7 @@ compressed with Zstandard.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
@@ -14,11 +15,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from subreplay.errors import InputError
+from subreplay.model.columns import DAY
 from subreplay.model.rows import Scope
 from subreplay.traffic.profile import Keys, Runs, TrafficProfile
 
 VERSION: Final = "1"
 """Of the layout; a table of another version cannot be read."""
+BLOCKS: Final = pa.schema(
+    [
+        pa.field("date", pa.date32(), nullable=False),  # of the first message
+        pa.field("first", pa.int64(), nullable=False),  # publish time, ns
+        pa.field("last", pa.int64(), nullable=False),
+        pa.field("messages", pa.int64(), nullable=False),
+        pa.field("secret", pa.string(), nullable=False),  # the check of the run's secret
+        pa.field("version", pa.string(), nullable=False),  # of the layout
+        pa.field("block", pa.binary(), nullable=False),  # ``to_bytes``
+    ]
+)
+"""Rows of table ``profile``: each has the profile of some messages."""
 _CODES: Final = ("key", "sticky", "routed", "scope", "producer")
 _COLUMNS: Final[dict[str, pa.DataType]] = {
     "topic": pa.string(),
@@ -71,6 +85,23 @@ def to_bytes(profile: TrafficProfile) -> bytes:
     )
     found: bytes = sink.getvalue().to_pybytes()
     return found
+
+
+def as_blocks(profiles: Iterable[TrafficProfile]) -> Iterator[pa.RecordBatch]:
+    """``BLOCKS`` rows, one a profile; of one without a message none."""
+    for profile in profiles:
+        if len(profile):
+            first, last = profile.extent
+            day = np.array([first // DAY], "datetime64[D]")
+            row = [day, [first], [last], [len(profile)], [profile.secret], [VERSION], [to_bytes(profile)]]
+            yield pa.record_batch([pa.array(v, f.type) for v, f in zip(row, BLOCKS, strict=True)], schema=BLOCKS)
+
+
+def profiles_of(blocks: Iterable[pa.RecordBatch]) -> Iterator[TrafficProfile]:
+    """The profiles of ``BLOCKS`` rows."""
+    for batch in blocks:
+        for block in batch.column("block"):
+            yield from_bytes(block.as_buffer())
 
 
 def from_bytes(data: bytes | pa.Buffer) -> TrafficProfile:
