@@ -17,9 +17,10 @@ from subreplay.policies.base import Measuring, Policy
 from subreplay.spark import collect, whatif
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
+from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.recent_load import RecentLoad
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
-from subreplay.whatif.recent_load import RecentLoad
 from subreplay.whatif.scenario import plan, recorded
 
 
@@ -38,11 +39,11 @@ def sum_traffic(source: Source) -> Figures:
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
-    assigner = Assigner((figures.plan, *plans), figures.width, source.extent["first"], moves_of=figures.plan.name)
+    first, last = source.extent["first"], source.extent["last"]
+    assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
     # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
     with collect.together(1 if source.census.widest > whatif.LARGE else 4) as start:
-        traffic = whatif.traffic(source.log.messages, assigner)
-        summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
+        summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
         hottest = start(collect.rows, whatif.hot_keys(source.log.messages, few, source.census.widest))
     hot = hottest.result()
@@ -67,7 +68,7 @@ def measured_plan(
         )
     if isinstance(policy, Measuring):
         load = RecentLoad.of(policy, events)
-        policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
+        policy = load.measured(source.profiled.recent(load))
     return plan(name, policy, events, told)
 
 

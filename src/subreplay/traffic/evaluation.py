@@ -93,7 +93,7 @@ class Evaluation:
         by_consumer[[2, 4]] = self.keys_of_all
         for i, name in names:
             yield from _row("consumer", scenario, by_consumer[:, i], consumer=name)
-        for move in self.moves.to_pylist():
+        for move in sorted(self.moves.to_pylist(), key=lambda row: [(at is not None, at) for at in row.values()]):
             gone = move["before"] is not None
             more = {"messages_moved": gone * move["messages"], "keys_moved": gone * move["keys"]}
             yield _BLANK | {"level": "move", "scenario": scenario} | move | more

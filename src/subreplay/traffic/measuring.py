@@ -105,9 +105,10 @@ def _scopes(rows: pa.Table) -> tuple[tuple[Scope, ...], Indexes]:
     topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
     topic, low = np.asarray(topics.indices, np.int64), int(partitions.min())
     wide = int(partitions.max()) - low + 1
-    found, scope = np.unique(topic * wide + partitions - low, return_inverse=True)
+    coded = pa.array(topic * wide + partitions - low).dictionary_encode()
     names = topics.dictionary.to_pylist()
-    return tuple(Scope(names[code // wide], code % wide + low) for code in found.tolist()), scope.astype(np.int32)
+    scopes = tuple(Scope(names[code // wide], code % wide + low) for code in coded.dictionary.to_pylist())
+    return scopes, np.asarray(coded.indices, np.int32)
 
 
 def _producers(rows: pa.Table, routed: Indexes) -> tuple[tuple[str, ...], Indexes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +17,7 @@ from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark import collect, lake
+from subreplay.spark.profiled import Profiled, blocks
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import Census, census
@@ -63,6 +64,11 @@ class Source:
             return not self.census.with_rejected
         known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
         return self.config.date is not None and known
+
+    @cached_property
+    def profiled(self) -> Profiled:
+        """The profile of the messages."""
+        return Profiled(blocks(self.log.messages, self.config.keys.words), self.census.extent["messages"])
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""

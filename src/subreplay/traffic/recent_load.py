@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.columns import gathered, ints
-from subreplay.model.entry_keys import outer_sticky_keys
+from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.policies.base import Measuring
 from subreplay.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
-from subreplay.whatif.assign import scopes_of
+from subreplay.profiles import KEYLESS
+from subreplay.traffic.profile import NO_KEY, Hashes, TrafficProfile
+from subreplay.traffic.storage import profiles_of
 
 LOAD: Final = pa.schema(
     [
@@ -37,19 +38,23 @@ class RecentLoad:
         """For the members that ``events`` tell of."""
         return cls(policy, {scope: policy.windows(mine) for scope, mine in events.items()})
 
-    def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Messages (columns of ``LOG``) in any order -> ``LOAD`` rows, summed within a batch.
+    def count(self, profile: TrafficProfile) -> pa.Table:
+        """``LOAD`` rows of the messages of a profile; a message counts at its time of publication."""
+        slots = self.policy.slots(_hashes(profile, self.policy.profile))
+        scopes = profile.runs.scope[profile.run_of]
+        found = []
+        for number, scope in enumerate(profile.scopes):
+            mine = np.flatnonzero(scopes == number)
+            counted = self.windows[scope].count(profile.at[mine], slots[mine])
+            n = counted.num_rows
+            of_scope = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
+            found.append(pa.table([*of_scope, *counted.columns], schema=LOAD))
+        return pa.concat_tables([LOAD.empty_table(), *found])
 
-        A message counts at its time of publication.
-        """
-        for rows in gathered(batches):
-            published = ints(rows, "at")
-            slots = self.policy.slots(murmur3_32_array(outer_sticky_keys(rows, self.policy.profile)))
-            for scope, mine in scopes_of(rows):
-                counted = self.windows[scope].count(published[mine], slots[mine])
-                n = counted.num_rows
-                of_scope = [pa.array([scope.topic] * n, pa.string()), pa.array([scope.partition] * n, pa.int32())]
-                yield from pa.table([*of_scope, *counted.columns], schema=LOAD).to_batches()
+    def count_blocks(self, blocks: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The same of ``BLOCKS`` rows."""
+        for profile in profiles_of(blocks):
+            yield from self.count(profile).to_batches()
 
     def measured(self, rows: Iterable[Mapping[str, Any]]) -> Measuring:
         """The policy with the load of ``LOAD`` rows, summed or not."""
@@ -59,6 +64,15 @@ class RecentLoad:
         return self.policy.with_traffic(
             {scope: SlotTraffic.of(self.windows[scope], _table(mine)) for scope, mine in found.items()}
         )
+
+
+def _hashes(profile: TrafficProfile, release: str) -> Hashes:
+    """The hash by which a broker of a release dispatches each message."""
+    rule = KEYLESS[release]
+    murmur3 = np.append(profile.keys.murmur3, np.uint32(murmur3_32(rule.constant)))  # the last is NO_KEY's
+    sticky = profile.runs.sticky[profile.run_of]
+    spreads = rule.per_message and len(profile.spread) > 0
+    return np.where(sticky == NO_KEY, profile.spread, murmur3[sticky]) if spreads else murmur3[sticky]
 
 
 def _table(rows: list[Mapping[str, Any]]) -> pa.Table:
