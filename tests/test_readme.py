@@ -38,7 +38,10 @@ def of_command_line(name: str) -> Any:
 @pytest.mark.parametrize("command", [c for c in commands("subreplay") if " " in c])
 def test_a_command_exists_with_its_options_and_arguments(command):
     _, name, *words = command.split()
-    parameters = of_command_line(name).params
+    called = of_command_line(name)
+    while words and hasattr(called, "commands"):  # a command of commands
+        called = called.commands[words.pop(0)]
+    parameters = called.params
     options = {option: p for p in parameters for option in p.opts}
     given = [word for word in words if word.startswith("--")]
     assert set(given) <= set(options)

@@ -135,7 +135,8 @@ def _consumers(given: Given) -> Answer:
         wanted = Wanted("utilisation", asked.utilisation, asked.windows)
     service = given.service
     assert service is not None
-    return consumers(traffic, service, given.plan.factor, given.setups, wanted, asked.most, given.plan.vary)
+    ordered = given.config.subscription.make_policy().ordered
+    return consumers(traffic, service, given.plan.factor, given.setups, wanted, asked.most, given.plan.vary, ordered)
 
 
 def _partitions(given: Given) -> Answer:

@@ -2,10 +2,11 @@
 
 import sys
 
-from tests.bench import audit, dispatch, kafka, keys, membership, nights, report
+from tests.bench import audit, dispatch, kafka, keys, membership, nights, planning, report
 
 membership.main(1_000)
 report.main(2_000)
+planning.main()
 dispatch.main(quick="--quick" in sys.argv)
 kafka.main()
 nights.main()

@@ -202,25 +202,25 @@ def fewest(limit: Limit, candidate: Candidate, most: int = 1000) -> Fewest:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """From how many ``consumers`` on the hottest thing alone is the busiest window's limit; its share of all work."""
+    """From how many ``consumers`` on the hottest thing alone is the busiest window's limit (0: nothing is), and its
+    share of all work."""
 
     thing: int
     share: float
     consumers: int
 
 
-def ceiling(loads: Loads) -> Ceiling:
+def ceiling(loads: Loads, divisible: int = -1) -> Ceiling:
     """Where more consumers stop helping: an even share of the worst window is then no more than what its hottest thing
-    brings.
+    brings. The thing ``divisible`` may have several owners.
 
     >>> ceiling(Loads.of(np.array([0, 0, 0, 1, 2]), np.zeros(5, np.int64), np.ones(5, np.int64), 3, 1)).consumers
     2
     """
-    if not len(loads.work):
-        return Ceiling(-1, 0.0, 1)
-    most, hottest = int(loads.by_window.max()), int(loads.hottest.max())
-    return Ceiling(
-        loads.hottest_thing,
-        float(loads.by_thing[loads.hottest_thing] / loads.by_thing.sum()) if loads.by_thing.sum() else 0.0,
-        -(-most // hottest) if hottest else 1,
-    )
+    whole = loads.thing != divisible
+    if not whole.any():
+        return Ceiling(-1, 0.0, 0)
+    at = int(np.argmax(np.where(whole, loads.work, -1)))
+    most, hottest, thing = int(loads.by_window.max()), int(loads.work[at]), int(loads.thing[at])
+    share = float(loads.by_thing[thing] / max(int(loads.by_thing.sum()), 1))
+    return Ceiling(thing, share, -(-most // hottest) if hottest else 0)

@@ -69,11 +69,6 @@ class Loads:
         np.maximum.at(most, self.window, self.work)
         return most
 
-    @property
-    def hottest_thing(self) -> int:
-        """The thing with the most work in any one window; the first of equals."""
-        return int(self.thing[np.argmax(self.work)]) if len(self.work) else -1
-
     def of_owners(self, owners: Ints, consumers: int) -> Ints:
         """Loads ``[consumer, window]`` where ``owners[thing]`` has each thing; -1: nobody has it."""
         loads = np.zeros((consumers + 1, self.windows), np.int64)  # the last row is nobody's

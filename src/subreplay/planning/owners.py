@@ -77,7 +77,8 @@ class _Dispatchers:
         hashes: NDArray[np.uint32],
         called: Callable[[int], str],
     ) -> None:
-        self.policy, self.slots, self.hashes, self.called = policy, slots, hashes, called
+        self.order = np.argsort(slots, kind="stable")  # sorted slots are found several times faster
+        self.policy, self.slots, self.hashes, self.called = policy, slots[self.order], hashes[self.order], called
         self.states: list[Any] = [policy.start(scope) for scope in scopes]
         self.joins: list[int] = []  # the number of the consumer of each join
         self.here: dict[int, Consumer] = {}
@@ -92,8 +93,10 @@ class _Dispatchers:
             self.states = [self.policy.join(state, come) for state in self.states]
 
     def owners(self) -> Ints:
-        found = np.concatenate([state.table.owners_of(self.slots, self.hashes) for state in self.states])
-        return _numbered(self.joins, found)
+        found = np.empty((len(self.states), len(self.slots)), np.int64)
+        for number, state in enumerate(self.states):
+            found[number, self.order] = state.table.owners_of(self.slots, self.hashes)
+        return _numbered(self.joins, found.ravel())
 
 
 class _OfGroup:

@@ -21,9 +21,9 @@ from subreplay.planning.owners import Membership
 class PolicyRow:
     """A policy with so many consumers over the traffic.
 
-    ``skew`` is the busiest consumer's load in its worst window over an even share of that window's; ``bound`` the skew
-    that nothing can beat which does not divide what the policy does not divide. ``joined`` and ``left`` are the parts
-    of the traffic that change hands when one more consumer joins, and when the busiest one leaves.
+    ``skew`` is the busiest consumer's load in its worst window over an even share of the busiest window; ``bound`` the
+    skew that nothing can beat which does not divide what the policy does not divide. ``joined`` and ``left`` are the
+    parts of the traffic that change hands when one more consumer joins, and when the busiest one leaves.
     """
 
     policy: str
@@ -61,13 +61,13 @@ def policy_row(
     busiest = int(np.argmax(loads.of_owners(before, consumers).sum(axis=1)))
     members.change((busiest,), ())
     left = handed_over(loads, before, members.owners())
-    even = np.maximum(loads.by_window, 1) / consumers
+    even = float(loads.by_window.max()) / consumers
     return PolicyRow(
         policy,
         profile,
         ordered,
-        float((mine.max(axis=0) / even).max(initial=0)),
-        float(np.maximum(loads.hottest / even, 1.0 * (loads.by_window > 0)).max(initial=0)),
+        float(mine.max()) / even,
+        max(float(loads.hottest.max()) / even, 1.0),
         joined,
         left,
         int((mine.sum(axis=1) == 0).sum()),

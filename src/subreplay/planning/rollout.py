@@ -50,7 +50,8 @@ class RolloutPlan:
 
     @property
     def best(self) -> Rollout:
-        """That which leaves nothing unowned, and of these hands over the least, and of these is over first."""
+        """That which leaves nothing unowned, of these hands over the least, of these is lightest on whoever stays, and
+        of these is over first."""
         return self.ways[0]
 
 
@@ -93,7 +94,10 @@ def _ways(consumers: tuple[int, ...]) -> Iterator[tuple[str, Batches]]:
 
 
 def _ranked(ways: Sequence[Rollout]) -> tuple[Rollout, ...]:
-    return tuple(sorted(ways, key=lambda way: (way.unowned, round(way.handed_over, 9), way.lasts)))
+    def cost(way: Rollout) -> tuple[float, float, float, int]:
+        return way.unowned, round(way.handed_over, 9), round(way.busiest, 9), way.lasts
+
+    return tuple(sorted(ways, key=cost))
 
 
 def _restart(name: str, batches: Batches, loads: Loads, members: Membership, consumers: int, step: int) -> Rollout:

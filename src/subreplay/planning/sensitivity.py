@@ -31,7 +31,8 @@ class OtherDay:
 
 
 MOST_DAYS = 28
-"""Of more days so many are left out one after another, evenly spread."""
+"""Of more days so many are left out one after another, evenly spread; fewer where there is much to look at."""
+_MOST_CELLS = 1 << 28
 
 
 def leave_one_out(
@@ -45,7 +46,8 @@ def leave_one_out(
     every = np.unique(days)
     if len(every) < 2:
         return ()
-    chosen = every[np.unique(np.linspace(0, len(every) - 1, min(len(every), MOST_DAYS)).astype(np.int64))]
+    many = min(len(every), MOST_DAYS, max(2, _MOST_CELLS // loads.size))
+    chosen = every[np.unique(np.linspace(0, len(every) - 1, many).astype(np.int64))]
     whole = make(loads)
     found = []
     for day in chosen.tolist():

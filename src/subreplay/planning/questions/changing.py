@@ -95,18 +95,16 @@ def upgrade(traffic: Traffic, setup: Setup, events: Events, recorded: bool) -> A
         return of_events, hashes
 
     rows = compare_profiles(setup.policy, setup.options, setup.profile, events, loads, things)
-    changed = [row for row in rows[1:] if not row.refused]
-    most = max((row.traffic for row in changed), default=None)
-    worst = next((row for row in changed if row.traffic == most), None)
+    changed = sorted((row for row in rows[1:] if not row.refused), key=lambda row: row.traffic)
     stays = tuple(PlannedMember(event.consumer, 0, None) for event in next(iter(events.values())))
     return Answer(
         question="upgrade",
-        best=f"{setup.profile} beside {', '.join(row.profile for row in rows[1:]) or 'no other profile'}",
-        measured="the most traffic that another profile gives to another owner",
-        value=most,
+        best=f"{changed[0].profile} changes the least" if changed else f"{setup.profile}: there is no other",
+        measured="the traffic that gets another owner",
+        value=changed[0].traffic if changed else None,
         unit="share",
         bound=0.0 if changed else None,
-        runner_up=None if worst is None else RunnerUp(worst.profile, worst.traffic),
+        runner_up=RunnerUp(changed[1].profile, changed[1].traffic) if len(changed) > 1 else None,
         assumed=(
             "Members are as recorded, at the end of their story." if recorded else NAMED,
             "Messages without a key are spread as the present profile does.",

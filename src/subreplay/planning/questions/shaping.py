@@ -125,7 +125,7 @@ def policy(traffic: Traffic, setups: Sequence[Setup], consumers: int) -> Answer:
     return Answer(
         question="policy",
         best=f"{best[0].policy} ({best[0].profile})",
-        measured="the busiest consumer's load in its worst window over an even share",
+        measured="the busiest consumer's load in its worst window over an even share of the busiest window",
         value=best[0].skew,
         unit="times",
         bound=best[0].bound,
@@ -144,5 +144,6 @@ def _row(traffic: Traffic, setup: Setup, consumers: int) -> PolicyRow:
     served = Served.of(traffic, setup)
     if served.members is not None:
         return policy_row(setup.policy, setup.profile, served.policy.ordered, served.loads, served.members(), consumers)
-    even = -(-served.loads.by_window // consumers) / np.maximum(served.loads.by_window / consumers, 1e-9)
-    return PolicyRow(setup.policy, setup.profile, False, float(even.max(initial=1)), 1.0, 0.0, 0.0, 0)
+    busiest = int(served.loads.by_window.max())
+    skew = -(-busiest // consumers) * consumers / busiest
+    return PolicyRow(setup.policy, setup.profile, False, skew, 1.0, 0.0, 0.0, 0)

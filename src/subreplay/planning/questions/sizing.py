@@ -31,6 +31,8 @@ from subreplay.planning.sensitivity import OneLost, OtherTraffic, one_lost, unde
 from subreplay.planning.traffic import Traffic
 
 NO_QUEUE = "A consumer works on one message at a time; every window counts by its own work, whatever it left behind."
+MOST_REPLAYED = 100
+"""Consumers of a finalist that is replayed."""
 _QUEUED = {
     "latency": "A consumer works on one message at a time, and is never without permits: the replay of the finalists "
     "has receiver queues and held back keys, too.",
@@ -68,43 +70,64 @@ class Fragility:
     lost: OneLost | None
 
 
+@dataclass(frozen=True)
+class _Tried:
+    """A policy that was tried; ``scaled`` is its limit under so many times the work."""
+
+    served: Served
+    scaled: Callable[[float], Limit]
+    fewest: Fewest
+
+    @property
+    def rank(self) -> tuple[bool, int]:
+        return self.fewest.consumers == NEVER_ENOUGH, self.fewest.consumers
+
+    @property
+    def finalist(self) -> Finalist:
+        many = self.fewest.consumers
+        return Finalist(f"{many:,} under {self.fewest.policy}", self.served.setup, stay(names(many)))
+
+
 def consumers(
-    traffic: Traffic, service: Service, factor: float, setups: Sequence[Setup], wanted: Wanted, most: int, vary: float
+    traffic: Traffic,
+    service: Service,
+    factor: float,
+    setups: Sequence[Setup],
+    wanted: Wanted,
+    most: int,
+    vary: float,
+    ordered: bool,
 ) -> Answer:
     """The fewest consumers, of up to ``most``, that keep what is ``wanted``, by policy. ``traffic`` is in ns of work.
 
-    ``vary``: by which part more and less traffic is tried.
+    ``ordered``: the order of keys has to be kept, so policies that do not are shown and not taken. ``vary``: by which
+    part more and less traffic is tried.
     """
-    found, best = [], None
+    tried = []
     for setup in setups:
         served = Served.of(traffic, setup)
         scaled = _limits(served, traffic, service, factor, wanted)
-        one = fewest(scaled(1.0), served.candidate, most)
-        found.append(one)
-        if one.consumers and (best is None or one.consumers < best[0].consumers):
-            best = one, served, scaled
-    ordered = sorted(found, key=lambda one: (one.consumers == NEVER_ENOUGH, one.consumers))
+        tried.append(_Tried(served, scaled, fewest(scaled(1.0), served.candidate, most)))
+    fit = [one for one in tried if one.fewest.consumers and (one.served.policy.ordered or not ordered)]
+    fit.sort(key=lambda one: one.rank)
+    best = fit[0] if fit else None
     hottest = traffic.of_keys
-    where = ceiling(hottest)
-    figures = ConsumerFigures(wanted, tuple(found), where, traffic.key_word(where.thing))
-    second = ordered[1] if len(ordered) > 1 and ordered[1].consumers else None
-    chosen = [setups[found.index(one)] for one in ordered[:2] if one.consumers]
+    where = ceiling(hottest, divisible=hottest.things - 1)
+    figures = ConsumerFigures(wanted, tuple(one.fewest for one in tried), where, traffic.key_word(where.thing))
+    order = ("Only policies that keep the order of keys, as the subscription's does, are taken.",) if ordered else ()
+    waits = NO_QUEUE if wanted.kind == "utilisation" else _QUEUED[wanted.kind]
     return Answer(
         question="consumers",
-        best=f"{best[0].consumers:,} under {best[0].policy}" if best else f"none of up to {most:,} consumers is enough",
+        best=best.finalist.name if best else f"none of up to {most:,} consumers is enough",
         measured="the fewest consumers",
-        value=float(best[0].consumers) if best else None,
+        value=float(best.fewest.consumers) if best else None,
         unit="consumers",
-        bound=float(best[0].bound) if best else None,
-        runner_up=RunnerUp(second.policy, float(second.consumers)) if second else None,
-        assumed=(NAMED, NO_QUEUE if wanted.kind == "utilisation" else _QUEUED[wanted.kind]),
+        bound=float(best.fewest.bound) if best else None,
+        runner_up=RunnerUp(fit[1].fewest.policy, float(fit[1].fewest.consumers)) if len(fit) > 1 else None,
+        assumed=(NAMED, *order, waits),
         found=figures,
-        finalists=tuple(
-            Finalist(f"{one.consumers:,} under {one.policy}", setup, stay(names(one.consumers)))
-            for one, setup in zip(ordered, chosen, strict=False)
-            if one.consumers <= 100
-        ),
-        fragile=None if best is None else _fragility(*best, vary),
+        finalists=tuple(one.finalist for one in fit[:2] if one.fewest.consumers <= MOST_REPLAYED),
+        fragile=None if best is None else _fragility(best.fewest, best.served, best.scaled, vary),
     )
 
 

@@ -69,6 +69,11 @@ def amount(value: float | None, unit: str) -> str:
     return f"{value:,.0f} {unit}" if value == round(value) else f"{value:,.1f} {unit}"
 
 
+def _bare(value: float, unit: str) -> str:
+    """The same without the word of a count."""
+    return amount(value, unit).removesuffix(f" {unit}")
+
+
 Shown = tuple[tuple[PlanTable, ...], tuple[PlanText, ...]]
 
 
@@ -114,13 +119,13 @@ def _consumers(answer: Answer) -> Shown:
              amount(one.least, unit), one.undivided)
             for one in found.policies
         ),
-        (one.consumers > 0 and one.consumers == answer.value for one in found.policies),
+        (answer.best.endswith(f" under {one.policy}") for one in found.policies),
     )  # fmt: skip
     where = found.ceiling
     hot = _table(
         "Where more consumers stop helping",
         {"hottest key": False, "its share": True, "it is the limit from": True},
-        [(found.hottest, words.percent(where.share), words.plural(where.consumers, "consumer"))],
+        [(found.hottest, words.percent(where.share), words.plural(where.consumers, "consumer"))] if where.share else [],
     )
     return (table, hot), ()
 
@@ -136,10 +141,10 @@ def _limit(wanted: Wanted) -> str:
 def _partitions(answer: Answer) -> Shown:
     table = _table(
         "Numbers of partitions",
-        {"partitions": True, "worst window": True, "bound": True, "largest share": True, "keys that move": True,
-         "traffic that moves": True, "empty": True, "idle consumers": True},
+        {"number": True, "worst": True, "bound": True, "share": True, "keys moved": True, "traffic moved": True,
+         "empty": True, "idle": True},
         (
-            (f"{one.partitions:,}", amount(one.worst, answer.unit), amount(one.bound, answer.unit),
+            (f"{one.partitions:,}", _bare(one.worst, answer.unit), _bare(one.bound, answer.unit),
              words.percent(one.share), words.count(one.keys_moved), words.percent(one.moved), words.count(one.empty),
              words.count(one.idle))
             for one in answer.found

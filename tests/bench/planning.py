@@ -1,0 +1,60 @@
+"""What plans cost: ``python -m tests.bench.planning`` prints a table.
+
+The traffic is drawn: keys are as skewed as Zipf's law, over a month by the hour. What is timed is the answer alone, in
+seconds of this process on a core, with the profile in memory and compiled code warm.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from subreplay.model.rows import Scope
+from subreplay.planning.consumers import Candidate, Utilisation, fewest
+from subreplay.planning.loads import Loads
+from subreplay.planning.owners import growing, of_keys
+from subreplay.planning.ranges import plan_ranges
+from subreplay.policies import make
+
+SLOTS, WINDOWS, HOUR = 65_536, 720, 3_600 * 10**9
+KEYS, MESSAGES = 100_000, 1_000_000
+POLICIES = ("pulsar.key_shared.auto_split", "pulsar.key_shared.consistent_hash")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
+def _growing(policy: str, hashes: np.ndarray) -> Callable[[int], Iterator[np.ndarray]]:
+    return lambda first: growing(of_keys(make(policy, "pulsar-4.0"), hashes, Scope("orders")), first)
+
+
+def main() -> None:
+    draws = np.random.default_rng(0)
+    hot = (draws.pareto(1.2, (SLOTS, 1)) * 3).astype(np.int64)
+    loads = hot * draws.integers(0, 5, (SLOTS, WINDOWS))
+    plan_ranges(loads[:100, :10], 3)
+    print(f"{'plan':60}{'seconds':>9}")
+    for consumers in (8, 100):
+        plan = plan_ranges(loads, consumers)
+        name = f"ranges of {consumers} consumers, {SLOTS:,} slots, {WINDOWS} windows (gap {plan.gap:.1%})"
+        print(f"{name:60}{_seconds(lambda consumers=consumers: plan_ranges(loads, consumers)):9.2f}")  # type: ignore[misc]
+    key = np.minimum(draws.zipf(1.3, MESSAGES), KEYS) - 1
+    at = draws.integers(0, WINDOWS * HOUR, MESSAGES)
+    work = Loads.of(key, at, np.full(MESSAGES, 10**9), KEYS, HOUR)
+    hashes = draws.integers(0, 2**32, KEYS, dtype=np.uint32)
+    for policy in POLICIES:
+        # just above what the hottest key needs alone: every number has to be tried
+        limit = Utilisation(work, float(work.hottest.max()) / HOUR * 1.0001)
+        candidate = Candidate(policy, "key", _growing(policy, hashes))
+        found = fewest(limit, candidate, 1_000)
+        name = f"consumers up to {found.consumers or found.tried:,}, {policy.rsplit('.', 1)[1]}, {KEYS:,} keys"
+        print(f"{name:60}{_seconds(lambda c=candidate, limit=limit: fewest(limit, c, 1_000)):9.2f}")  # type: ignore[misc]
+
+
+if __name__ == "__main__":
+    main()
