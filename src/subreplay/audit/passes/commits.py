@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.needs import Need
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_at
 from subreplay.audit.passes.sessions import UNKNOWN_CONSUMER
@@ -48,6 +49,8 @@ def commit_facts(judge: Judge, dispatcher: Dispatcher, state: PositionState, row
         excuses |= Excuse.JOINED_EARLIER.bit
     if scope in judge.uncovered:
         excuses |= Excuse.NOBODY_JOINED.bit
+    if Need.DELIVERIES in judge.lacking:
+        excuses |= Excuse.SEEKS_UNTOLD.bit
     given: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
