@@ -24,7 +24,7 @@ from subreplay.timelines.ownership import Story
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
 from subreplay.whatif.recent_load import RecentLoad
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded, silence
 
 
 def sum_traffic(source: Source) -> Figures:
@@ -76,14 +76,15 @@ def measured_plan(
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
-    events = scenario_events(scenario, source.events, source.extent["first"])
+    events = scenario_events(source.config, scenario, source.events, source.extent["first"])
     return measured_plan(source, scenario.name, scenario.make_policy(), events)
 
 
-def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
+def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:
+    """The members of a run's scenario: as recorded, or as the run file invents them, which every partition sees."""
     if scenario.members == "recorded":
-        return {scope: recorded(mine) for scope, mine in events.items()}
+        silent = silence(config.subscription.make_policy(), scenario.make_policy())
+        return {scope: recorded(mine, silent) for scope, mine in events.items()}
     members = [
         PlannedMember(
             m.consumer,
@@ -116,7 +117,7 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession], fram
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
+        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(config, scenario, somewhere, 0)))
     return found
 
 
