@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from types import MappingProxyType
 
 import pytest
 
+from subreplay.adapters import Options
+from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.explain.causes import OF_GROUP
+from subreplay.audit.needs import Need
 from subreplay.audit.rules.redelivery import Ending
 from subreplay.policies import make
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
@@ -61,6 +65,16 @@ def test_k_commit_2_commits_go_back_where_the_application_sought_back():
     assert found.excused == {"COMMIT_BACK SOUGHT_BACK": 2, "DUP_DELIVERY SOUGHT_BACK": 151}
 
 
+@pytest.mark.row("K-COMMIT-2")
+def test_k_commit_2_a_copy_of_the_commits_alone_tells_not_whether_the_application_sought_back():
+    folder = BY_NAME["k28_rewind"]
+    options = Options(coordinator_log=folder / "coordinator_log.jsonl.gz")
+    it = groups.read(folder / "consumer_offsets.jsonl.gz", options)
+    messages = {"messages": read(folder).tables["messages"]}
+    found = audit_ingested(_with(it, it.tables["membership"], messages), frozenset({Need.DELIVERIES, Need.CALLBACKS}))
+    assert (found.failing, found.excused) == ({}, {"COMMIT_BACK SEEKS_UNTOLD": 2})
+
+
 @pytest.mark.row("K-COMMIT-3")
 def test_k_commit_3_what_a_commit_passes_is_lost():
     log, story = "a1 a2 a3", "+C1 =C1 a1>C1 a1! {} a3>C1 a3!"
@@ -96,8 +110,8 @@ def test_k_owner_3_the_fold_decides_as_the_coordinator_did():
     assert audit_ingested(_with(it, changed)).failing.get("OWNER_DIFFERS", 0) >= 2
 
 
-def _with(it, membership):
-    return type(it)(it.tables | {"membership": membership}, it.rejected, it.counts, it.run)
+def _with(it, membership, others=MappingProxyType({})):
+    return type(it)(it.tables | {"membership": membership} | dict(others), it.rejected, it.counts, it.run)
 
 
 def test_the_next_night_knows_what_was_committed_before():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from subreplay.adapters.base import Ingested
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.explain.causes import Causes
+from subreplay.audit.needs import Need
 from subreplay.audit.rules.assignments import GroupStory, assignment_findings
 from subreplay.model.rows import Standing
 from subreplay.policies import make
@@ -48,8 +50,8 @@ def audited(folder: Path) -> Audited:
     return audit_ingested(read(folder))
 
 
-def audit_ingested(it: Ingested) -> Audited:
-    """The audit of a recording that was read."""
+def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audited:
+    """The audit of a recording that was read; ``lacking``: what its tables do not tell."""
     asked = it.run["subscription"]
     policy = make(asked["policy"], asked["profile"])
     found = Audited(Counter(), Counter(), Counter(), len(it.rejected))
@@ -59,7 +61,7 @@ def audit_ingested(it: Ingested) -> Audited:
             name: it.tables[name].filter(pc.equal(it.tables[name]["topic"], topic))
             for name in ("messages", "membership", "deliveries")
         }
-        judge = judge_of(policy, tables)
+        judge = replace(judge_of(policy, tables), lacking=lacking)
         rows = audit_by(judge, tables)
         codes, excuses = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
         for code in (code for code in Code if judge.standings[code] is Standing.PROMISED):

@@ -109,6 +109,7 @@ class Excuse(IntEnum):
     REFUSED = 28
     DID_NOT_KNOW = 29
     NOT_READ_YET = 30
+    SEEKS_UNTOLD = 31
 
     @property
     def bit(self) -> int:
@@ -222,6 +223,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "the earlier owner had left the group (max.poll.interval.ms, or its session timed out) and did not know yet",
         frozenset({Code.TWO_OWNERS}),
     ),
+    Excuse.SEEKS_UNTOLD: (
+        "what was delivered is not recorded, so whether the application had sought back cannot be told",
+        frozenset({Code.COMMIT_BACK}),
+    ),
     # This one excuses nothing: it explains
     Excuse.NOT_READ_YET: (
         "the group began to read its partition behind it (auto.offset.reset is latest)",
@@ -269,6 +274,7 @@ _DOUBTFUL: Final = frozenset(
         Excuse.DELIVERIES_REJECTED,
         Excuse.MESSAGES_REJECTED,
         Excuse.LETTERS_REJECTED,
+        Excuse.SEEKS_UNTOLD,
     }
 )
 LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)

@@ -7,15 +7,16 @@ from collections.abc import Mapping
 from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.whatif.assign import Plan
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded, silence
 
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
-def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
+def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:
+    """The members of a run's scenario: as recorded, or as the run file invents them, which every partition sees."""
     if scenario.members == "recorded":
-        return {scope: recorded(mine) for scope, mine in events.items()}
+        silent = silence(config.subscription.make_policy(), scenario.make_policy())
+        return {scope: recorded(mine, silent) for scope, mine in events.items()}
     members = [
         PlannedMember(
             m.consumer,
@@ -44,5 +45,5 @@ def plans(config: RunConfig, events: Events | None) -> list[Plan]:
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
+        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(config, scenario, somewhere, 0)))
     return found

@@ -115,7 +115,7 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
             s.name: GroupSimulation(
                 s.name,
                 p.policy,
-                group_events(scenario_events(s, source.events, start)),
+                group_events(scenario_events(source.config, s, source.events, start)),
                 tuple(p.timelines),
                 s.dispatch.supposed(recorded_times, start, width),
             )

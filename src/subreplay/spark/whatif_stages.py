@@ -73,7 +73,7 @@ def measured_plan(
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
-    events = scenario_events(scenario, source.events, source.extent["first"])
+    events = scenario_events(source.config, scenario, source.events, source.extent["first"])
     return measured_plan(source, scenario.name, scenario.make_policy(), events)
 
 

@@ -54,9 +54,29 @@ def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -
     return tuple(events)
 
 
-def recorded(events: Iterable[MembershipEvent]) -> tuple[MembershipEvent, ...]:
-    """Recorded events as a scenario takes them: each change at the instant it was complete."""
-    return tuple(replace(e, since=e.at) for e in events)
+def recorded(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[MembershipEvent, ...]:
+    """Recorded events as a scenario takes them: each change at the instant it was complete.
+
+    A member of a group that crashed, or is static and left, was ``silent`` (ns) for so long by then, as ``silence``
+    tells; its process ended earlier by that, though not before it joined."""
+    joined: dict[str, Instant] = {}
+    story: list[MembershipEvent] = []
+    for event in events:
+        at = event.at
+        if event.event == "join":
+            joined[event.label] = at
+        elif event.event == "crash" or event.instance_id is not None:
+            at = max(Instant(at.at - silent, at.seq), joined.get(event.label, at))
+        story.append(replace(event, at=at, since=at))
+    return tuple(sorted(story, key=lambda event: event.at) if silent else story)
+
+
+def silence(recorded_under: Policy, policy: Policy) -> int:
+    """How long (ns) a recorded member of a group had been silent when it was missed: where the recorded group has no
+    session timeout, its coordinator had waited already, and a scenario's must not wait once more."""
+    if is_group(policy) and is_group(recorded_under) and recorded_under.session_timeout_us == 0:
+        return policy.session_timeout_us * 1_000
+    return 0
 
 
 def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[MembershipEvent, ...]:

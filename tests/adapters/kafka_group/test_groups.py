@@ -5,12 +5,13 @@ import gzip
 import json
 from collections import Counter
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged
+from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.groups import topic_names
@@ -76,7 +77,7 @@ def as_files(folder, name):
 def test_the_membership_is_what_records_and_log_tell(tmp_path, name):
     found = read(as_files(tmp_path, name))
     told = group_rows(decode_records(records(name)).tables, parse_lines(log(name)).events)
-    assert found.tables["membership"].equals(told.membership)
+    assert found.tables["membership"].equals(pa.concat_tables([told.membership, told.decisions]))
     assert found.tables["deliveries"].schema == DELIVERIES
     assert found.rejected == ()
     lines, rows = (next(c for c in found.counts if c.file == file) for file in ("server.log", "part-0.parquet"))
@@ -159,7 +160,7 @@ def test_times_may_be_iso_8601(tmp_path):
 def test_without_the_log_a_crash_is_a_leave_and_a_note_says_so(tmp_path):
     pq.write_table(records(CRASH), tmp_path / "copy.parquet")
     alone = read(tmp_path)
-    assert set(alone.tables["membership"]["event"].to_pylist()) == {"join", "leave"}
+    assert set(alone.tables["membership"]["event"].to_pylist()) == {"join", "leave", "owner", "withdrawn"}
     assert any("coordinator_log" in note for note in alone.notes)
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "server.log").write_text(text(CRASH))
@@ -231,6 +232,16 @@ def test_a_commit_of_nobody_and_a_leap_are_no_deliveries():
     assert (found.nobodys.tolist(), found.leaps.tolist()) == ([1], [3])
 
 
+def test_each_commit_of_an_owner_is_a_row_of_its_own_in_order_of_time():
+    told = commits((0, 10, 2, "a"), (0, 12, 3, None), (0, 8, 1, "b"), (0, 14 + MOST, 4, "a"))
+    rows = commit_rows(told, np.array([3]), 5)
+    assert rows.schema == DELIVERIES
+    assert [(row["seq"], row["consumer"], row["entry"], row["ack_type"]) for row in rows.to_pylist()] == [
+        (5, "b", 8, "Commit"),
+        (6, "a", 10, "Commit"),
+    ]
+
+
 def test_no_commits_acknowledge_nothing():
     assert acknowledged(PROGRESS.empty_table()).deliveries.num_rows == 0
 
@@ -257,11 +268,17 @@ def committed(offset, topic="t", partition=0, name="g"):
     return key(1, name, topic, partition=partition), encode.commit(3, offset, 1, "", AT)
 
 
+def told(found):
+    """What was acknowledged, and the offsets of commits."""
+    rows = found.tables["deliveries"].to_pylist()
+    return tuple([row["entry"] for row in rows if (row["ack_type"] == "Commit") == commit] for commit in (False, True))
+
+
 def test_a_commit_whose_owner_nobody_knows_is_quarantined(tmp_path):
     pq.write_table(made(committed(3), committed(5), group(("m", 0)), committed(7)), tmp_path / "copy.parquet")
     found = read(tmp_path)
     assert [(row.table, row.row, row.reasons[0].column) for row in found.rejected] == [("deliveries", 2, "consumer")]
-    assert found.tables["deliveries"]["entry"].to_pylist() == [5, 6]
+    assert told(found) == ([5, 6], [7])
     assert balanced(found)
 
 
@@ -274,7 +291,7 @@ def test_a_record_that_was_copied_twice_counts_once(tmp_path):
     (tmp_path / "tuesday.jsonl").write_text(json_lines(table))
     found = read(tmp_path)
     assert [(count.valid, count.others) for count in found.counts] == [(3, 0), (0, 3)]
-    assert found.tables["deliveries"]["entry"].to_pylist() == [3, 4]
+    assert told(found) == ([3, 4], [3, 5])
 
 
 def test_two_contents_at_one_place_are_one_too_many(tmp_path):
@@ -282,7 +299,7 @@ def test_two_contents_at_one_place_are_one_too_many(tmp_path):
     pq.write_table(made(group(("m", 0)), committed(3), committed(6)), tmp_path / "two.parquet")
     found = read(tmp_path)
     assert [(row.file, row.row, row.reasons[0].value) for row in found.rejected] == [("two.parquet", 3, "7:2")]
-    assert found.tables["deliveries"]["entry"].to_pylist() == [3, 4]
+    assert told(found) == ([3, 4], [3, 5])
     assert balanced(found)
 
 
@@ -296,7 +313,7 @@ def test_lines_that_are_no_records_are_quarantined(tmp_path):
     found = read(tmp_path)
     assert sorted(row.row for row in found.rejected) == [2, 3, 4, 5, 9]
     assert all(row.reasons[0].remedy for row in found.rejected)
-    assert found.tables["deliveries"]["entry"].to_pylist() == [3, 4]
+    assert told(found) == ([3, 4], [3, 5])
     assert (found.counts[0].rows_in, found.counts[0].valid) == (8, 3)
     assert balanced(found)
 

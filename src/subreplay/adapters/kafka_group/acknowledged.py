@@ -1,4 +1,4 @@
-"""What commits acknowledge, as deliveries of which nothing is known but that.
+"""Commits as rows of the deliveries; and what they acknowledge, as deliveries of which nothing is known but that.
 
 A commit says that all below its offset is done. Of that, what lies behind the commit before it was acknowledged by it:
 by the member that owned the partition then. What the first commit of a partition in a copy acknowledges is not told, as
@@ -7,8 +7,9 @@ nobody knows where its group began.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +50,26 @@ def acknowledged(progress: pa.Table) -> Acknowledged:
     return Acknowledged(_deliveries(ordered, counts), row[first], row[step < 0], row[nobody], row[leap])
 
 
+def commit_rows(progress: pa.Table, leaps: Ints, seq: int) -> pa.Table:
+    """A row of ``DELIVERIES`` for each commit (``PROGRESS``) of an owner, but the ``leaps``; the first has ``seq``."""
+    mine = progress["consumer"].is_valid().to_numpy().copy()
+    mine[leaps] = False
+    commits = progress.filter(pa.array(mine)).sort_by([("at", "ascending"), ("seq", "ascending")])
+    count = len(commits)
+    columns = {name: commits[name] for name in ("date", "subscription", "topic", "partition", "consumer")} | {
+        "ledger": pa.array(np.zeros(count, np.int64)),
+        "entry": commits["offset"],
+        "batch_index": pa.array(np.full(count, -1, np.int32)),
+        "seq": pa.array(np.arange(seq, seq + count)),
+        "redelivery_count": pa.array(np.zeros(count, np.int32)),
+        "acked_at": commits["at"],
+        "ack_type": pa.repeat("Commit", count),
+        "outcome": pa.repeat("acked", count),
+        "source": pa.repeat("observed", count),
+    }
+    return _table(columns, count)
+
+
 def _differs(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Whether each value but the first is another one than that before it."""
     codes = values.combine_chunks().dictionary_encode().indices.to_numpy()
@@ -76,5 +97,9 @@ def _deliveries(commits: pa.Table, counts: Ints) -> pa.Table:
         "outcome": pa.repeat("acked", count),
         "source": pa.repeat("observed", count),
     }
+    return _table(columns, count)
+
+
+def _table(columns: Mapping[str, Any], count: int) -> pa.Table:
     given = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(count, f.type) for f in DELIVERIES]
     return pa.table(given, schema=DELIVERIES)

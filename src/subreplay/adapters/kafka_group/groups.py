@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, told_of
 from subreplay.adapters.files import files as files_of
-from subreplay.adapters.kafka_group.acknowledged import MOST, Acknowledged, acknowledged
+from subreplay.adapters.kafka_group.acknowledged import MOST, Acknowledged, acknowledged, commit_rows
 from subreplay.adapters.kafka_group.consumer_offsets import Decoded, decode_records, joined
 from subreplay.adapters.kafka_group.coordinator_log.files import Logged, logged
 from subreplay.adapters.kafka_group.copies import Copy, copied
@@ -36,8 +36,8 @@ _NO_DELAYS: Final = {"session_timeout_us": 0, "initial_rebalance_delay_us": 0}
 NOTES: Final = (
     "records of __consumer_offsets have no messages: name them as traffic.messages, such as {from: kafka-table.spark, "
     "path: ...}",
-    "deliveries are what commits acknowledge: they do not tell what was delivered, so rules that need it are not "
-    "applicable. Receipts come from traffic.deliveries, such as {from: otlp-spans, path: ...}",
+    "deliveries are commits and what these acknowledge: they do not tell what was delivered, so rules that need it are "
+    "not applicable. Receipts come from traffic.deliveries, such as {from: otlp-spans, path: ...}",
 )
 _NO_LOG: Final = (
     "without the coordinator's log (option coordinator_log) a member's leave is known by the next generation only, and "
@@ -65,10 +65,11 @@ def read(path: Path, options: Options) -> Ingested:
     rows = group_rows(decoded.tables, None if log is None else log.events, topic_names(decoded.tables))
     done = progress(decoded.tables["offset_commits"], rows.owners)
     acked = acknowledged(done)
-    membership = rows.membership
+    membership = pa.concat_tables([rows.membership, rows.decisions])
     if options.topic is not None:
         membership = membership.filter(pc.equal(membership["topic"], options.topic))
-    tables = {"membership": membership, "deliveries": acked.deliveries}
+    deliveries = [acked.deliveries, commit_rows(done, acked.leaps, len(acked.deliveries))]
+    tables = {"membership": membership, "deliveries": pa.concat_tables(deliveries)}
     pairs = told_of(tables)
     if not pairs:
         raise InputError(f"{path}: {len(copy.records):,} records of __consumer_offsets tell of no member of a group of "

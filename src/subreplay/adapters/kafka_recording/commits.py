@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from subreplay.adapters.kafka_recording.deliveries import row_of
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
 from subreplay.model.tables import DELIVERIES
 
@@ -41,22 +41,11 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     told = [*_of_clients(polls, commits, happenings), *_of_the_log(polls, commits, logged)]
     for seq, one in enumerate(sorted(told)):
-        yield {
-            "date": date(1970, 1, 1) + timedelta(microseconds=one.at // 1_000),
-            "subscription": group,
-            "topic": one.topic,
-            "partition": one.partition,
-            "ledger": 0,
-            "entry": one.offset,
-            "batch_index": -1,
-            "consumer": one.member,
-            "seq": len(polls) + seq,
-            "redelivery_count": 0,
+        yield row_of(group, one.at, (one.topic, one.partition, one.offset), one.member, len(polls) + seq) | {
             "acked_at": one.at // 1_000,
             "acked_nanos": one.at % 1_000,
             "ack_type": "Commit",
             "outcome": "acked" if one.ok else "refused",
-            "source": "observed",
         }
 
 

@@ -72,27 +72,36 @@ def _rows(
     for seq, (row, end) in enumerate(zip(polls, ends, strict=True)):
         acked = _acked(row, committed.get((row.topic, row.partition), ()), end)
         record = row.topic, row.partition, row.offset
-        yield {
-            "date": date(1970, 1, 1) + timedelta(microseconds=row.polled_at // 1_000),
-            "subscription": group,
-            "topic": row.topic,
-            "partition": row.partition,
-            "ledger": 0,
-            "entry": row.offset,
-            "batch_index": -1,
-            "consumer": row.member_id,
+        yield row_of(group, row.polled_at, record, row.member_id, seq) | {
             "delivered_at": row.polled_at // 1_000,
             "delivered_nanos": row.polled_at % 1_000,
-            "seq": seq,
             "redelivery_count": times[record],
             "received_at": row.polled_at // 1_000,
             "acked_at": None if acked is None else acked // 1_000,
             "acked_nanos": None if acked is None else acked % 1_000,
             "ack_type": None if acked is None else "Cumulative",
             "outcome": "acked" if acked is not None else "redelivered" if end < UNTIMED else "pending",
-            "source": "observed",
         }
         times[record] += 1
+
+
+def row_of(group: str, at: int, record: tuple[str, int, int], consumer: str, seq: int) -> dict[str, Any]:
+    """What each row of ``DELIVERIES`` tells of a record (topic, partition, offset), and of who had to do with it when
+    (ns)."""
+    topic, partition, offset = record
+    return {
+        "date": date(1970, 1, 1) + timedelta(microseconds=at // 1_000),
+        "subscription": group,
+        "topic": topic,
+        "partition": partition,
+        "ledger": 0,
+        "entry": offset,
+        "batch_index": -1,
+        "consumer": consumer,
+        "seq": seq,
+        "redelivery_count": 0,
+        "source": "observed",
+    }
 
 
 def _acked(poll: Poll, commits: Sequence[Committed], end: int) -> int | None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.context import Context, Dispatcher
+from subreplay.audit.needs import Need
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_at
 from subreplay.audit.passes.positions import PositionState
@@ -46,6 +47,8 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         excuses |= Excuse.JOINED_EARLIER.bit
     if scope in context.uncovered:
         excuses |= Excuse.NOBODY_JOINED.bit
+    if Need.DELIVERIES in context.lacking:
+        excuses |= Excuse.SEEKS_UNTOLD.bit
     given: dict[str, Any] = {
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }

@@ -13,9 +13,9 @@ import numpy as np
 from subreplay.adapters.kafka_recording.adapter import Recording, recording
 from subreplay.adapters.kafka_recording.rows import Happening
 from subreplay.conformance.fidelity_groups.clients import Cause
+from subreplay.conformance.fidelity_groups.decisions import Decision, decisions
 from subreplay.conformance.fidelity_groups.instants import derived_instants
 from subreplay.conformance.fidelity_groups.reenact import Reenactment, reenacted
-from subreplay.groups.decisions import Decision, decisions
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import TopicPartition
 

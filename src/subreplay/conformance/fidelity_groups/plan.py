@@ -14,9 +14,9 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording
 from subreplay.adapters.kafka_recording.rows import Application, Deed, Record, Scenario
+from subreplay.conformance.fidelity_groups.decisions import topic_ids
 from subreplay.conformance.fidelity_groups.work import planned_work
 from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.groups.decisions import topic_ids
 from subreplay.groups.predict import GroupReplay
 from subreplay.groups.simulation_parameters import (
     Enlargement,

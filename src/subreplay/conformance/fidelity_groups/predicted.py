@@ -13,6 +13,7 @@ import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording, recording
 from subreplay.conformance.fidelity_groups.chance import RUNS, Chance, chance
+from subreplay.conformance.fidelity_groups.decisions import Decision
 from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.owners import (
     Intervals,
@@ -23,7 +24,6 @@ from subreplay.conformance.fidelity_groups.owners import (
     pauses,
 )
 from subreplay.conformance.fidelity_groups.plan import Planned, planned, runs
-from subreplay.groups.decisions import Decision
 from subreplay.policies.kafka.assignor import TopicPartition
 
 Key = tuple[tuple[str, tuple[TopicPartition, ...]], ...]

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
-from subreplay.groups.decisions import decisions, differences
+from subreplay.conformance.fidelity_groups.decisions import decisions, differences
 from subreplay.hashing.timeline_map import TimelineOrder
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import TopicPartition

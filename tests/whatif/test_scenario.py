@@ -1,0 +1,44 @@
+"""Recorded members in a scenario: who was missed is missed when it was recorded to be."""
+
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.policies import make
+from subreplay.policies.kafka.assignor import Partitions
+from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.whatif.scenario import recorded, silence
+
+SECOND = 1_000_000_000
+DETECTED = make("kafka.range", "kafka-4.0", session_timeout_us=0)  # as adapters of coordinators' records set it
+STICKY = make("kafka.sticky", "kafka-4.0", session_timeout_us=10_000_000, initial_rebalance_delay_us=0)
+
+
+def event(kind, name, second, instance=None):
+    at = Instant(second * SECOND, second)
+    return MembershipEvent(Scope("t"), kind, name, at, at, instance_id=instance)
+
+
+def changes(events):
+    return [step.at.at // SECOND for step in GroupTimeline.fold(STICKY, Partitions.of({"t": 4}), events).steps]
+
+
+def test_a_coordinator_that_had_waited_does_not_wait_again():
+    story = [event("join", "a", 1), event("join", "b", 2), event("crash", "b", 30), event("leave", "a", 40)]
+
+    assert changes(recorded(story, silence(DETECTED, STICKY))) == [1, 2, 30, 40]
+    assert changes(recorded(story, silence(STICKY, STICKY))) == [1, 2, 40]  # the instants are those of the crashes
+
+
+def test_a_static_member_that_left_says_nothing_and_is_missed_when_it_was():
+    story = [event("join", "a", 1, "i"), event("join", "b", 2), event("leave", "a", 30, "i")]
+
+    assert changes(recorded(story, silence(DETECTED, STICKY))) == [1, 2, 30]
+
+
+def test_nobody_falls_silent_before_it_joins():
+    story = [event("join", "a", 1), event("join", "b", 25), event("crash", "b", 30)]
+
+    assert [one.at.at // SECOND for one in recorded(story, 10 * SECOND)] == [1, 25, 25]
+
+
+def test_only_groups_have_a_session_timeout():
+    assert silence(make("pulsar.failover", "pulsar-4.0"), STICKY) == 0
+    assert silence(DETECTED, make("pulsar.failover", "pulsar-4.0")) == 0
