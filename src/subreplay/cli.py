@@ -5,6 +5,7 @@ failed, 130 interrupted."""
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -181,7 +182,7 @@ def inspect(
 
     if place is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
-    files = None if place is None or kafka is not None else Path(place.removeprefix("file:"))
+    files = None if place is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", place))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter)
     from subreplay.program import inspection

@@ -55,6 +55,12 @@ SIGNS = (
         EXTRA,
     ),
     Sign(
+        r"Failed to find (?:the )?data source: (?!delta)\w+",
+        EnvironmentFailed,
+        "this Spark session cannot read that format",
+        "give it the package for it (spark.conf: {spark.jars.packages: …})",
+    ),
+    Sign(
         r"DATA_SOURCE_NOT_FOUND|Failed to find data source: delta|io\.delta\.sql\.DeltaSparkSessionExtension",
         EnvironmentFailed,
         "this Spark session has no Delta",
@@ -91,6 +97,12 @@ SIGNS = (
         ConfigError,
         "the output folder holds tables of another kind",
         "write to a folder of its own (--out, output.tables)",
+    ),
+    Sign(
+        r"QUERY_ONLY_CORRUPT_RECORD_COLUMN",
+        InputError,
+        "no line of the file is a record of its own",
+        "write one JSON object a line, or set options: {multiLine: 'true'}",
     ),
     Sign(
         r"is not a Parquet file|CANNOT_READ_FILE|FAILED_READ_FILE|ParquetDecodingException|Could not read footer"

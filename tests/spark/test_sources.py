@@ -210,13 +210,51 @@ def test_a_source_that_does_not_fit_is_told_by_name(
     assert "traffic.messages" in said
 
 
-def test_a_look_at_anything_ends_in_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_look_at_anything_ends_in_a_sentence(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "words.parquet").write_text("no table")
-    for place, code in (("empty", 2), ("words.parquet", 4), ("not there", 2)):
-        assert main(["inspect", str(tmp_path / place), "--to", str(tmp_path / "run.yaml")]) == code
-        assert "Traceback" not in capsys.readouterr().err
+    (tmp_path / "pretty.json").write_text('{\n"offset":\n1}\n')
+    (tmp_path / "x[1].csv").write_text("offset\n1\n")
+    (tmp_path / "x.avro").write_bytes(b"Obj\x01")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
+    for place, code, said in (
+        ("empty", 2, "no file there"), ("words.parquet", 4, "is damaged"), ("not there", 2, "no such file"),
+        ("pretty.json", 2, "one JSON object a line"), ("x[1].csv", 2, "for a pattern"),
+        ("x.avro", 4, "cannot read avro"), ("loop", 2, "no such file"),
+        ("server.log", 2, "beside a copy of __consumer_offsets"),
+        ("pip.whl", 2, "no such file"),
+    ):  # fmt: skip
+        assert main(["inspect", str(tmp_path / place), "--to", str(tmp_path / "run.yaml")]) == code, place
+        error = capsys.readouterr().err
+        assert said in " ".join(error.split()), place
+        assert "Traceback" not in error
+    assert main(["inspect", "", "--to", str(tmp_path / "run.yaml")]) == 2
     assert not (tmp_path / "run.yaml").exists()
+
+
+def test_keys_as_text_are_assumed_to_be_utf8_and_times_in_ns_are_read(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As pandas writes them, in columns of the names that Spark's Kafka source gives."""
+    at = pa.array([FIRST_MS * 1_000_000 + n for n in range(4)], pa.timestamp("ns"))
+    columns = {
+        "topic": ["orders"] * 4,
+        "partition": [0] * 4,
+        "offset": range(4),
+        "timestamp": at,
+        "key": ["a", "b"] * 2,
+    }
+    pq.write_table(pa.table(columns), tmp_path / "orders.parquet")
+    run_file = tmp_path / "run.yaml"
+    assert main(["inspect", str(tmp_path / "orders.parquet"), "--to", str(run_file)]) == 0
+    said = capsys.readouterr().out
+    assert "messages: 4 rows = 4 valid + 0 quarantined" in said
+    assert "assumed: key (key) is taken as utf8" in said
+    messages = yaml.safe_load(run_file.read_text())["traffic"]["messages"]
+    assert messages["columns"]["key"] == {"column": "key", "as": "utf8"}
 
 
 def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options_by_a_task(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -10,10 +11,12 @@ from pathlib import Path
 from typing import Final
 
 import pyspark.sql.functions as F
+from pydantic import ValidationError
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
 from subreplay.adapters.source.answers import Answered, answered
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.audit.needs import Need, told
@@ -78,19 +81,40 @@ class Held:
 
 def source_of(place: str, form: str | None) -> InputTable:
     """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
-    local = place.removeprefix("file:")
+    place = local_path(place)
     remote = "://" in place or place.startswith(("dbfs:", "abfss:"))
-    if not remote and not Path(local).exists():
+    if not remote and not Path(place).exists():
         if "/" not in place and place.count(".") in (1, 2):
-            return InputTable(table=place)
+            return _valid({"table": place}, place)
         raise InputError(f"{place}: there is no such file or folder, and it is no name such as catalog.schema.table")
     if form is None and not remote:
-        form = _format_of(Path(local))
+        form = _format_of(Path(place))
     if form is None:
-        known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
-        raise InputError(f"{place}: nothing tells its format; name it by --format: {known}")
+        raise InputError(f"{place}: {_nothing_tells(None if remote else Path(place))}")
     options = {"header": "true"} if form == "csv" else {}
-    return InputTable.model_validate({"path": place, "format": form, "options": options})
+    return _valid({"path": place, "format": form, "options": options}, place)
+
+
+def local_path(place: str) -> str:
+    """A path without ``file:`` before it."""
+    return re.sub("^file:(//)?(?=/)", "", place)
+
+
+def _valid(given: dict[str, object], place: str) -> InputTable:
+    try:
+        return InputTable.model_validate(given)
+    except ValidationError as error:
+        raise InputError(f"{place!r}: {error.errors()[0]['msg']}") from error
+
+
+def _nothing_tells(path: Path | None) -> str:
+    """Why the format of a path is not known."""
+    if path is not None and path.is_dir() and next(_files(path), None) is None:
+        return "no file there; name a file, or a folder of files"
+    if path is not None and path.is_file() and kind(path) == COORDINATOR_LOG:
+        return f"it looks like {TITLES[COORDINATOR_LOG]}; give it beside a copy of __consumer_offsets"
+    known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
+    return f"nothing tells its format; name it by --format: {known}"
 
 
 def _format_of(path: Path) -> str | None:
@@ -147,8 +171,8 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
-        kind = others[0].table
-        raise InputError(f"{place}: this is table {kind} in our own columns; give the folder around it as traffic.path")
+        held = others[0].table
+        raise InputError(f"{place}: this is table {held} in our own columns; give the folder around it as traffic.path")
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
     name = (source.table or Path(place).name.split(".")[0]).split(".")[-1]
     answer = answered(best, frame.limit(SAMPLE).toArrow(), name)

@@ -62,6 +62,8 @@ def open_session(options: Spark) -> SparkSession:
         shuffles = 2 * cores(master)  # of one machine, which nobody has told otherwise
     if shuffles is not None:
         session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
+    # times in ns, as pandas writes them, are then numbers; else Spark refuses to read them
+    session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
     fit_batches(session, 0)
     # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))

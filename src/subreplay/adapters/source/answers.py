@@ -37,23 +37,26 @@ class Answered(NamedTuple):
 def answered(candidate: Candidate, rows: pa.Table, name: str) -> Answered:
     """A candidate with its questions answered by some rows of the source, of which ``name`` is the name."""
     told: list[str] = []
-    found = dict(candidate.found)
+    found, answers = dict(candidate.found), dict[str, Any]()
     if candidate.name == BY_NAME:
         for ours, column, why in _by_content(candidate, rows):
             found[ours] = Source(column.name)
             told.append(f"{ours} is taken to be {column.name}: {why}")
     missing = tuple(ours for ours in candidate.missing if not any(targets(ours) & targets(each) for each in found))
     for ours, each in found.items():
-        if each.column is None or each.as_ is not None:
+        if each.column is None or (each.as_ is not None and not each.as_.startswith("epoch_")):
             continue
         column = find(rows.schema, each.column)
-        if (how := _conversion(ours, column, rows)) is not None:
+        if (how := _conversion(ours, column, rows)) not in (None, each.as_):
             found[ours] = each._replace(as_=how)
+            answers[ours] = {"column": each.column, "as": how}
             told.append(f"{ours} ({each.column}) is taken as {how}")
     open_ = {ours for ours in candidate.questions if ours not in found or _undecided(ours, found[ours], rows)}
     left_open = {ours: candidate.questions[ours] for ours in sorted(open_)}
     whole = replace(candidate, found=found, missing=missing, questions=left_open)
     given = section(whole)
+    if answers:  # a preset tells its columns by itself, but for these
+        given["columns"] = {**given.get("columns", {}), **answers}
     values = given.get("values", {})
     if values.get("topic") == TO_FILL_IN:
         values["topic"] = name

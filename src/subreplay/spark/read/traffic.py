@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ from subreplay.config.fields import quoted
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
-from subreplay.errors import ConfigError, InputError
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
 from subreplay.spark.adapters import sources
@@ -106,9 +107,24 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
         found.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
         why = error.getCondition() or "unreadable"
+        if why == _NO_AVRO:
+            raise EnvironmentFailed(
+                f"{key}: {place}: this Spark session cannot read {given.format}; give it the package for it "
+                "(spark.conf: {spark.jars.packages: …})"
+            ) from error
+        if why in _TOLD_BY_SPARK:
+            why += ": " + str(error).splitlines()[0].partition("] ")[2]
         what = "table" if given.table is not None else f"readable {given.format} table"
-        raise InputError(f"{key}: {place}: no {what} ({why}); correct path, table or format") from error
+        remedy = "correct path, table or format"
+        if _PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
+            remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
+        raise InputError(f"{key}: {place}: no {what} ({why}); {remedy}") from error
     return found
+
+
+_NO_AVRO: Final = "_LEGACY_ERROR_TEMP_1139"
+_TOLD_BY_SPARK: Final = ("COLUMN_ALREADY_EXISTS", "PARQUET_TYPE_ILLEGAL", "UNSUPPORTED_TIME_TYPE")
+_PATTERN: Final = re.compile(r"[*?\[\]{}]")
 
 
 def _empty(spark: SparkSession, name: str) -> DataFrame:
