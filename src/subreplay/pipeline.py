@@ -18,7 +18,7 @@ from subreplay.reports.dispatch_data import DispatchView
 from subreplay.spark import whatif_stages
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
-from subreplay.spark.read.source import Source, read, read_traffic, write_tables
+from subreplay.spark.read.source import Source, read, read_traffic, write_profile, write_tables
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import DataFrame, SparkSession
 from subreplay.spark.sink import OnDisk, Sink
@@ -89,6 +89,12 @@ def whatif(
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
     return Result(judged.verdict, report, source.sink.written)
+
+
+def profile(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
+    """Write the traffic's profile, which a what-if reads; returns how many messages it has of each day."""
+    with progress("writing the traffic's profile"):
+        return {str(row["date"]): row["messages"] for row in write_profile(spark, config)}
 
 
 def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
