@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ def assigned(rows: pa.Table, policy: Policy, timelines: Mapping[Scope, Timeline]
     """
     found = []
     own = own_keys(rows).to_pylist()
+    who = cache(partial(owner, policy))  # asked once for each epoch and key, where these decide
     for row, key, sticky in zip(
         rows.to_pylist(), own, outer_sticky_keys(rows, policy.profile).to_pylist(), strict=True
     ):
@@ -49,8 +51,8 @@ def assigned(rows: pa.Table, policy: Policy, timelines: Mapping[Scope, Timeline]
         earlier = max((i for i, start in enumerate(starts) if start < starts[epoch]), default=-1)
         before = None
         if starts[epoch] > first and earlier >= 0 and policy.routing != "any":
-            before = owner(policy, timeline, earlier, row["entry"], sticky)
-        consumer = owner(policy, timeline, epoch, row["entry"], sticky)
+            before = who(timeline, earlier, 0, sticky)
+        consumer = who(timeline, epoch, row["entry"] if policy.routing == "any" else 0, sticky)
         found.append(row | {"own": key, "epoch": epoch, "before": before, "consumer": consumer})
     return found
 

@@ -3,24 +3,31 @@
 from functools import reduce
 from operator import add
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from subreplay.adapters import ADAPTERS
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
+from subreplay.timelines.membership import dispatcher_events
 from subreplay.traffic.evaluate import Evaluator
 from subreplay.traffic.evaluation import Evaluation, Extent
-from subreplay.traffic.measuring import Profiler
+from subreplay.traffic.measuring import COLUMNS, Profiler
 from subreplay.traffic.profile import joined
-from subreplay.whatif.scenario import plan
+from subreplay.whatif.scenario import plan, recorded
 from tests.support import assigned
 from tests.support.every_policy import EVERY
-from tests.support.published import logs, members, together, told
+from tests.support.published import MESSAGES, logs, members, together, told
+from tests.support.recordings import ROOT
 
 PROFILER = Profiler(KeyWords.of(False, "a secret"))
 KAFKA = [pytest.param(make(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
 WIDTH = 30
+SECOND = 10**9
+SOME = ("3.2.3/s1f_key_shared_default_batching", "4.0.8/s1d_key_shared_ordering_nokey", "4.0.8/s5_failover_partitioned")
 
 
 COUNTS = ("messages", "bytes", "keys", "messages_moved", "keys_moved")
@@ -42,7 +49,7 @@ def levels(found: Evaluation) -> dict[str, assigned.Sums]:
 
 
 @pytest.mark.parametrize("policy", [*EVERY, *KAFKA])
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(log=logs, told=told, together=together, blocks=st.sampled_from([100, 7]))
 def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, together, blocks):
     timelines = plan("s", policy, members(told, together)).timelines
@@ -52,6 +59,34 @@ def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, to
     for every in (False, True):
         found = evaluator.evaluate(policy, timelines, moves=every)
         assert levels(found) == assigned.summed(expected, WIDTH) | {"move": assigned.moves(expected, every)}
+
+
+@pytest.mark.parametrize("recording", SOME)
+def test_it_is_so_on_recorded_traffic(recording):
+    log, membership = recorded_log(recording)
+    profile = joined(list(PROFILER.profiles(log.to_batches(), 700)))
+    events = dispatcher_events(membership, [(scope.topic, scope.partition) for scope in profile.scopes])
+    first, last = profile.extent
+    evaluator = Evaluator(profile, Extent(first, last, SECOND))
+    for name in ("key_shared.auto_split", "key_shared.consistent_hash", "failover", "shared"):
+        policy = make(f"pulsar.{name}", "pulsar-3.2" if recording.startswith("3") else "pulsar-4.0")
+        timelines = plan("s", policy, {scope: recorded(mine) for scope, mine in events.items()}).timelines
+        expected = assigned.assigned(log, policy, timelines, first)
+        found = evaluator.evaluate(policy, timelines, moves=True)
+        assert levels(found) == assigned.summed(expected, SECOND) | {"move": assigned.moves(expected, True)}
+
+
+def recorded_log(recording):
+    """The messages of a recording as ``LOG`` has them, and its membership, times in ns."""
+    tables = ADAPTERS["pulsar-recording"](ROOT / recording).tables
+    rows = tables["messages"]
+    columns = {name: rows[name] for name in COLUMNS if name != "at"}
+    columns["at"] = pc.multiply(rows["publish_time"].cast(pa.int64()), 1000)
+    columns["sequence_id"] = pc.coalesce(rows["batch_sequence_id"], rows["sequence_id"])
+    members = tables["membership"].to_pylist()
+    for row in members:
+        row |= {name: round(row[name].timestamp() * 1e6) * 1000 for name in ("at", "since") if row[name] is not None}
+    return pa.table([columns[field.name].cast(field.type) for field in MESSAGES], schema=MESSAGES), members
 
 
 @pytest.mark.parametrize("policy", EVERY[:2])

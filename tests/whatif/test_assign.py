@@ -1,23 +1,27 @@
 """Whom a message is assigned to around a change, and what counts as moved: cases computed by hand."""
 
+from dataclasses import replace
+
 import pyarrow as pa
 
+from subreplay.hashing.murmur2 import kafka_partition
 from subreplay.model.rows import Scope
 from subreplay.model.words import IN_THE_CLEAR
 from subreplay.policies import make
 from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.measuring import Profiler
+from subreplay.traffic.retention import Retention
+from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Assigner, added_up
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
 from tests.support.published import MESSAGES
 
 T = Scope("persistent://public/default/t", 0)
 MINUTE = 60 * 10**9
 
 
-def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
-    """``TRAFFIC`` rows of one message of each of eight keys at each of the instants (ns); members join at 0."""
-    one = plan("s", make(policy, profile), {T: planned_events(members, T, 0)})
+def measured(published):
+    """The profile of one message of each of eight keys at each of the instants (ns)."""
     rows = [(at, f"key {k}") for at in published for k in range(8)]
     n = len(rows)
     columns = {
@@ -32,9 +36,14 @@ def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
         "size": [1] * n,
     }
     given = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in MESSAGES]
-    measured = Profiler(IN_THE_CLEAR).profile(pa.table(given, schema=MESSAGES))
+    return Profiler(IN_THE_CLEAR).profile(pa.table(given, schema=MESSAGES))
+
+
+def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
+    """``TRAFFIC`` rows of one message of each of eight keys at each of the instants (ns); members join at 0."""
+    one = plan("s", make(policy, profile), {T: planned_events(members, T, 0)})
     assigner = Assigner((one,), Extent(min(published), max(published), MINUTE), moves_of=moves_of)
-    return list(assigner.rows(measured))
+    return list(assigner.rows(measured(published)))
 
 
 def by(rows, *columns, level="move"):
@@ -85,6 +94,27 @@ def test_what_nobody_gets_is_told_of_every_plan_with_its_epoch():
     rows = traffic("pulsar.failover", [PlannedMember("a", 10, 20)], [5, 15, 25])
     assert by(rows, "epoch", "before", "consumer") == {(0, None, None): 8, (2, "a", None): 8}
     assert by(rows, "consumer", level="consumer") == {(None,): 16, ("a",): 8}
+
+
+def test_on_other_partitions_and_with_a_retention():
+    routing = ProducerRouting(3, "murmur2", "sticky")
+    at = [planned_events([PlannedMember("a", 0, None)], Scope(T.topic, p), 0) for p in range(3)]
+    one = plan("s", make("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
+    one = replace(one, routing=routing, retention=Retention(time=10))
+    rows = list(Assigner((one,), Extent(5, 15, MINUTE)).rows(measured([5, 15])))
+    homes = [kafka_partition(f"key {k}".encode(), 3) for k in range(8)]
+    kept = {row["partition"]: row["messages"] for row in rows if row["level"] == "kept"}
+    assert kept == {p: 2 * homes.count(p) for p in range(3)}
+    (elsewhere,) = [row for row in rows if row["level"] == "relocated"]
+    assert (elsewhere["keys"], elsewhere["messages"]) == (8 - homes.count(0), 2 * (8 - homes.count(0)))
+    assert by(rows, "consumer", level="consumer") == {("a",): 16}
+
+
+def test_the_members_of_other_partitions_are_those_of_any():
+    seen = on_partitions({T: planned_events([PlannedMember("a", 0, 5), PlannedMember("b", 1, None)], T, 0)}, 2)
+    assert [[(e.event, e.consumer, e.scope.partition) for e in mine] for mine in seen.values()] == [
+        [("join", "a", p), ("join", "b", p), ("leave", "a", p)] for p in range(2)
+    ]
 
 
 def test_parts_without_a_common_key_are_added_up():

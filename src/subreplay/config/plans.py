@@ -6,14 +6,26 @@ from collections.abc import Mapping
 
 from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig
 from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Plan
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded, silence
+from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
 
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
+def routing_of(config: RunConfig, scenario: AnyScenario, events: Events) -> ProducerRouting | None:
+    """How producers choose partitions under a scenario; None: as they did."""
+    declared = config.topic.routing
+    count = max((scope.partition for scope in events), default=0) + 1
+    return scenario.routing(max(count, 1), "JavaStringHash" if declared is None else declared.scheme)
+
+
 def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a run's scenario: as recorded, or as the run file invents them, which every partition sees."""
+    """The members of a run's scenario: as recorded, or as the run file invents them, which every partition sees. Where
+    producers choose partitions anew, every partition sees whoever was at some of the recorded ones."""
+    routing = routing_of(config, scenario, events)
+    if routing is not None:
+        events = on_partitions(events, routing.partitions)
     if scenario.members == "recorded":
         silent = silence(config.subscription.make_policy(), scenario.make_policy())
         return {scope: recorded(mine, silent) for scope, mine in events.items()}

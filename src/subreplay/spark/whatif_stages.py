@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from subreplay.audit.needs import Need
-from subreplay.config.plans import scenario_events
+from subreplay.config.plans import routing_of, scenario_events
 from subreplay.config.run import RECORDED, AnyScenario
 from subreplay.errors import InputError
 from subreplay.figures import Figures
@@ -19,6 +19,7 @@ from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
 from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.recent_load import RecentLoad
+from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
 from subreplay.whatif.scenario import plan, recorded
@@ -57,7 +58,12 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
 
 
 def measured_plan(
-    source: Source, name: str, policy: Policy, events: Events, told: Mapping[Scope, Story] = MappingProxyType({})
+    source: Source,
+    name: str,
+    policy: Policy,
+    events: Events,
+    told: Mapping[Scope, Story] = MappingProxyType({}),
+    routing: ProducerRouting | None = None,
 ) -> Plan:
     """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
     where keys decide, and the messages do not tell them."""
@@ -67,14 +73,16 @@ def measured_plan(
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
     if isinstance(policy, Measuring):
-        load = RecentLoad.of(policy, events)
+        load = RecentLoad.of(policy, events, routing)
         policy = load.measured(source.profiled.recent(load))
     return plan(name, policy, events, told)
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
+    routing = routing_of(source.config, scenario, source.events)
     events = scenario_events(source.config, scenario, source.events, source.extent["first"])
-    return measured_plan(source, scenario.name, scenario.make_policy(), events)
+    folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
+    return replace(folded, routing=routing, retention=scenario.kept_by)
 
 
 def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:

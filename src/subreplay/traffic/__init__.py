@@ -4,6 +4,7 @@
 ``storage`` is its form on disk. A plan is evaluated over it: ``ownership`` lays out who owns what and from when on,
 ``cells`` cuts runs into windows, ``evaluate`` passes once over all of it, ``evaluation`` is what it counted, and
 ``moves`` tells what changed hands. ``recent_load`` is the traffic that a policy looks at which splits the busiest
-consumer's range. Nothing here knows of Spark, of
+consumer's range; ``routing`` has the same traffic on another number of partitions, ``retention`` what would have been
+kept of it. Nothing here knows of Spark, of
 files, or of scenarios: it is given a policy and its timelines.
 """

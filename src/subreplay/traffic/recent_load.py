@@ -15,6 +15,7 @@ from subreplay.policies.base import Measuring
 from subreplay.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
 from subreplay.profiles import KEYLESS
 from subreplay.traffic.profile import NO_KEY, Hashes, TrafficProfile
+from subreplay.traffic.routing import ProducerRouting, rerouted
 from subreplay.traffic.storage import profiles_of
 
 LOAD: Final = pa.schema(
@@ -32,14 +33,22 @@ class RecentLoad:
 
     policy: Measuring
     windows: Mapping[Scope, RecentWindows]
+    routing: ProducerRouting | None = None
 
     @classmethod
-    def of(cls, policy: Measuring, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> RecentLoad:
-        """For the members that ``events`` tell of."""
-        return cls(policy, {scope: policy.windows(mine) for scope, mine in events.items()})
+    def of(
+        cls,
+        policy: Measuring,
+        events: Mapping[Scope, tuple[MembershipEvent, ...]],
+        routing: ProducerRouting | None = None,
+    ) -> RecentLoad:
+        """For the members that ``events`` tell of, and traffic that is sent as ``routing`` says (None: as it was)."""
+        return cls(policy, {scope: policy.windows(mine) for scope, mine in events.items()}, routing)
 
     def count(self, profile: TrafficProfile) -> pa.Table:
         """``LOAD`` rows of the messages of a profile; a message counts at its time of publication."""
+        if self.routing is not None:
+            profile = rerouted(profile, self.routing)
         slots = self.policy.slots(_hashes(profile, self.policy.profile))
         scopes = profile.runs.scope[profile.run_of]
         found = []

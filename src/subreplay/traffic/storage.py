@@ -23,7 +23,7 @@ VERSION: Final = "1"
 """Of the layout; a table of another version cannot be read."""
 BLOCKS: Final = pa.schema(
     [
-        pa.field("date", pa.date32(), nullable=False),  # of the first message
+        pa.field("date", pa.date32(), nullable=False),  # UTC day of its messages
         pa.field("first", pa.int64(), nullable=False),  # publish time, ns
         pa.field("last", pa.int64(), nullable=False),
         pa.field("messages", pa.int64(), nullable=False),

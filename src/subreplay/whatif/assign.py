@@ -18,8 +18,10 @@ from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 from subreplay.traffic.evaluate import Evaluator
-from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.evaluation import BLANK, Extent
 from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.retention import Retention, kept
+from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
 from subreplay.traffic.storage import profiles_of
 
 TRAFFIC: Final = pa.schema(
@@ -40,17 +42,23 @@ TRAFFIC: Final = pa.schema(
     ]
 )
 """The traffic of scenarios at four levels: ``window`` (scenario, window, consumer), ``consumer`` (scenario, consumer),
-``move`` (scenario, dispatcher, epoch, before, consumer) and ``scenario``. Keys are distinct."""
+``move`` (scenario, dispatcher, epoch, before, consumer) and ``scenario``. Keys are distinct.
+
+Of a scenario with other producers there is a row ``relocated``: keys that go to another partition, and their messages;
+of one with a retention, by dispatcher, what is ``kept``: from the instant ``window`` on."""
 _WHERE: Final = 8  # so many columns say of what a row counts
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One scenario, folded: its policy and the timeline of every dispatcher."""
+    """One scenario, folded: its policy and the timeline of every dispatcher; how its producers choose partitions (None:
+    as they did), and what the topic retains (None: not asked)."""
 
     name: str
     policy: Policy
     timelines: Mapping[Scope, Timeline]
+    routing: ProducerRouting | None = None
+    retention: Retention | None = None
 
 
 @dataclass(frozen=True)
@@ -66,15 +74,30 @@ class Assigner:
 
     def rows(self, profile: TrafficProfile) -> Iterator[dict[str, Any]]:
         """``TRAFFIC`` rows of the messages of a profile; those of one scenario and level are sorted."""
-        evaluator = Evaluator(profile, self.extent)
+        evaluators: dict[ProducerRouting | None, Evaluator] = {None: Evaluator(profile, self.extent)}
         for plan in self.plans:
+            routing = plan.routing
+            if routing is not None:
+                if routing not in evaluators:
+                    evaluators[routing] = Evaluator(rerouted(profile, routing), self.extent)
+                keys, messages = relocated(profile, routing)
+                yield BLANK | {"level": "relocated", "scenario": plan.name, "messages": messages, "keys": keys}
+            evaluator = evaluators[routing]
             found = evaluator.evaluate(plan.policy, plan.timelines, moves=plan.name == self.moves_of)
             yield from found.rows(plan.name)
+            if plan.retention is not None:
+                yield from _kept(plan.name, evaluator.profile, plan.retention)
 
     def rows_of_part(self, blocks: pa.Table) -> pa.Table:
         """The same of ``BLOCKS`` rows, which are all there is of their keys."""
         rows = self.rows(joined(list(profiles_of(blocks.to_batches()))))
         return pa.Table.from_pylist(list(rows), schema=TRAFFIC)
+
+
+def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Iterator[dict[str, Any]]:
+    for one in kept(profile, retention):
+        place = {"level": "kept", "scenario": scenario, "topic": one.scope.topic, "partition": one.scope.partition}
+        yield BLANK | place | {"window": one.since, "messages": one.messages, "bytes": one.bytes}
 
 
 def added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
