@@ -157,6 +157,31 @@ def _run(kind: Literal["audit", "whatif"], run: config.RunConfig) -> int:
 
 
 @command()
+def profile(
+    config_file: ConfigFile,
+    date: Date = None,
+    day_before: DayBefore = None,
+    tables: Tables = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Write the traffic's profile to traffic.profile, a day in place of that day: a what-if then starts from it."""
+    from subreplay import pipeline
+
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if date is not None and day_before is not None:
+        raise typer.BadParameter("give either --date or --day-before")
+    run = load(config_file, date if day_before is None else _before(day_before), tables, None)
+    log.open(Path(run.output.report))
+    days = pipeline.profile(session(run.spark), run, terminal.progress)
+    terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
+    if terminal.as_json:
+        terminal.object({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
+    return 0
+
+
+@command()
 def inspect(
     place: Annotated[
         str | None, typer.Argument(help="A file, a folder, a table as catalog.schema.table; with --kafka a topic.")

@@ -52,7 +52,7 @@ class Figures:
     missed: bool = False  # that is not the day before
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, places (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
-    traffic: Sequence[Row] = ()  # the views of `spark.whatif.summary`
+    traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from subreplay.reports.plan_data import PlanView
 from subreplay.spark import plan_stage, whatif_stages
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
-from subreplay.spark.read.source import Source, read, read_traffic, write_tables
+from subreplay.spark.read.source import Source, read, read_traffic, write_profile, write_tables
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import DataFrame, SparkSession
 from subreplay.spark.sink import OnDisk, Sink
@@ -102,7 +102,8 @@ def plan(
         given = plan_stage.given(source)
     with progress(f"planning {', '.join(questions)}"):
         answers = tuple(answer(given, question) for question in questions)
-    source = replace(source, config=config.model_copy(update={"scenarios": finalists(config, answers)}))
+    shown = config.model_copy(update={"scenarios": finalists(config, answers)})
+    source = replace(source, config=shown, stored_profile=source.profiled)
     return _compare(source, progress, tuple(plan_view(found) for found in answers))
 
 
@@ -119,6 +120,12 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
     return Result(judged.verdict, report, source.sink.written)
+
+
+def profile(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
+    """Write the traffic's profile, which a what-if reads; returns how many messages it has of each day."""
+    with progress("writing the traffic's profile"):
+        return {str(row["date"]): row["messages"] for row in write_profile(spark, config)}
 
 
 def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:

@@ -1,57 +1,66 @@
 """Whom a message is assigned to around a change, and what counts as moved: cases computed by hand."""
 
-from collections import Counter
+from dataclasses import replace
 
 import pyarrow as pa
 
+from subreplay.hashing.murmur2 import kafka_partition
 from subreplay.model.rows import Scope
+from subreplay.model.words import IN_THE_CLEAR
 from subreplay.policies import make
-from subreplay.whatif.assign import Assigner
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.measuring import Profiler
+from subreplay.traffic.retention import Retention
+from subreplay.traffic.routing import ProducerRouting
+from subreplay.whatif.assign import Assigner, added_up
+from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
+from tests.support.published import MESSAGES
 
 T = Scope("persistent://public/default/t", 0)
 MINUTE = 60 * 10**9
 
 
+def measured(published):
+    """The profile of one message of each of eight keys at each of the instants (ns)."""
+    rows = [(at, f"key {k}") for at in published for k in range(8)]
+    n = len(rows)
+    columns = {
+        "topic": [T.topic] * n,
+        "partition": [T.partition] * n,
+        "entry": range(n),
+        "batch_index": [-1] * n,
+        "at": [at for at, _ in rows],
+        "key": [key.encode() for _, key in rows],
+        "producer": ["p"] * n,
+        "sequence_id": range(n),
+        "size": [1] * n,
+    }
+    given = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in MESSAGES]
+    return Profiler(IN_THE_CLEAR).profile(pa.table(given, schema=MESSAGES))
+
+
 def traffic(policy, members, published, moves_of=None, profile="pulsar-4.0"):
     """``TRAFFIC`` rows of one message of each of eight keys at each of the instants (ns); members join at 0."""
     one = plan("s", make(policy, profile), {T: planned_events(members, T, 0)})
-    rows = [(at, f"key {k}") for at in published for k in range(8)]
-    n = len(rows)
-    log = pa.table(
-        {
-            "topic": [T.topic] * n,
-            "partition": pa.array([T.partition] * n, pa.int32()),
-            "entry": pa.array(range(n), pa.int64()),
-            "batch_index": pa.array([-1] * n, pa.int32()),
-            "at": pa.array([at for at, _ in rows], pa.int64()),
-            "key": pa.array([key.encode() for _, key in rows], pa.binary()),
-            **{name: pa.nulls(n, pa.binary()) for name in ("ordering_key", "batch_key", "batch_ordering_key")},
-            "producer": ["p"] * n,
-            "sequence_id": pa.array(range(n), pa.int64()),
-            "size": pa.array([1] * n, pa.int32()),
-        }
-    )
-    assigner = Assigner((one,), MINUTE, first=min(published), moves_of=moves_of)
-    return pa.Table.from_batches(list(assigner.assign(log.to_batches()))).to_pylist()
+    assigner = Assigner((one,), Extent(min(published), max(published), MINUTE), moves_of=moves_of)
+    return list(assigner.rows(measured(published)))
 
 
-def by(rows, *columns):
-    counted = Counter()
-    for row in rows:
-        counted[tuple(row[column] for column in columns)] += row["messages"]
-    return dict(counted)
+def by(rows, *columns, level="move"):
+    return {tuple(row[column] for column in columns): row["messages"] for row in rows if row["level"] == level}
 
 
 def moved(rows):
-    return sum(row["messages"] for row in rows if row["before"] not in (None, row["consumer"]))
+    (whole,) = [row for row in rows if row["level"] == "scenario"]
+    return whole["messages_moved"]
 
 
 def test_members_that_join_at_one_instant_move_nothing():
     together = [PlannedMember(name, 0, None) for name in "abcd"]
     rows = traffic("pulsar.key_shared.auto_split", together, [0, 1, 2])
     assert moved(rows) == 0
-    assert {row["epoch"] for row in rows} == {4}  # also what was published at that very instant
+    rows = traffic("pulsar.key_shared.auto_split", together, [0, 1, 2], moves_of="s")
+    assert by(rows, "epoch") == {(4,): 24}  # also what was published at that very instant
 
 
 def test_what_changed_before_the_first_message_moved_nothing():
@@ -63,9 +72,11 @@ def test_what_a_newcomer_takes_while_there_is_traffic_has_moved_until_the_next_c
     members = [PlannedMember("a", 0, None), PlannedMember("b", 10, None), PlannedMember("c", 30, None)]
     rows = traffic("pulsar.failover", members, [5, 15, 20, 35])  # a stays active all the time
     assert moved(rows) == 0
-    leaving = [PlannedMember("a", 0, 10), PlannedMember("b", 0, None)]
-    rows = traffic("pulsar.failover", leaving, [5, 15, 20])  # b takes over: the two rounds after it are moved traffic
-    assert by(rows, "before", "consumer") == {(None, "a"): 8, ("a", "b"): 16}
+    leaving = [PlannedMember("a", 0, 10), PlannedMember("b", 0, None)]  # b takes over: two rounds of messages move
+    rows = traffic("pulsar.failover", leaving, [5, 15, 20], moves_of="s")
+    assert moved(rows) == 16
+    assert by(rows, "before", "consumer") == {(None, None): 8, ("a", "b"): 16}
+    assert by(rows, "consumer", level="consumer") == {("a",): 8, ("b",): 16}
 
 
 def test_under_shared_nobody_owns_and_nothing_moves():
@@ -77,3 +88,39 @@ def test_of_the_plan_that_is_asked_for_moves_what_stays_is_one_row_an_epoch():
     members = [PlannedMember("a", 0, 10), PlannedMember("b", 0, None)]
     rows = traffic("pulsar.failover", members, [5, 6, 15], moves_of="s")
     assert by(rows, "epoch", "before", "consumer") == {(2, None, None): 16, (3, "a", "b"): 8}
+
+
+def test_what_nobody_gets_is_told_of_every_plan_with_its_epoch():
+    rows = traffic("pulsar.failover", [PlannedMember("a", 10, 20)], [5, 15, 25])
+    assert by(rows, "epoch", "before", "consumer") == {(0, None, None): 8, (2, "a", None): 8}
+    assert by(rows, "consumer", level="consumer") == {(None,): 16, ("a",): 8}
+
+
+def test_on_other_partitions_and_with_a_retention():
+    routing = ProducerRouting(3, "murmur2", "sticky")
+    at = [planned_events([PlannedMember("a", 0, None)], Scope(T.topic, p), 0) for p in range(3)]
+    one = plan("s", make("pulsar.failover", "pulsar-4.0"), {e[0].scope: e for e in at})
+    one = replace(one, routing=routing, retention=Retention(time=10))
+    rows = list(Assigner((one,), Extent(5, 15, MINUTE)).rows(measured([5, 15])))
+    homes = [kafka_partition(f"key {k}".encode(), 3) for k in range(8)]
+    kept = {row["partition"]: row["messages"] for row in rows if row["level"] == "kept"}
+    assert kept == {p: 2 * homes.count(p) for p in range(3)}
+    (elsewhere,) = [row for row in rows if row["level"] == "relocated"]
+    assert (elsewhere["keys"], elsewhere["messages"]) == (8 - homes.count(0), 2 * (8 - homes.count(0)))
+    assert by(rows, "consumer", level="consumer") == {("a",): 16}
+
+
+def test_the_members_of_other_partitions_are_those_of_any():
+    seen = on_partitions({T: planned_events([PlannedMember("a", 0, 5), PlannedMember("b", 1, None)], T, 0)}, 2)
+    assert [[(e.event, e.consumer, e.scope.partition) for e in mine] for mine in seen.values()] == [
+        [("join", "a", p), ("join", "b", p), ("leave", "a", p)] for p in range(2)
+    ]
+
+
+def test_parts_without_a_common_key_are_added_up():
+    members = [PlannedMember("a", 0, None), PlannedMember("b", 10, None)]
+    rows = traffic("pulsar.key_shared.auto_split", members, [5, 15], moves_of="s")
+    twice = added_up([*rows, *rows])
+    assert by(twice, "consumer", level="consumer") == {
+        name: 2 * messages for name, messages in by(rows, "consumer", level="consumer").items()
+    }

@@ -31,6 +31,9 @@ from subreplay.errors import ConfigError
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
 from subreplay.policies.base import Policy
+from subreplay.traffic import routing as traffic_routing
+from subreplay.traffic.retention import Retention
+from subreplay.traffic.routing import Keyless, Scheme
 
 MOST_SLIDES = 1_440  # a day by the minute
 
@@ -190,6 +193,25 @@ _Listed = Annotated[list[Member], Field(min_length=1), Tag("(list)")]
 Members = Annotated[_Recorded | _Listed, Discriminator(lambda given: "(list)" if isinstance(given, list) else "(word)")]
 
 
+_BYTES: Final = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+                 "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}  # fmt: skip
+
+
+def _limit(given: str) -> Retention:
+    size = re.fullmatch(rf"(\d+(?:\.\d+)?) *({'|'.join(_BYTES)})", given)
+    if size:
+        return Retention(size=round(float(size[1]) * _BYTES[size[2]]))
+    return Retention(time=parse_duration(given, written=True) * 1_000)
+
+
+def _retention(given: str) -> str:
+    try:
+        _limit(given)
+    except ValueError as error:
+        raise ValueError(f"neither a duration, as 7d, nor a size, as 100GB (units: {', '.join(_BYTES)})") from error
+    return given
+
+
 class AnyScenario(Model):
     """One answer to "what if": a policy, a profile and a timeline of members (``recorded``: as it was)."""
 
@@ -198,6 +220,38 @@ class AnyScenario(Model):
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
+    partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    hashing: Scheme | None = None
+    keyless: Keyless | None = None
+    retention: Annotated[str, AfterValidator(_retention)] | None = None
+
+    @model_validator(mode="after")
+    def _without_time(self) -> AnyScenario:
+        if self.rerouted and getattr(self, "dispatch", None) is not None:
+            raise ValueError("partitions, hashing and keyless cannot be asked together with dispatch")
+        return self
+
+    @property
+    def rerouted(self) -> bool:
+        """Whether its producers choose other partitions than the recorded ones did."""
+        return any(asked is not None for asked in (self.partitions, self.hashing, self.keyless))
+
+    def routing(self, partitions: int, scheme: Scheme) -> traffic_routing.ProducerRouting | None:
+        """How its producers choose partitions, None: as the recorded ones did. For what it does not say, there are
+        ``partitions``, which Pulsar's producers choose by ``scheme``, and Kafka's by their default."""
+        if not self.rerouted:
+            return None
+        kafka = self.policy.startswith("kafka.")
+        return traffic_routing.ProducerRouting(
+            self.partitions or partitions,
+            self.hashing or ("murmur2" if kafka else scheme),
+            self.keyless or ("sticky" if kafka else "round robin"),
+        )
+
+    @property
+    def kept_by(self) -> Retention | None:
+        """Its retention."""
+        return None if self.retention is None else _limit(self.retention)
 
     def make_policy(self) -> Policy:
         return make(self.policy, self.profile, **policy_options(self.policy, self.options))

@@ -111,6 +111,7 @@ class Traffic(Model):
     messages: InputTable | None = None
     membership: InputTable | None = None
     deliveries: InputTable | None = None
+    profile: Folder | None = None
     lookback_days: Annotated[int, Field(ge=0, le=3_650)] = 1
 
     @model_validator(mode="after")

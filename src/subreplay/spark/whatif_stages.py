@@ -21,10 +21,12 @@ from subreplay.spark.read.log import read_inputs
 from subreplay.spark.read.source import Events, Source
 from subreplay.spark.read.traffic import Frames
 from subreplay.timelines.ownership import Story
+from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.recent_load import RecentLoad
+from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
 from subreplay.whatif.balance import connected
-from subreplay.whatif.recent_load import RecentLoad
-from subreplay.whatif.scenario import PlannedMember, plan, planned_events, recorded
+from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded
 
 
 def sum_traffic(source: Source) -> Figures:
@@ -42,11 +44,11 @@ def sum_traffic(source: Source) -> Figures:
 def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
     """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
-    assigner = Assigner((figures.plan, *plans), figures.width, source.extent["first"], moves_of=figures.plan.name)
+    first, last = source.extent["first"], source.extent["last"]
+    assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
     # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
     with collect.together(1 if source.census.widest > whatif.LARGE else 4) as start:
-        traffic = whatif.traffic(source.log.messages, assigner)
-        summed = start(collect.rows, whatif.summary(traffic, assigner.moves_of))
+        summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
         hottest = start(collect.rows, whatif.hot_keys(source.log.messages, few, source.census.widest))
     hot = hottest.result()
@@ -60,7 +62,12 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
 
 
 def measured_plan(
-    source: Source, name: str, policy: Policy, events: Events, told: Mapping[Scope, Story] = MappingProxyType({})
+    source: Source,
+    name: str,
+    policy: Policy,
+    events: Events,
+    told: Mapping[Scope, Story] = MappingProxyType({}),
+    routing: ProducerRouting | None = None,
 ) -> Plan:
     """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
     where keys decide, and the messages do not tell them."""
@@ -70,18 +77,31 @@ def measured_plan(
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
     if isinstance(policy, Measuring):
-        load = RecentLoad.of(policy, events)
-        policy = load.measured(collect.rows(whatif.recent_load(source.log.messages, load)))
+        load = RecentLoad.of(policy, events, routing)
+        policy = load.measured(source.profiled.recent(load))
     return plan(name, policy, events, told)
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
-    events = scenario_events(scenario, source.events, source.extent["first"])
-    return measured_plan(source, scenario.name, scenario.make_policy(), events)
+    routing = _routing(source.config, scenario, source.events)
+    events = scenario_events(scenario, source.events, source.extent["first"], routing)
+    folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
+    return replace(folded, routing=routing, retention=scenario.kept_by)
 
 
-def scenario_events(scenario: AnyScenario, events: Events, start: int) -> Events:
-    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees."""
+def _routing(config: RunConfig, scenario: AnyScenario, events: Events) -> ProducerRouting | None:
+    declared = config.topic.routing
+    count = max((scope.partition for scope in events), default=0) + 1
+    return scenario.routing(max(count, 1), "JavaStringHash" if declared is None else declared.scheme)
+
+
+def scenario_events(
+    scenario: AnyScenario, events: Events, start: int, routing: ProducerRouting | None = None
+) -> Events:
+    """The members of a scenario: as recorded, or as the run file invents them, which every partition sees. Where
+    producers choose partitions anew, every partition sees whoever was at some of the recorded ones."""
+    if routing is not None:
+        events = on_partitions(events, routing.partitions)
     if scenario.members == "recorded":
         return {scope: recorded(mine) for scope, mine in events.items()}
     members = [
@@ -116,7 +136,8 @@ def plans(config: RunConfig, open_session: Callable[[Spark], SparkSession], fram
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = recorded_events or {Scope(topic): ()}
     for scenario in config.scenarios:
-        found.append(plan(scenario.name, scenario.make_policy(), scenario_events(scenario, somewhere, 0)))
+        members = scenario_events(scenario, somewhere, 0, _routing(config, scenario, somewhere))
+        found.append(plan(scenario.name, scenario.make_policy(), members))
     return found
 
 

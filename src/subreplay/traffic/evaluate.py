@@ -17,15 +17,16 @@ from numpy.typing import NDArray
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.loops import loop, step
-from subreplay.model.columns import Ints
+from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
 from subreplay.profiles import KEYLESS
 from subreplay.timelines.timeline import Timeline
+from subreplay.traffic.cells import Cells, cells_of, cells_of_each_keyless
 from subreplay.traffic.evaluation import Evaluation, Extent
 from subreplay.traffic.moves import MOVES, moves_of
 from subreplay.traffic.ownership import Ownership, owners
-from subreplay.traffic.profile import NO_KEY, Hashes, TrafficProfile
+from subreplay.traffic.profile import NO_KEY, TrafficProfile
 
 _NEVER_SEEN = NO_KEY - 1
 
@@ -34,11 +35,17 @@ _NEVER_SEEN = NO_KEY - 1
 class Evaluator:
     """Evaluates plans over one profile; what plans have in common is computed once.
 
-    ``extent``: of all traffic, of which the profile may be a part.
+    ``extent``: of all traffic, of which the profile may be a part. Raises ValueError where the profile has messages
+    outside of it.
     """
 
     profile: TrafficProfile
     extent: Extent
+
+    def __post_init__(self) -> None:
+        first, last = self.profile.extent
+        if len(self.profile) and not self.extent.first <= first <= last <= self.extent.last:
+            raise ValueError(f"messages from {first} to {last} are not within {self.extent}")
 
     def evaluate(self, policy: Policy, timelines: Mapping[Scope, Timeline], *, moves: bool = False) -> Evaluation:
         """What the plan of ``policy`` and ``timelines`` (one for each scope) would have given to whom.
@@ -49,15 +56,16 @@ class Evaluator:
         """
         profile, windows = self.profile, self.extent.windows
         found = owners(policy, timelines, profile.scopes, self.extent.first)
-        view = self._hashed(policy)
+        cells = self._cells(policy)
+        slots = np.ascontiguousarray(policy.slots(cells.hash.astype(np.uint32)), np.int64)
         size = len(found.names) + 1
         sums, of_all, whole = (np.zeros(shape, np.int64) for shape in ((5, len(windows), size), (2, size), 3))
         noted = np.zeros(len(profile), np.int64)
         _add_up(
-            view,
+            cells,
+            slots,
             _Rows(profile.at, profile.entry, profile.size),
             found.arrays,
-            np.array([*windows[:1], self.extent.width]),
             np.array([policy.routing == "any", moves]),
             _Counts(sums, of_all, whole),
             _Last(np.full((2, len(windows), size), _NEVER_SEEN), np.full((2, size), _NEVER_SEEN)),
@@ -66,50 +74,21 @@ class Evaluator:
         told = moves_of(profile, found, noted, every=moves) if whole[2] or moves else MOVES.empty_table()
         return Evaluation(windows, found.names, sums, of_all, whole[:2], told)
 
-    def _hashed(self, policy: Policy) -> _Hashed:
+    def _cells(self, policy: Policy) -> Cells:
+        """With the hash by which a broker of that profile dispatches each run."""
         rule = KEYLESS[policy.profile]
         if policy.routing == "slot" and rule.per_message and len(self.profile.spread):
-            view = self._each_keyless
-        else:
-            view = self._as_runs(murmur3_32(rule.constant))
-        return view._replace(slot=np.ascontiguousarray(policy.slots(view.hash.astype(np.uint32)), np.int64))
-
-    def _as_runs(self, keyless: int) -> _Hashed:
-        runs, murmur3 = self.profile.runs, np.append(self.profile.keys.murmur3, np.uint32(keyless))  # NO_KEY's
-        return _hashed(runs.begin, runs.end, runs.key, runs.scope, murmur3[runs.sticky])
+            return self._each_keyless
+        keyless = self.profile.runs.sticky == NO_KEY
+        return self._of_runs._replace(hash=np.where(keyless, murmur3_32(rule.constant), self._of_runs.hash))
 
     @cached_property
-    def _each_keyless(self) -> _Hashed:
-        """Runs, of which those without a sticky key are cut into messages: each has a hash of its own."""
-        runs, profile = self.profile.runs, self.profile
-        keyless = runs.sticky == NO_KEY
-        lengths = np.where(keyless, runs.end - runs.begin, 1)
-        run = np.repeat(np.arange(len(runs)), lengths)
-        within = np.arange(len(run)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        begin = runs.begin[run] + within
-        end = np.where(keyless[run], begin + 1, runs.end[run])
-        murmur3 = np.append(profile.keys.murmur3, np.uint32(0))[runs.sticky[run]]
-        return _hashed(
-            begin, end, runs.key[run], runs.scope[run], np.where(keyless[run], profile.spread[begin], murmur3)
-        )
+    def _of_runs(self) -> Cells:
+        return cells_of(self.profile, self.extent)
 
-
-@by_reference
-class _Hashed(NamedTuple):
-    """Runs with the hash and the slot by which they are dispatched."""
-
-    begin: Ints
-    end: Ints
-    key: Ints
-    scope: Ints
-    hash: Ints
-    slot: Ints
-
-
-def _hashed(begin: Ints, end: Ints, key: NDArray[np.int32], scope: NDArray[np.int32], hashes: Hashes) -> _Hashed:
-    number = hashes.astype(np.int64)
-    first, past = np.ascontiguousarray(begin), np.ascontiguousarray(end)
-    return _Hashed(first, past, key.astype(np.int64), scope.astype(np.int64), number, number)
+    @cached_property
+    def _each_keyless(self) -> Cells:
+        return cells_of_each_keyless(self.profile, self.extent)
 
 
 @by_reference
@@ -142,55 +121,66 @@ class _Last(NamedTuple):
 
 @loop
 def _add_up(
-    runs: _Hashed, rows: _Rows, owned: Ownership, extent: Ints, told: NDArray[np.bool_], counts: _Counts, last: _Last,
+    cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, last: _Last,
     noted: Ints,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """One pass over all runs, in stretches of messages that have one owner and one window.
+    """One pass over all cells, in stretches of messages that have one owner.
 
     A message of which it is to be told is noted as 1 + before * size + consumer.
     """
-    first, width, by_entry, every = extent[0], extent[1], told[0], told[1]
+    by_entry, every = told[0], told[1]
     nobody = counts.keys.shape[1] - 1
     last_key = last_moved = np.int64(_NEVER_SEEN)
-    for run in range(len(runs.begin)):
-        at, end, key, number = runs.begin[run], runs.end[run], runs.key[run], runs.hash[run] & MASK_31
+    for run in range(len(cells.key)):
+        key, scope, number = cells.key[run], cells.scope[run], cells.hash[run] & MASK_31
         if key != last_key:
             counts.whole[0] += 1
             last_key = key
-        scope = runs.scope[run]
-        segment = _until(owned.cuts, runs.slot[run], owned.segments[scope], owned.segments[scope + 1]) - 1
-        begin, past = owned.states[segment], owned.states[segment + 1]
-        state = begin
-        while at < end:
-            state = _until(owned.since, rows.at[at], state + 1, past) - 1
-            window = (rows.at[at] - first) // width
-            bound = first + (window + 1) * width
-            if state + 1 < past:
-                bound = min(bound, owned.since[state + 1])
-            length, before, start, size = owned.length[state], nobody, at, np.int64(0)
-            if by_entry and length > 1:
-                while at < end and rows.at[at] < bound:
-                    consumer = owned.members[owned.first[state] + rows.entry[at] % length]
-                    _count(counts, last, 0, window, consumer, key, 1, rows.size[at])
-                    at += 1
-                continue
-            consumer = _picked(owned, state, number, nobody)
-            if rows.at[at] < owned.until[state]:
-                bound = min(bound, owned.until[state])
-                before = _picked(owned, state - 1, number, nobody) if state > begin else nobody
-            while at < end and rows.at[at] < bound:
-                size += rows.size[at]
-                at += 1
-            _count(counts, last, 0, window, consumer, key, at - start, size)
-            moved = before not in (nobody, consumer)
-            if moved:
-                _count(counts, last, 1, window, consumer, key, at - start, size)
-                if key != last_moved:
-                    last_moved = key
-                    counts.whole[1] += 1
-            if consumer == nobody or (moved and every):
-                noted[start:at] = 1 + before * (nobody + 1) + consumer
-                counts.whole[2] += at - start
+        segment = _until(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
+        state, past = owned.states[segment], owned.states[segment + 1]
+        begin = state
+        for cell in range(cells.first[run], cells.first[run + 1]):
+            at, end, window = cells.begin[cell], cells.end[cell], cells.window[cell]
+            while at < end:
+                if state + 1 < past and owned.since[state + 1] <= rows.at[at]:
+                    state = _until(owned.since, rows.at[at], state + 1, past) - 1
+                bound = owned.since[state + 1] if state + 1 < past else NEVER
+                length, before, start = owned.length[state], nobody, at
+                if by_entry and length > 1:
+                    while at < end and rows.at[at] < bound:
+                        consumer = owned.members[owned.first[state] + _remainder(rows.entry[at], length)]
+                        _count(counts, last, 0, window, consumer, key, 1, rows.size[at])
+                        at += 1
+                    continue
+                consumer = _picked(owned, state, number, nobody)
+                if owned.until[state] > owned.since[state] and rows.at[at] < owned.until[state]:
+                    bound = min(bound, owned.until[state])
+                    before = _picked(owned, state - 1, number, nobody) if state > begin else nobody
+                if rows.at[end - 1] < bound and at == cells.begin[cell]:
+                    at, size = end, cells.size[cell]
+                else:
+                    size = np.int64(0)
+                    while at < end and rows.at[at] < bound:
+                        size += rows.size[at]
+                        at += 1
+                _count(counts, last, 0, window, consumer, key, at - start, size)
+                moved = before not in (nobody, consumer)
+                if moved:
+                    _count(counts, last, 1, window, consumer, key, at - start, size)
+                    if key != last_moved:
+                        last_moved = key
+                        counts.whole[1] += 1
+                if consumer == nobody or (moved and every):
+                    noted[start:at] = 1 + before * (nobody + 1) + consumer
+                    counts.whole[2] += at - start
+
+
+@step
+def _remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
+    """``number % by`` of numbers that are not negative; a division of 32 bits takes a fraction of the time."""
+    if (number | by) >> 32 == 0:
+        return np.int64(np.uint32(number) % np.uint32(by))
+    return number % by
 
 
 @step

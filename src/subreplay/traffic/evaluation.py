@@ -14,7 +14,8 @@ from subreplay.traffic.moves import summed
 
 _COUNTS: Final = ("messages", "bytes", "keys", "messages_moved", "keys_moved")
 _WHERE: Final = ("level", "scenario", "topic", "partition", "window", "epoch", "before", "consumer")
-_BLANK: Final[dict[str, Any]] = dict.fromkeys((*_WHERE, *_COUNTS))
+BLANK: Final[dict[str, Any]] = dict.fromkeys(_WHERE) | dict.fromkeys(_COUNTS, 0)
+"""A row that says nothing."""
 
 
 class Extent(NamedTuple):
@@ -93,10 +94,10 @@ class Evaluation:
         by_consumer[[2, 4]] = self.keys_of_all
         for i, name in names:
             yield from _row("consumer", scenario, by_consumer[:, i], consumer=name)
-        for move in self.moves.to_pylist():
+        for move in sorted(self.moves.to_pylist(), key=lambda row: [(at is not None, at) for at in row.values()]):
             gone = move["before"] is not None
             more = {"messages_moved": gone * move["messages"], "keys_moved": gone * move["keys"]}
-            yield _BLANK | {"level": "move", "scenario": scenario} | move | more
+            yield BLANK | {"level": "move", "scenario": scenario} | move | more
         whole = by_consumer.sum(axis=1)
         whole[[2, 4]] = self.whole_keys
         yield from _row("scenario", scenario, whole)
@@ -108,4 +109,4 @@ class Evaluation:
 def _row(level: str, scenario: str, counts: Ints, **where: Any) -> Iterator[dict[str, Any]]:
     if counts[0]:
         counted = dict(zip(_COUNTS, counts.tolist(), strict=True))
-        yield _BLANK | {"level": level, "scenario": scenario} | where | counted
+        yield BLANK | {"level": level, "scenario": scenario} | where | counted

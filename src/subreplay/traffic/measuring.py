@@ -16,7 +16,7 @@ from subreplay.hashing.java_string import java_string_hash_array
 from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.kernels.loops import loop
-from subreplay.model.columns import Ints, column, gathered, ints
+from subreplay.model.columns import DAY, Ints, column, gathered, ints
 from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
 from subreplay.model.rows import Scope
 from subreplay.model.words import KeyWords
@@ -39,9 +39,11 @@ class Profiler:
     words: KeyWords
 
     def profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
-        """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each."""
+        """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each, and of one UTC day each."""
         for together in gathered(batches, rows):
-            yield self.profile(together)
+            days = ints(together, "at") // DAY
+            for day in np.unique(days):
+                yield self.profile(together.filter(pa.array(days == day)) if (days != day).any() else together)
 
     def profile(self, rows: pa.Table) -> TrafficProfile:
         """The profile of one table of messages (``COLUMNS``)."""
@@ -105,9 +107,10 @@ def _scopes(rows: pa.Table) -> tuple[tuple[Scope, ...], Indexes]:
     topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
     topic, low = np.asarray(topics.indices, np.int64), int(partitions.min())
     wide = int(partitions.max()) - low + 1
-    found, scope = np.unique(topic * wide + partitions - low, return_inverse=True)
+    coded = pa.array(topic * wide + partitions - low).dictionary_encode()
     names = topics.dictionary.to_pylist()
-    return tuple(Scope(names[code // wide], code % wide + low) for code in found.tolist()), scope.astype(np.int32)
+    scopes = tuple(Scope(names[code // wide], code % wide + low) for code in coded.dictionary.to_pylist())
+    return scopes, np.asarray(coded.indices, np.int32)
 
 
 def _producers(rows: pa.Table, routed: Indexes) -> tuple[tuple[str, ...], Indexes]:

@@ -72,6 +72,15 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
     return tuple(seen)
 
 
+def on_partitions(
+    events: Mapping[Scope, tuple[MembershipEvent, ...]], partitions: int
+) -> dict[Scope, tuple[MembershipEvent, ...]]:
+    """The events as each of so many partitions would see them: of whoever was at some dispatcher of the topic."""
+    topic, mine = next(iter(events)).topic, group_events(events)
+    scopes = [Scope(topic, partition) for partition in range(partitions)]
+    return {scope: tuple([replace(event, scope=scope) for event in mine]) for scope in scopes}
+
+
 def plan(
     name: str,
     policy: Policy,

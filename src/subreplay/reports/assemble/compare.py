@@ -9,6 +9,7 @@ from typing import Final
 import numpy as np
 
 from subreplay.figures import Row
+from subreplay.model.words import instant
 from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import ScenarioConsumer, ScenarioView
 from subreplay.whatif.assign import Plan
@@ -17,6 +18,7 @@ from subreplay.whatif.handovers import changes, handovers
 from subreplay.whatif.idle import idle, unowned
 
 TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
+PARTITIONS = 24  # whose retention is told one by one
 NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
 
 
@@ -65,7 +67,7 @@ def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, ho
         unowned=messages - owned,
         unowned_why=unowned(plan, rows["move"]),
         per_consumer=consumers,
-        note=_rejected(plan),
+        note="; ".join(part for part in (_producers(plan, rows), _retained(plan, rows), _rejected(plan)) if part),
     )
 
 
@@ -102,6 +104,32 @@ def _moved(plan: Plan, first: int, last: int) -> tuple[int, float]:
         slots += int(passed.slots[np.isin(passed.epoch, among)].sum())
         most, of_all = max(most, len(among)), of_all + len(among)
     return most, slots / (high - low + 1) / max(1, of_all)
+
+
+def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+    """Other partitions, and what is sent elsewhere."""
+    if plan.routing is None:
+        return ""
+    keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
+    count, scheme, keyless = plan.routing.partitions, plan.routing.scheme, plan.routing.keyless
+    return (
+        f"{count:,} partitions, keys by {scheme}, without a key {keyless}: "
+        f"{keys:,} keys with {messages:,} messages go to another partition"
+    )
+
+
+def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
+    """What retention would have kept when the last message came, partition by partition."""
+    if plan.retention is None:
+        return ""
+    kept = [
+        f"partition {row['partition']}: {row['messages']:,} messages, {row['bytes']:,} bytes"
+        + (f", since {instant(row['window'])}" if row["window"] is not None else "")
+        for row in sorted(rows["kept"], key=lambda row: row["partition"])
+    ]
+    more = f" and {len(kept) - PARTITIONS:,} more partitions" if len(kept) > PARTITIONS else ""
+    messages, size = (sum(row[name] for row in rows["kept"]) for name in ("messages", "bytes"))
+    return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:PARTITIONS])}{more})"
 
 
 def _rejected(plan: Plan) -> str:

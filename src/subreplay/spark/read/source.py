@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,8 @@ from subreplay.config.run import RunConfig
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
-from subreplay.spark import collect, lake
+from subreplay.spark import collect, lake, profiled
+from subreplay.spark.profiled import Profiled, blocks
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import Census, census
@@ -45,6 +47,7 @@ class Source:
     rejects: Rejects
     sink: Sink
     held: tuple[Stored, ...] = ()
+    stored_profile: Profiled | None = None
 
     @property
     def events(self) -> Events:
@@ -63,6 +66,13 @@ class Source:
             return not self.census.with_rejected
         known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
         return self.config.date is not None and known
+
+    @cached_property
+    def profiled(self) -> Profiled:
+        """The profile of the messages, as it is stored or made now."""
+        if self.stored_profile is not None:
+            return self.stored_profile
+        return Profiled(blocks(self.log.messages, self.config.keys.words), self.census.extent["messages"])
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
@@ -146,8 +156,17 @@ def _lacking_altogether(found: Census) -> frozenset[Need]:
 
 
 def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
-    """The same for a what-if."""
-    return read(spark, config, sink, frames, messages_only=True)
+    """The same for a what-if, which reads the traffic's profile where it is stored."""
+    source = read(spark, config, sink, frames, messages_only=True)
+    count = source.census.extent["messages"]
+    stored = None if frames else profiled.stored(spark, config, source.inputs.topic, source.log.messages, count)
+    return replace(source, stored_profile=stored)
+
+
+def write_profile(spark: SparkSession, config: RunConfig) -> list[dict[str, Any]]:
+    """Write table ``profile`` of a run's messages; see ``profiled.write``."""
+    inputs = read_inputs(spark, config, messages_only=True)
+    return profiled.write(spark, config, inputs.topic, as_log(inputs).messages)
 
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:

@@ -1,0 +1,146 @@
+"""The traffic of a run as its profile, made by Spark: in this process where it fits, else where Spark's tasks are.
+
+A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
+the driver, which then needs no job for a scenario. Of more messages than ``IN_PROCESS`` the blocks are parted by key
+and evaluated where they are, by the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.config.run import RunConfig
+from subreplay.errors import ConfigError, InputError
+from subreplay.model.columns import DAY
+from subreplay.model.words import KeyWords
+from subreplay.spark import collect, lake
+from subreplay.spark.collect import Rows
+from subreplay.spark.schemas import spark_schema
+from subreplay.traffic.measuring import COLUMNS, Profiler
+from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.recent_load import LOAD, RecentLoad
+from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, from_bytes, profiles_of
+from subreplay.whatif.assign import TRAFFIC, Assigner, added_up
+
+IN_PROCESS: Final = 16_000_000
+"""Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
+TABLE: Final = "profile"
+_TOLD: Final = 8  # days that an error names
+_PART: Final = 8_000_000
+"""Messages of a part, about, where they are more."""
+_PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
+
+
+def blocks(messages: DataFrame, words: KeyWords) -> DataFrame:
+    """``BLOCKS`` rows of messages in the ``LOG`` shape."""
+    profiler = Profiler(words)
+
+    def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return as_blocks(profiler.profiles(batches))
+
+    return messages.select(*COLUMNS).mapInArrow(made, spark_schema(BLOCKS))
+
+
+def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:
+    """Write table ``profile`` of a topic's messages, in place of what it had of that topic and day; returns how many
+    messages it now has of each day. Raises ``ConfigError`` where the run does not say where it is."""
+    place = config.traffic.profile
+    if place is None:
+        raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
+    where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
+    lake.replace(blocks(messages, config.keys.words), place, TABLE, "delta", **where)
+    return _by_day(_stored(spark, config, topic))
+
+
+def stored(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame, count: int) -> Profiled | None:
+    """What table ``profile`` has of a run's ``count`` messages; None where the run names no such table, or nobody has
+    written it.
+
+    Raises ``InputError`` or ``ConfigError`` where it has not these messages, or cannot be read with this run's secret.
+    """
+    place = config.traffic.profile
+    if place is None or lake.find(spark, place, TABLE) is None:
+        return None
+    found = _stored(spark, config, topic)
+    days = _by_day(found)
+    again = "run subreplay profile of them, or leave traffic.profile out"
+    if not days and count:
+        of = "" if config.date is None else f" on {config.date}"
+        raise InputError(f"{place}/{TABLE} has no message of {topic}{of}; {again}")
+    if {row["secret"] for row in days} - {config.keys.words.check}:
+        raise ConfigError(f"{place}/{TABLE} was written under another keys.secret; use that one, or {again}")
+    if other := {row["version"] for row in days} - {VERSION}:
+        raise InputError(f"{place}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
+    if sum(row["messages"] for row in days) != count:
+        there = {row["date"]: row["messages"] for row in days}
+        day = F.date_from_unix_date((F.floor(F.col("at") / F.lit(DAY))).cast("int")).alias("date")
+        counted = collect.rows(messages.groupBy(day).agg(F.count("*").alias("messages")))
+        now = {row["date"]: row["messages"] for row in counted}
+        differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
+        raise InputError(
+            f"{place}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
+            f"they differ on {', '.join(differ[:_TOLD])}; {again}"
+        )
+    return Profiled(found, count)
+
+
+def _stored(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame:
+    rows = lake.read(spark, str(config.traffic.profile), TABLE, "delta").where(F.col("topic") == topic)
+    return rows if config.date is None else rows.where(F.col("date") == F.lit(config.date))
+
+
+def _by_day(rows: DataFrame) -> Rows:
+    return collect.rows(
+        rows.groupBy("date", "secret", "version").agg(F.sum("messages").alias("messages")).orderBy("date")
+    )
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The profile of ``messages`` messages, in ``blocks``."""
+
+    blocks: DataFrame
+    messages: int
+
+    @cached_property
+    def here(self) -> TrafficProfile | None:
+        """All of it; None where it is too large to be held in this process."""
+        if self.messages > IN_PROCESS:
+            return None
+        return joined([from_bytes(bytes(row["block"])) for row in collect.rows(self.blocks.select("block"))])
+
+    def assigned(self, assigner: Assigner) -> list[dict[str, Any]]:
+        """``TRAFFIC`` rows."""
+        if self.here is not None:
+            return list(assigner.rows(self.here))
+        if any(plan.retention is not None for plan in assigner.plans):
+            raise InputError(
+                f"retention is answered of up to {IN_PROCESS:,} messages, and there are {self.messages:,}; "
+                "ask it of a date"
+            )
+        parts = -(-self.messages // _PART)
+
+        def parted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for profile in profiles_of(batches):
+                for part in range(parts):
+                    for block in as_blocks([profile.part(part, parts)]):
+                        yield pa.record_batch([pa.array([part]), *block.columns], schema=_PARTED)
+
+        def assigned(blocks: pa.Table) -> pa.Table:  # a method, whose first argument Spark would take for the part
+            return assigner.rows_of_part(blocks)
+
+        by_part = self.blocks.select(*BLOCKS.names).mapInArrow(parted, spark_schema(_PARTED)).groupBy("part")
+        return added_up(collect.rows(by_part.applyInArrow(assigned, spark_schema(TRAFFIC))))
+
+    def recent(self, load: RecentLoad) -> list[dict[str, Any]]:
+        """``LOAD`` rows, not summed."""
+        if self.here is not None:
+            return load.count(self.here).to_pylist()  # type: ignore[no-any-return]
+        return collect.rows(self.blocks.select(*BLOCKS.names).mapInArrow(load.count_blocks, spark_schema(LOAD)))

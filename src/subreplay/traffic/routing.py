@@ -1,0 +1,163 @@
+"""The same traffic on another number of partitions, or sent by producers that choose partitions otherwise.
+
+A keyed message follows its key: ``murmur2`` as Kafka's ``BuiltInPartitioner`` and its default partitioner before, or
+one of Pulsar's hashing schemes (documented rows L-ROUTE-1 and 2). One without a key goes to each partition in turn
+(``round robin``: ``RoundRobinPartition`` without batching, Kafka before 2.4), or stays with one until a batch's worth
+of bytes was sent there (``sticky``: ``BuiltInPartitioner``, Kafka from 3.3 on). Where a real producer draws by chance,
+a hash of its turn decides, so that the same traffic is always sent alike.
+
+Messages keep their times, sizes and entry numbers, and each is an entry by itself: how they would have been batched,
+nobody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.hashing.murmur3 import MASK_31
+from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH
+from subreplay.kernels.loops import loop
+from subreplay.model.columns import Ints
+from subreplay.model.rows import Scope
+from subreplay.traffic.profile import NO_KEY, Hashes, Keys, Runs, TrafficProfile
+
+MURMUR2: Final = "murmur2"
+Scheme = Literal["murmur2", "JavaStringHash", "Murmur3_32Hash"]
+Keyless = Literal["round robin", "sticky"]
+STICKY_BYTES: Final = 16_384
+"""Kafka's ``batch.size``: so many bytes go to one partition before the next one is chosen."""
+
+
+@dataclass(frozen=True)
+class ProducerRouting:
+    """How producers choose one of ``partitions`` partitions."""
+
+    partitions: int
+    scheme: Scheme
+    keyless: Keyless
+
+
+def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:
+    """The same messages where these producers would have put them. A topic has all its partitions, also empty ones."""
+    topics = sorted({scope.topic for scope in profile.scopes})
+    scopes = tuple(Scope(topic, partition) for topic in topics for partition in range(routing.partitions))
+    base = np.array([topics.index(scope.topic) for scope in profile.scopes], np.int64) * routing.partitions
+    runs = profile.runs
+    keyed = runs.routed != NO_KEY
+    partition = np.zeros(len(runs), np.int64)
+    partition[keyed] = partitions_of(profile, routing)[runs.routed[keyed]]
+    scope = (base[runs.scope] + partition).astype(np.int32) if len(runs) else runs.scope
+    moved = replace(profile, scopes=scopes, runs=replace(runs, sticky=runs.key, scope=scope))
+    return moved if keyed.all() else _in_turn(moved, profile, routing)
+
+
+def partitions_of(profile: TrafficProfile, routing: ProducerRouting) -> Ints:
+    """The partition of each key."""
+    if routing.scheme == MURMUR2:
+        hashes = profile.keys.murmur2
+    else:
+        hashes = _pulsar_hashes(profile.keys, routing.scheme, of_bytes=_set_as_bytes(profile))
+    return (hashes & np.uint32(MASK_31)).astype(np.int64) % routing.partitions
+
+
+def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, int]:
+    """How many keys would go to another partition than before, and how many messages these have."""
+    runs = profile.runs.at(profile.runs.routed != NO_KEY)
+    before = np.array([scope.partition for scope in profile.scopes], np.int64)
+    elsewhere = before[runs.scope] != partitions_of(profile, routing)[runs.routed]
+    return len(np.unique(runs.routed[elsewhere])), int((runs.end - runs.begin)[elsewhere].sum())
+
+
+def _pulsar_hashes(keys: Keys, scheme: str, *, of_bytes: bool) -> Hashes:
+    if scheme == JAVA_STRING_HASH:
+        return keys.java_of_bytes if of_bytes else keys.java
+    return keys.murmur3_of_bytes if of_bytes else keys.murmur3
+
+
+def _set_as_bytes(profile: TrafficProfile) -> bool:
+    """Whether keys were set as bytes, whose base64 text is hashed: where that explains more messages' partitions."""
+    runs = profile.runs.at(profile.runs.routed != NO_KEY)
+    before = np.array([scope.partition for scope in profile.scopes], np.int64)
+    count, lengths = max(int(before.max(initial=0)) + 1, 1), runs.end - runs.begin
+    explained = []
+    for of_bytes in (False, True):
+        fits = np.zeros(len(runs), bool)
+        for scheme in (JAVA_STRING_HASH, MURMUR3_32_HASH):
+            hashes = (_pulsar_hashes(profile.keys, scheme, of_bytes=of_bytes) & np.uint32(MASK_31)).astype(np.int64)
+            fits |= hashes[runs.routed] % count == before[runs.scope]
+        explained.append(int(lengths[fits].sum()))
+    return explained[1] > explained[0]
+
+
+def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:
+    """With the messages that no key sends somewhere dealt out to partitions, in the order in which each producer sent
+    them; their runs are cut by partition."""
+    runs = moved.runs
+    keyless = runs.routed == NO_KEY
+    run_of = profile.run_of
+    rows = np.flatnonzero(keyless[run_of])
+    run = run_of[rows]
+    sent = np.lexsort((profile.entry[rows], profile.runs.scope[run], profile.at[rows], runs.producer[run]))
+    chosen = np.empty(len(rows), np.int64)
+    _deal(
+        runs.producer[run][sent], profile.size[rows][sent], routing.partitions,
+        STICKY_BYTES if routing.keyless == "sticky" else 0, chosen,
+    )  # fmt: skip
+    partition = np.empty(len(rows), np.int64)
+    partition[sent] = chosen
+    number = run.astype(np.int64) * routing.partitions + partition
+    place = np.argsort(number, kind="stable")  # messages of a run stay in order of time
+    taken = rows[place]
+    cut = np.flatnonzero(np.append(True, np.diff(number[place]) != 0))
+    lengths = np.diff(cut, append=len(rows))
+    whole = runs.at(~keyless)
+    parts = runs.at(run[place][cut].astype(np.int64))
+    begin = np.append(whole.begin, len(profile) + np.cumsum(lengths) - lengths)
+    end = np.append(whole.end, len(profile) + np.cumsum(lengths))
+    scope = np.append(whole.scope, parts.scope + partition[place][cut].astype(np.int32))
+    together = Runs(
+        begin,
+        end,
+        np.append(whole.key, parts.key),
+        np.append(whole.sticky, parts.sticky),
+        np.append(whole.routed, parts.routed),
+        scope,
+        np.append(whole.producer, parts.producer),
+    )
+    placed = replace(
+        moved,
+        at=np.append(profile.at, profile.at[taken]),
+        entry=np.append(profile.entry, profile.entry[taken]),
+        size=np.append(profile.size, profile.size[taken]),
+        spread=np.append(profile.spread, profile.spread[taken]) if len(profile.spread) else profile.spread,
+    )
+    return placed.taken(together.at(np.argsort(together.key, kind="stable")))
+
+
+@loop
+def _deal(
+    producer: NDArray[np.int32], size: Ints, partitions: int, sticky: int, chosen: Ints
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """The partition of each message of each producer: the next one, or, where ``sticky``, another one by a hash once
+    so many bytes were sent to one."""
+    turn, sent = 0, 0
+    for i in range(len(producer)):
+        if i == 0 or producer[i] != producer[i - 1]:
+            turn, sent = 0, 0
+        elif sticky == 0 or sent >= sticky:
+            turn, sent = turn + 1, 0
+        sent += size[i]
+        chosen[i] = turn % partitions if sticky == 0 else _mixed(np.int64(producer[i]) * 1_000_003 + turn) % partitions
+
+
+@loop
+def _mixed(number: Any) -> Any:  # pragma: no cover - compiled
+    """A number in place of one drawn by chance (the finish of Murmur3, of 32 bits)."""
+    mixed = number & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 16)) * 0x85EBCA6B) & 0xFFFFFFFF
+    mixed = ((mixed ^ (mixed >> 13)) * 0xC2B2AE35) & 0xFFFFFFFF
+    return mixed ^ (mixed >> 16)

@@ -1,0 +1,185 @@
+"""What a what-if costs: ``python -m tests.bench.whatif [million messages]`` prints ratios, each of one run.
+
+The traffic has 100,000 keys on 8 partitions in 24 hours, and windows of an hour. The bare loop is the least that a
+scenario can cost: one compiled pass that looks up the owner of a 16-bit slot and adds messages and bytes by window.
+Scenarios have ten consumers, of which some join and leave; half of the forty send the messages to other partitions.
+Seconds of evaluations are of the processor, on one core. Those of Spark are of the clock, with a bare scan and a group
+by of the same columns before and after.
+"""
+
+from __future__ import annotations
+
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numba
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark.sql.functions as F
+
+from subreplay.config import run as config
+from subreplay.model.columns import DAY
+from subreplay.model.tables import INPUTS
+from subreplay.model.words import KeyWords
+from subreplay.policies import make
+from subreplay.spark import profiled
+from subreplay.spark.read.log import as_log, read_inputs
+from subreplay.spark.session import open_session
+from subreplay.traffic.evaluate import Evaluator
+from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.measuring import BLOCK, COLUMNS
+from subreplay.traffic.profile import TrafficProfile
+from subreplay.traffic.routing import ProducerRouting, rerouted
+from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+
+TOPIC, KEYS, PARTITIONS, HOUR = "persistent://public/default/t", 100_000, 8, DAY // 24
+POLICIES = ("pulsar.key_shared.auto_split", "pulsar.key_shared.consistent_hash", "pulsar.failover", "pulsar.shared")
+RAN = [PlannedMember(f"c{i}", 0, None) for i in range(10)]
+CAME = [PlannedMember(f"d{i}", HOUR * 4 * i, HOUR * (4 * i + 3)) for i in range(5)]
+
+
+def write(folder: Path, messages: int) -> None:
+    """Table ``messages`` below a folder, as Parquet."""
+    schema = INPUTS["messages"]
+    draws = np.random.default_rng(1)
+    for begin in range(0, messages, BLOCK):
+        n = min(BLOCK, messages - begin)
+        number = np.arange(begin, begin + n)
+        key = draws.integers(0, KEYS, n)
+        names = np.char.add("customer-", key.astype(str)).astype(object)
+        given = {
+            "date": pa.repeat(pa.scalar(0, pa.int32()).cast(pa.date32()), n),
+            "topic": [TOPIC] * n,
+            "partition": key % PARTITIONS,
+            "ledger": np.zeros(n, np.int64),
+            "entry": number // PARTITIONS,
+            "batch_index": np.full(n, -1),
+            "key": pa.array(names, pa.binary()),
+            "producer": ["p"] * n,
+            "sequence_id": number,
+            "publish_time": pa.array(number * (DAY // 1000 // messages)).cast(schema.field("publish_time").type),
+            "size": draws.integers(100, 1_000, n),
+        }
+        columns = [_cast(given.get(field.name), field.type, n) for field in schema]
+        (folder / "messages").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(columns, schema=schema), folder / f"messages/{begin:012}.parquet")
+
+
+def _cast(values: object, kind: pa.DataType, n: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(n, kind)
+    array = values if isinstance(values, pa.Array) else pa.array(values)
+    return array.cast(kind)
+
+
+@numba.njit
+def bare(slots, window, size, owners, messages, total):  # type: ignore[no-untyped-def]
+    for i in range(len(slots)):
+        owner = owners[slots[i]]
+        messages[window[i], owner] += 1
+        total[window[i], owner] += size[i]
+
+
+def bare_loop(profile: TrafficProfile) -> float:
+    """Seconds of the bare loop."""
+    draws = np.random.default_rng(2)
+    slots = draws.integers(0, 65_536, len(profile)).astype(np.uint16)
+    window = ((profile.at - profile.extent[0]) // HOUR).astype(np.int16)
+    owners = draws.integers(0, 10, 65_536).astype(np.int16)
+    size = profile.size.astype(np.int32)
+    sums = [np.zeros((25, 10), np.int64) for _ in range(2)]
+    bare(slots[:1], window[:1], size[:1], owners, *sums)
+    return seconds(lambda: bare(slots, window, size, owners, *sums))
+
+
+def seconds(work: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    began = clock()
+    work()
+    return clock() - began
+
+
+def evaluations(profile: TrafficProfile) -> dict[str, list[float]]:
+    """Seconds of one scenario of each policy, and of forty, of which half are on other partitions."""
+    extent = Extent(*profile.extent, HOUR)
+    evaluator = Evaluator(profile, extent)
+
+    def evaluate(of: Evaluator, policy: str, changing: bool) -> None:
+        events = {scope: planned_events(RAN + CAME * changing, scope, 0) for scope in of.profile.scopes}
+        folded = plan("s", make(policy, "pulsar-4.0"), events)
+        of.evaluate(folded.policy, folded.timelines)
+
+    first = seconds(lambda: evaluate(evaluator, POLICIES[0], False))  # compiled code is loaded, runs are cut
+    found = {"first of all, with what they have in common": [first]}
+    for policy in POLICIES:
+        found[policy] = [seconds(lambda p=policy: evaluate(evaluator, p, True)) for _ in range(3)]  # type: ignore[misc]
+
+    def forty() -> None:
+        own = Evaluator(profile, extent)
+        for partitions in (5, 10, 16, 24, 48):
+            routing = ProducerRouting(partitions, "JavaStringHash", "round robin")
+            elsewhere = Evaluator(rerouted(profile, routing), extent)
+            for policy in POLICIES:
+                evaluate(elsewhere, policy, True)
+                evaluate(own, policy, bool(partitions % 2))
+
+    found["forty scenarios"] = [seconds(forty)]
+    return found
+
+
+def main(millions: float = 10) -> None:
+    messages = round(millions * 1e6)
+    with tempfile.TemporaryDirectory() as scratch:
+        write(Path(scratch), messages)
+        run = config.parse(
+            {"traffic": {"path": scratch, "format": "parquet"}, "subscription": {"topic": TOPIC}}, "bench"
+        )
+        spark = open_session(run.spark)
+        log = as_log(read_inputs(spark, run, messages_only=True)).messages
+        raw = spark.read.parquet(f"{scratch}/messages")
+        used = [name for name in (*COLUMNS, "publish_time") if name in raw.columns and name != "key"]
+
+        def scan() -> None:
+            grouped = raw.groupBy("key").agg(*[F.max(name) for name in used])
+            grouped.write.format("noop").mode("overwrite").save()
+
+        made: list[profiled.Profiled] = []
+
+        def build() -> None:
+            made.append(profiled.Profiled(profiled.blocks(log, KeyWords.of(False, "bench")), messages))
+            assert made[-1].here is not None
+
+        scan()
+        scans, builds = [], []
+        for _ in range(2):
+            scans.append(seconds(scan, time.perf_counter))
+            builds.append(seconds(build, time.perf_counter))
+        scans.append(seconds(scan, time.perf_counter))
+        scanned, built = statistics.median(scans), min(builds)
+        size = sum(len(row["block"]) for row in made[-1].blocks.select("block").collect())
+        profile = made[-1].here
+        assert profile is not None
+        print(f"{messages:,} messages, {KEYS:,} keys, {PARTITIONS} partitions")
+        print(f"{'bare scan and group by in Spark':48}{scanned:8.2f} s")
+        print(f"{'profile made by Spark, read by the driver':48}{built:8.2f} s {built / scanned:6.1f} ×   at most 2 ×")
+        print(f"{'on disk':48}{size / messages:8.2f} bytes a message   at most 16")
+        spark.stop()
+    least = bare_loop(profile)
+    print(f"{'bare compiled loop':48}{messages / least / 1e6:8.0f} M messages/s")
+    for name, times in evaluations(profile).items():
+        best = min(times)
+        many = 40 if name == "forty scenarios" else 1
+        rate = many * messages / best / 1e6
+        goal = "at most 10 s for 10 M" if many > 1 else "at least 50 M"
+        print(f"{name:48}{rate:8.0f} M messages/s {best:8.2f} s   {goal}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{'memory of this process':48}{peak:8.0f} MiB   at most 2,048")
+
+
+if __name__ == "__main__":
+    main(float(sys.argv[1]) if len(sys.argv) > 1 else 10)

@@ -1,0 +1,42 @@
+"""Scenarios on other partitions and with a retention: what a run file may say, and the mistakes."""
+
+import pytest
+
+from subreplay.config import run as config
+from subreplay.errors import ConfigError
+from subreplay.traffic.retention import Retention
+from subreplay.traffic.routing import ProducerRouting
+
+DAYS = 86_400 * 10**9
+
+
+def scenario(**more):
+    given = {"name": "s", "policy": "pulsar.failover", "members": [{"consumer": "a"}], **more}
+    return config.parse({"scenarios": [given]}, "run.yaml").scenarios[0]
+
+
+def test_what_a_scenario_does_not_say_of_its_producers_is_as_recorded():
+    assert scenario().routing(8, "JavaStringHash") is None
+    assert scenario(partitions=24).routing(8, "Murmur3_32Hash") == ProducerRouting(24, "Murmur3_32Hash", "round robin")
+    assert scenario(keyless="sticky").routing(8, "JavaStringHash") == ProducerRouting(8, "JavaStringHash", "sticky")
+    kafka = scenario(policy="kafka.range", profile="kafka-4.0", partitions=24)
+    assert kafka.routing(8, "JavaStringHash") == ProducerRouting(24, "murmur2", "sticky")
+
+
+@pytest.mark.parametrize(
+    ("told", "limit"),
+    [("7d", Retention(time=7 * DAYS)), ("100GB", Retention(size=10**11)), ("1.5 KiB", Retention(size=1536))],
+)
+def test_a_retention_is_a_duration_or_a_size(told, limit):
+    assert scenario(retention=told).kept_by == limit
+
+
+@pytest.mark.parametrize("told", ["7", "100 XB", "soon", "-1d"])
+def test_what_is_neither_is_refused(told):
+    with pytest.raises(ConfigError, match="neither a duration, as 7d, nor a size, as 100GB"):
+        scenario(retention=told)
+
+
+def test_the_dispatch_replay_knows_the_recorded_partitions_only():
+    with pytest.raises(ConfigError, match="partitions, hashing and keyless cannot be asked together with dispatch"):
+        scenario(partitions=2, dispatch={})

@@ -1,0 +1,113 @@
+"""Another number of partitions: keys go where real producers send them, and no message is lost."""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subreplay.hashing.base64_text import base64_text
+from subreplay.hashing.murmur2 import kafka_partition
+from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
+from subreplay.model.words import KeyWords
+from subreplay.traffic.measuring import Profiler
+from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
+from tests.support.published import MESSAGES, SCOPES, logs
+
+PROFILER = Profiler(KeyWords.of(False, "a secret"))
+KEYS = [f"customer {i}".encode() for i in range(200)]
+
+
+def profile_of(n, **columns):
+    fixed = {
+        "topic": [SCOPES[0].topic] * n,
+        "partition": [0] * n,
+        "entry": range(n),
+        "batch_index": [-1] * n,
+        "at": range(n),
+        "producer": ["p"] * n,
+        "sequence_id": range(n),
+        "size": [100] * n,
+    }
+    given = {**fixed, **columns}
+    arrays = [pa.array(given[f.name], f.type) if f.name in given else pa.nulls(n, f.type) for f in MESSAGES]
+    return PROFILER.profile(pa.table(arrays, schema=MESSAGES))
+
+
+def partition_of_key(profile):
+    """By index of key."""
+    runs = profile.runs
+    return {
+        key: profile.scopes[scope].partition for key, scope in zip(runs.key.tolist(), runs.scope.tolist(), strict=True)
+    }
+
+
+@pytest.mark.parametrize("scheme", ["murmur2", JAVA_STRING_HASH, MURMUR3_32_HASH])
+@pytest.mark.parametrize("partitions", [1, 5, 24])
+def test_a_keyed_message_goes_where_its_producer_sends_it(scheme, partitions):
+    found = rerouted(profile_of(200, key=KEYS), ProducerRouting(partitions, scheme, "sticky"))
+    expected = {
+        i: kafka_partition(key, partitions)
+        if scheme == "murmur2"
+        else producer_partition(key.decode(), partitions, scheme)
+        for i, key in enumerate(KEYS)
+    }
+    assert partition_of_key(found) == expected
+    assert [scope.partition for scope in found.scopes] == list(range(partitions))
+
+
+def test_keys_that_were_set_as_bytes_are_hashed_as_base64_text():
+    texts = [text.decode() for text in base64_text(pa.array(KEYS)).to_pylist()]
+    now = [producer_partition(text, 7) for text in texts]
+    found = rerouted(profile_of(200, key=KEYS, partition=now), ProducerRouting(12, JAVA_STRING_HASH, "round robin"))
+    assert partition_of_key(found) == {i: producer_partition(text, 12) for i, text in enumerate(texts)}
+
+
+def test_keys_stay_where_the_number_of_partitions_stays():
+    now = [kafka_partition(key, 6) for key in KEYS]
+    profile = profile_of(200, key=KEYS, partition=now)
+    assert relocated(profile, ProducerRouting(6, "murmur2", "sticky")) == (0, 0)
+    keys, messages = relocated(profile, ProducerRouting(7, "murmur2", "sticky"))
+    assert keys == messages == sum(kafka_partition(key, 7) != old for key, old in zip(KEYS, now, strict=True))
+
+
+def test_without_keys_each_producer_goes_round():
+    found = rerouted(profile_of(12, producer=["p", "q"] * 6), ProducerRouting(3, JAVA_STRING_HASH, "round robin"))
+    for producer in range(2):
+        rows = {
+            int(at): found.scopes[scope].partition
+            for begin, end, scope, mine in zip(
+                found.runs.begin, found.runs.end, found.runs.scope, found.runs.producer, strict=True
+            )
+            for at in found.at[begin:end]
+            if mine == producer
+        }
+        assert [rows[at] for at in sorted(rows)] == [0, 1, 2, 0, 1, 2]
+
+
+def test_the_sticky_partitioner_fills_a_batch_before_it_goes_on():
+    found = rerouted(profile_of(2_000), ProducerRouting(4, "murmur2", "sticky"))
+    scopes = np.repeat(found.runs.scope, found.runs.end - found.runs.begin)
+    at = np.concatenate([found.at[b:e] for b, e in zip(found.runs.begin, found.runs.end, strict=True)])
+    chosen = scopes[np.argsort(at)]
+    changes = np.flatnonzero(np.diff(chosen)) + 1
+    assert (changes % 164 == 0).all()  # 164 messages of 100 bytes are the first to reach 16,384
+    assert len(set(chosen.tolist())) == 4
+
+
+@settings(max_examples=30)
+@given(log=logs, partitions=st.integers(1, 5), keyless=st.sampled_from(["round robin", "sticky"]))
+def test_no_message_is_lost_and_runs_stay_in_order_of_time(log, partitions, keyless):
+    profile = PROFILER.profile(log)
+    found = rerouted(profile, ProducerRouting(partitions, "murmur2", keyless))
+
+    def messages(of):
+        return Counter(
+            zip(of.at.tolist(), of.entry.tolist(), of.size.tolist(), of.runs.key[of.run_of].tolist(), strict=True)
+        )
+
+    assert messages(found) == messages(profile)
+    for begin, end in zip(found.runs.begin, found.runs.end, strict=True):
+        assert (np.diff(found.at[begin:end]) >= 0).all()

@@ -1,0 +1,83 @@
+"""Profiles on disk: nothing is lost, no key is in the clear, and little room is taken."""
+
+from dataclasses import fields
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subreplay.errors import InputError
+from subreplay.model.words import KeyWords
+from subreplay.traffic import storage
+from subreplay.traffic.measuring import Profiler
+from subreplay.traffic.profile import TrafficProfile, joined
+from tests.support.published import MESSAGES, SCOPES, logs
+
+WORDS = KeyWords.of(False, "a secret")
+PROFILER = Profiler(WORDS)
+
+
+def same(one: TrafficProfile, two: TrafficProfile) -> bool:
+    arrays = [(getattr(one, f.name), getattr(two, f.name)) for f in fields(TrafficProfile)]
+    arrays += [(getattr(one.keys, f.name), getattr(two.keys, f.name)) for f in fields(one.keys)]
+    arrays += [(getattr(one.runs, f.name), getattr(two.runs, f.name)) for f in fields(one.runs)]
+    return all(
+        np.array_equal(a, b) if isinstance(a, np.ndarray) else a == b
+        for a, b in arrays
+        if not hasattr(a, "__dataclass_fields__")
+    )
+
+
+@settings(max_examples=30)
+@given(log=logs, blocks=st.integers(1, 40))
+def test_what_is_written_is_read_again(log, blocks):
+    for part in PROFILER.profiles(log.to_batches(), blocks):
+        assert same(storage.from_bytes(storage.to_bytes(part)), part)
+    whole = joined(list(PROFILER.profiles(log.to_batches(), blocks)))
+    assert len(storage.from_bytes(storage.to_bytes(whole))) == log.num_rows
+
+
+def messages(n: int, keys: list[bytes]) -> pa.Table:
+    """One message a millisecond, all keys in turn."""
+    columns = {
+        "topic": [SCOPES[0].topic] * n,
+        "partition": np.arange(n) % 8,
+        "entry": np.arange(n) // 8,
+        "batch_index": np.full(n, -1),
+        "at": np.arange(n) * 1_000_000,
+        "key": [keys[i % len(keys)] for i in range(n)],
+        "producer": ["p"] * n,
+        "sequence_id": np.arange(n),
+        "size": np.arange(n) % 900 + 100,
+    }
+    given = [pa.array(columns[f.name], f.type) if f.name in columns else pa.nulls(n, f.type) for f in MESSAGES]
+    return pa.table(given, schema=MESSAGES)
+
+
+def test_a_profile_tells_no_key_and_takes_less_than_16_bytes_a_message():
+    keys = [f"customer-{i:08}".encode() for i in range(1_000)]
+    data = storage.to_bytes(PROFILER.profile(messages(100_000, keys)))
+    assert len(data) < 16 * 100_000
+    assert b"customer-" not in data
+
+
+def test_a_key_has_the_digest_by_which_reports_name_it():
+    profile = PROFILER.profile(messages(20, [b"a", b"a", b"b"]))
+    order, counts = profile.hottest
+    assert [WORDS.word(b"a"), WORDS.word(b"b")] == profile.keys.words(order.astype(np.int32))
+    assert counts.tolist() == [14, 6]
+
+
+def test_another_version_is_refused_with_the_remedy(monkeypatch):
+    data = storage.to_bytes(PROFILER.profile(messages(1, [b"a"])))
+    monkeypatch.setattr(storage, "VERSION", "2")
+    with pytest.raises(InputError, match="version 1: this release reads version 2; make it again with subreplay pro"):
+        storage.from_bytes(data)
+
+
+def test_profiles_of_different_secrets_are_not_joined():
+    other = Profiler(KeyWords.of(False, "another")).profile(messages(1, [b"a"]))
+    with pytest.raises(ValueError, match="different secrets"):
+        joined([PROFILER.profile(messages(1, [b"a"])), other])
