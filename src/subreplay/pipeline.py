@@ -103,7 +103,8 @@ def plan(
         given = plan_stage.given(source)
     with progress(f"planning {', '.join(questions)}"):
         answers = tuple(answer(given, question) for question in questions)
-    source = replace(source, config=config.model_copy(update={"scenarios": finalists(config, answers)}))
+    shown = config.model_copy(update={"scenarios": finalists(config, answers)})
+    source = replace(source, config=shown, stored_profile=source.profiled)
     return _compare(source, progress, tuple(plan_view(found) for found in answers))
 
 

@@ -176,11 +176,6 @@ class Fewest:
     least: float
     tried: int
 
-    @property
-    def gap(self) -> int | None:
-        """How many more than the bound."""
-        return self.consumers - self.bound if self.consumers else None
-
 
 def fewest(limit: Limit, candidate: Candidate, most: int = 1000) -> Fewest:
     """The fewest consumers, up to ``most``, with which a candidate keeps a limit."""

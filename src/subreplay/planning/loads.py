@@ -81,14 +81,6 @@ class Loads:
         summed = _summed(cell, self.work, len(cells))
         return Loads(cells // self.windows, cells % self.windows, summed, many, self.starts, self.width)
 
-    def of_windows(self, kept: Ints) -> Loads:
-        """Only these windows, numbered anew in order."""
-        number = np.full(self.windows, -1, np.int64)
-        number[kept] = np.arange(len(kept))
-        mine = number[self.window] >= 0
-        window = number[self.window[mine]]
-        return Loads(self.thing[mine], window, self.work[mine], self.things, self.starts[kept], self.width)
-
     def dense(self) -> Ints:
         """Loads ``[thing, window]``. Raises ``InputError`` if they are more than memory should hold."""
         if self.things * self.windows > MOST_DENSE:

@@ -38,11 +38,6 @@ class PartitionCount:
     empty: int
     idle: int
 
-    @property
-    def gap(self) -> float:
-        """How far the busiest partition is above the bound, as a part of it."""
-        return self.worst / self.bound - 1 if self.bound else 0.0
-
 
 def partition_of(hashes: Ints, partitions: int) -> Ints:
     """The partition of each key by its hash, as producers choose it; ``ANY`` for what has none."""

@@ -7,12 +7,12 @@ from typing import Final
 import pyspark.sql.functions as F
 
 from subreplay.asking import Given
-from subreplay.errors import NothingThere
+from subreplay.errors import InputError, NothingThere
 from subreplay.model.columns import column, ints
 from subreplay.planning.capacity import Fit, fit
+from subreplay.spark.profiled import IN_PROCESS
 from subreplay.spark.read.source import Source
-from subreplay.traffic.measuring import COLUMNS, Profiler
-from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
 """Of more deliveries so many, about, are enough to fit a model."""
@@ -27,10 +27,12 @@ def given(source: Source) -> Given:
 
 
 def profile(source: Source) -> TrafficProfile:
-    """The traffic of a run."""
-    profiler = Profiler(source.config.keys.words)
-    batches = source.log.messages.select(*COLUMNS).toArrow().to_batches()
-    return joined(list(profiler.profiles(batches)))
+    """The traffic of a run. Raises ``InputError`` where it is more than this process holds."""
+    found = source.profiled.here
+    if found is None:
+        many = source.extent["messages"]
+        raise InputError(f"plan: {many:,} messages are more than the {IN_PROCESS:,} it looks at at once; name a --date")
+    return found
 
 
 def fitted(source: Source) -> Fit:

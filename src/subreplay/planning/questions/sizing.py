@@ -9,7 +9,6 @@ from typing import Literal
 import numpy as np
 
 from subreplay.dispatch.service import Service
-from subreplay.errors import ConfigError
 from subreplay.model.columns import Ints
 from subreplay.planning.capacity import Fit, drawn_work
 from subreplay.planning.consumers import (
@@ -53,8 +52,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ConsumerFigures:
-    """What each policy needs, where the hottest key is the limit, and what it is called; and the first policy's
-    fragility."""
+    """What each policy needs, where the hottest key is the limit, and what it is called."""
 
     wanted: Wanted
     policies: tuple[Fewest, ...]
@@ -206,17 +204,3 @@ def capacity(traffic: Traffic, setup: Setup, consumers: int, fitted: Fit | None)
         ),
         finalists=(Finalist(f"{consumers:,} consumers", setup, stay(names(consumers))),),
     )
-
-
-def limit_of(utilisation: float | None, windows: float, latency: int | None, share: float, backlog: int | None,
-             within: int | None) -> Wanted:  # fmt: skip
-    """What is wanted, of the three that may be asked for; raises ``ConfigError`` unless it is one of them."""
-    if latency is not None and backlog is not None:
-        raise ConfigError("plan.consumers: ask for p99 or for a backlog, not for both at once")
-    if latency is not None:
-        return Wanted("latency", latency, share)
-    if backlog is not None:
-        if within is None:
-            raise ConfigError("plan.consumers: say within which time the backlog is to be gone")
-        return Wanted("drain", within, backlog=backlog)
-    return Wanted("utilisation", utilisation or 0.7, windows)

@@ -1,0 +1,44 @@
+"""Command plan: what is said before Spark is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from subreplay.cli import main
+from subreplay.planning.questions.answer import QUESTIONS
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_question_needs_messages(question: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", question]) == 2
+    assert "give either --config or --messages" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--p99", "2s", "--backlog", "5", "--within", "1h"], "ask for p99 or for a backlog"),
+        (["--backlog", "5"], "backlog and within belong together"),
+        (["--window", "10"], "not a duration"),
+        (["--service", "soon"], "not a duration"),
+        (["--utilisation", "0"], "plan.sizing.utilisation"),
+    ],
+)
+def test_a_wrong_option_is_told_by_its_key(
+    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.yaml").write_text("traffic: {path: nowhere}\n")
+    assert main(["plan", "consumers", "--config", str(tmp_path / "run.yaml"), *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_unknown_key_of_section_plan_is_told_with_a_hint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "run.yaml").write_text("plan: {consumer: 3}\n")
+    assert main(["plan", "policy", "--config", str(tmp_path / "run.yaml")]) == 2
+    assert "consumers" in capsys.readouterr().err
+
+
+def test_an_unknown_question_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "weather"]) == 2
