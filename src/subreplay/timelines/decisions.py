@@ -6,10 +6,11 @@ the changes of members before them count at the next one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 
@@ -38,16 +39,21 @@ class Decision:
         return [place for place in places if self.decided.get(place) != self.due.get(place)]
 
 
-def decisions(policy: Any, changes: Iterable[MembershipEvent], told: Iterable[MembershipEvent]) -> Iterator[Decision]:
+def decisions(
+    policy: Any,
+    changes: Iterable[MembershipEvent],
+    told: Iterable[MembershipEvent],
+    ids: Callable[[Iterable[str]], Mapping[str, UUID]] = invented_ids,
+) -> Iterator[Decision]:
     """Every decision about a group in which members got new partitions.
 
     ``changes`` are the joins, leaves and crashes of all members, one for each topic that it is about; ``told`` what the
     coordinator decided of all partitions, and what members were told (who is told that partitions are lost lives on,
-    and may come back). Both in any order.
+    and may come back). Both in any order. ``ids`` gives the ids of topics.
     """
     story = sorted(changes, key=lambda event: event.at)
     decided = sorted((e for e in told if e.event in ("owner", "withdrawn")), key=lambda e: (e.at, e.generation or 0))
-    fold = _Fold(policy, {event.consumer for event in told if event.event == "lost"})
+    fold = _Fold(policy, {event.consumer for event in told if event.event == "lost"}, ids)
     owners: dict[TopicPartition, str] = {}
     for (at, generation), rows in groupby(decided, key=lambda e: (e.at.at, e.generation or 0)):
         for row in rows:
@@ -66,7 +72,8 @@ def decisions(policy: Any, changes: Iterable[MembershipEvent], told: Iterable[Me
 class _Fold:
     """A group and what its coordinator's maps look like."""
 
-    def __init__(self, policy: Any, alive: set[str]) -> None:
+    def __init__(self, policy: Any, alive: set[str], ids: Callable[[Iterable[str]], Mapping[str, UUID]]) -> None:
+        self.ids = ids
         self.policy, self.group, self.alive = policy, Group(policy), alive
         self.server = policy.rebalance == "server"
         self.order = TimelineOrder()
@@ -120,7 +127,7 @@ class _Fold:
         """The next generation; the topics have the partitions that were ever given out, or that somebody reads."""
         for topic, partition in decided:
             self.counts[topic] = max(self.counts.get(topic, 0), partition + 1)
-        group = self.group.over(Partitions.of(self.counts, topic_ids=invented_ids(self.counts)))
+        group = self.group.over(Partitions.of(self.counts, topic_ids=self.ids(self.counts)))
         group = replace(group, members=self._ordered(group.members), generation=generation - 1)
         self.group, self.fresh = group.rebalance(), set()
         return {

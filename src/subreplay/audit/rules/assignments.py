@@ -6,16 +6,21 @@ These findings are about a partition of a generation, not about one delivery. Me
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from math import factorial
+from typing import Any, Final, NamedTuple
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import numpy as np
 
 from subreplay.audit.codes import GROUP, Code, Excuse, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
+from subreplay.hashing.java_map import map_order, uuid_hash_code
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.words import clock
 from subreplay.policies.base import Policy
 from subreplay.policies.kafka.assignor import is_group
-from subreplay.timelines.decisions import decisions
+from subreplay.timelines.decisions import Decision, decisions
 from subreplay.timelines.membership import member_changes, ownership_events
 from subreplay.timelines.ownership import Interval, Story, intervals
 
@@ -146,13 +151,50 @@ def _owners_at(decided: Sequence[MembershipEvent], told: MembershipEvent) -> lis
     return [e.consumer for e in (*latest, *mine) if e.event == "owner"]
 
 
+TOPICS: Final = 3
+"""Of so many topics all orders are tried."""
+DRAWS: Final = 1_000
+"""So many ids are drawn at most, until all orders were there."""
+_SIGNS: Final = 1 << 127 | 1 << 63
+"""Java compares an id as two signed longs."""
+
+
+def _explained(policy: Policy, story: GroupStory) -> Sequence[Decision]:
+    topics = sorted({event.scope.topic for event in (*story.members, *story.decided)})
+    found = list(decisions(policy, story.members, story.decided))
+    if policy.name != "kafka.uniform" or len(topics) == 1:
+        return found
+    if len(topics) > TOPICS:
+        return ()
+    for ids in _possible_ids(topics):
+        if not any(one.differing for one in found):
+            break
+        other = list(decisions(policy, story.members, story.decided, lambda _, ids=ids: ids))  # type: ignore[misc]
+        found = min(found, other, key=lambda every: sum(len(one.differing) for one in every))
+    return found
+
+
+def _possible_ids(topics: Sequence[str]) -> Iterator[dict[str, UUID]]:
+    """Ids that bring about the orders of topics that there can be: by their hash codes, and by the ids themselves."""
+    orders = factorial(len(topics)) ** 2
+    known: set[tuple[tuple[int, ...], ...]] = set()
+    for seed in range(DRAWS):
+        ids = {topic: uuid5(NAMESPACE_URL, f"{seed} {topic}") for topic in topics}
+        by_hash = map_order(np.array([uuid_hash_code(one) for one in ids.values()], np.int64)).tolist()
+        by_id = sorted(range(len(topics)), key=[one.int ^ _SIGNS for one in ids.values()].__getitem__)
+        if (order := (tuple(by_hash), tuple(by_id))) not in known:
+            known.add(order)
+            yield ids
+        if len(known) == orders:
+            break
+
+
 def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
     """OWNER_DIFFERS: one finding for each partition of a decision.
 
-    The uniform assignor goes by the ids of topics, which nothing tells: of several topics nothing is looked for."""
-    if policy.name == "kafka.uniform" and len({event.scope.topic for event in story.decided}) > 1:
-        return
-    for decision in decisions(policy, story.members, story.decided):
+    The uniform assignor goes by the ids of topics, which nothing tells: of the orders that these can bring about, the
+    one that explains most is taken. Of more than ``TOPICS`` topics nothing is looked for."""
+    for decision in _explained(policy, story):
         for place in decision.differing:
             decided, due = decision.decided.get(place), decision.due.get(place)
             scope = next((s for s in story.changes if (s.topic, max(s.partition, 0)) == place), None)

@@ -1,0 +1,49 @@
+"""What the uniform assignor decides about several topics goes by their ids, which nothing tells."""
+
+from uuid import UUID
+
+import pytest
+
+from subreplay.audit.rules.assignments import GroupStory, owner_differs
+from subreplay.model.rows import Instant, MembershipEvent, Scope
+from subreplay.policies import make
+from subreplay.policies.kafka.assignor import Member, Partitions
+from subreplay.policies.kafka.group import Group
+
+UNIFORM = make("kafka.uniform", "kafka-4.0")
+COUNTS = {"bills": 3, "orders": 4}
+IDS = [{"bills": UUID(int=one << 64), "orders": UUID(int=other << 64)} for one, other in ((1, 2), (2, 1), (17, 1))]
+
+
+def event(kind, name, at, topic, partition=-1):
+    instant = Instant(at, at)
+    return MembershipEvent(Scope(topic, partition), kind, name, instant, instant, generation=at)
+
+
+def story(ids, swap=False):
+    """Members a and b join, each followed by a decision under these ids; in the last one two partitions are swapped."""
+    group = Group(UNIFORM).over(Partitions.of(COUNTS, topic_ids=ids))
+    members, decided, before = [], [], {}
+    for at, name in enumerate("ab", 1):
+        group = group.join(Member(name, frozenset(COUNTS))).rebalance()
+        members += [event("join", name, at, topic) for topic in COUNTS]
+        owners = {p: m.member_id for m in group.assigned for p in group.partitions.named(m.claim.partitions)}
+        if swap and name == "b":
+            one, other = (next(p for p in sorted(owners) if owners[p] == who) for who in "ab")
+            owners |= {one: "b", other: "a"}
+        decided += [event("owner", owners[p], at, *p) for p in owners if owners[p] != before.get(p)]
+        before = owners
+    scopes = {Scope(topic, n): () for topic, count in COUNTS.items() for n in range(count)}
+    return GroupStory(scopes, {}, tuple(members), tuple(decided))
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_whatever_ids_were_drawn_they_explain_a_true_story(ids):
+    assert list(owner_differs(UNIFORM, story(ids))) == []
+
+
+@pytest.mark.parametrize("ids", IDS)
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_no_order_of_ids_explains_a_swap(ids):
+    assert len(list(owner_differs(UNIFORM, story(ids, swap=True)))) >= 1
