@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
 from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
 from subreplay.adapters.broker_log.events import FILES, duplicates, summed
+from subreplay.adapters.broker_log.order import MOST_FILES
 from subreplay.adapters.broker_log.parsing import NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.runs import suggested
 from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
@@ -55,10 +56,13 @@ class Log:
 
     @classmethod
     def of(cls, path: Path, options: Options) -> Log:
-        """The log at a path. Raises ``InputError`` where nothing there may be one."""
+        """The log at a path. Raises ``InputError`` where nothing there may be one, or there are too many files."""
         topic = None if options.topic is None else base_topic(options.topic)[0]
         asked = Options(topic, options.subscription, statistics=options.statistics)
-        return cls(path, chosen(path, NAME, beside=("pulsar-stats",)), asked)
+        found = chosen(path, NAME, beside=("pulsar-stats",))
+        if len(found.mine) > MOST_FILES:
+            raise InputError(f"{path}: {len(found.mine):,} files are more than {MOST_FILES:,}: read a part of them")
+        return cls(path, found, asked)
 
     @property
     def files(self) -> tuple[LogFile, ...]:

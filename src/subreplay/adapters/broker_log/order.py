@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.compiled import compiled
 
-BEGIN: Final = 1_262_304_000_000
-"""The earliest time (ms): 2010 begins. Lines of earlier clocks are as of then."""
-_LATEST: Final = BEGIN + (1 << 40) - (1 << 30)  # there is room to go on counting
-_BITS: Final = 23  # of a file and a place in it
+BEGIN: Final = 1_577_836_800_000
+"""The earliest time (ms): 2020 begins. Lines of earlier clocks are as of then."""
+_LATEST: Final = BEGIN + (1 << 40) - (1 << 30)  # in 2054; there is room to go on counting
+_BITS: Final = 22  # of a file and a place in it: a number of 62 bits is as large as a ``seq`` may be
 MOST_FILES: Final = 1 << 16
 """So many files can be told apart."""
 
