@@ -42,7 +42,8 @@ class Policy(Protocol):
     """A subscription type with its selector, under one profile.
 
     ``routing`` says what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
-    its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). ``ordered`` says
+    its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). Of a ``slot`` or
+    ``any`` policy that measures no traffic the state does not depend on the scope. ``ordered`` says
     whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages.
     """
 

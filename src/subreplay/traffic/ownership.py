@@ -59,10 +59,12 @@ def owners(policy: Policy, timelines: Mapping[Scope, Timeline], scopes: Sequence
     names = tuple(sorted({consumer.label for timeline in folded for consumer in timeline.consumers}))
     number = {name: i for i, name in enumerate(names)}
     starts = tuple(np.array([epoch.start.at for epoch in timeline.epochs], np.int64) for timeline in folded)
-    of_scope = [
-        _in_turn(timeline, of_epochs) if policy.routing == "any" else _owned(timeline, of_epochs, first)
-        for timeline, of_epochs in zip(folded, starts, strict=True)
-    ]
+    known: dict[int, _OfScope] = {}  # dispatchers that saw the same events have one index
+    for timeline, of_epochs in zip(folded, starts, strict=True):
+        if id(timeline.index) not in known:
+            in_turn = policy.routing == "any"
+            known[id(timeline.index)] = _in_turn(timeline, of_epochs) if in_turn else _owned(timeline, of_epochs, first)
+    of_scope = [known[id(timeline.index)] for timeline in folded]
     members = [
         np.array([number[timeline.consumers[i].label] for i in mine.members.tolist()], np.int64)
         for timeline, mine in zip(folded, of_scope, strict=True)

@@ -115,11 +115,29 @@ def plan(
     elif is_group(policy):
         timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
     else:
-        timelines = {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
+        timelines = _folded(policy, events)
     if isinstance(policy, Measuring):  # its load has done its part, and need not travel
         policy = policy.with_traffic({})
         timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
     return Plan(name, policy, timelines)
+
+
+def _folded(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
+    """The timeline of each dispatcher. Who owns a slot does not depend on the partition (but by its traffic), so those
+    that saw the same events have the same one."""
+    if policy.routing == "partition" or isinstance(policy, Measuring):
+        return {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
+    known: dict[tuple[MembershipEvent, ...], Timeline] = {}
+    found = {}
+    for scope, mine in events.items():
+        anywhere = tuple([replace(event, scope=_ANYWHERE) for event in mine])
+        if anywhere not in known:
+            known[anywhere] = Timeline.fold(policy, scope, mine)
+        found[scope] = replace(known[anywhere], scope=scope)
+    return found
+
+
+_ANYWHERE = Scope("")
 
 
 def partitions_of(scopes: Iterable[Scope]) -> Partitions:
