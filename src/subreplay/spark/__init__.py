@@ -4,5 +4,5 @@
 ``ingest`` writes what an adapter read. A run begins with ``read``, which brings the checked log. ``audit`` sends it
 through the passes; ``whatif_stages`` plans scenarios and assigns messages (``whatif``); ``dispatch_stage`` replays
 their deliveries (``dispatch``). ``trace`` and ``explain`` answer questions about one message or key. ``collect`` is the
-one way for rows to come back to the driver, which keeps them few.
+one way for rows to come back to the driver, which keeps them few; of a small log all rows do (``local``).
 """

@@ -16,11 +16,13 @@ from subreplay.config.run import RunConfig
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake
+from subreplay.spark.local import fits, local
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import Census, census
-from subreplay.spark.read.log import Inputs, Log, as_log, read_inputs
+from subreplay.spark.read.log import Inputs, Log, as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
@@ -34,7 +36,8 @@ Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 @dataclass(frozen=True)
 class Source:
     """A run's checked input: tables, membership by dispatcher, and what was counted at the door; ``held`` is all that
-    the tables hold, where they have no delivery or no join of this run."""
+    the tables hold, where they have no delivery or no join of this run. ``few``: all that is judged is local, and so
+    are result tables."""
 
     spark: SparkSession
     config: RunConfig
@@ -45,6 +48,7 @@ class Source:
     rejects: Rejects
     sink: Sink
     held: tuple[Stored, ...] = ()
+    few: bool = False
 
     @property
     def events(self) -> Events:
@@ -66,7 +70,15 @@ class Source:
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
+        if self.few:
+            return self.log
         return checkpoint.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
+
+    def log_with_earlier_messages(self) -> Log:
+        """The log of a run; of a day with the messages of those before it."""
+        if self.few:
+            return self.log
+        return checkpoint.with_earlier_messages(self.config, self.inputs, self.log)
 
     @property
     def where(self) -> dict[str, str]:
@@ -104,7 +116,11 @@ class Source:
 
     def write(self, frame: DataFrame, name: str) -> DataFrame:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice."""
-        return self.sink.write(frame, name, **self.where)
+        if not self.few:
+            return self.sink.write(frame, name, **self.where)
+        rows = local(lake.with_values(frame, self.where))
+        self.sink.put(rows, name, **self.where)
+        return rows
 
 
 def read(
@@ -126,7 +142,13 @@ def read(
         found = found._replace(lacking=_lacking_altogether(found))
     empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     there = held(inputs.tables) if empty else ()
-    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, sink, there)
+    few = fits(sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC), found.widest)
+    if few:
+        inputs = local_inputs(inputs)
+    # with a day comes what earlier ones left open, and nobody knows how much that is
+    whole = few and (config.date is None or (before is None and checkpoint.alone(config, inputs)))
+    log = as_log(inputs, here=whole)
+    source = Source(spark, config, inputs, log, before, found, rejected, sink, there, whole)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
@@ -152,15 +174,15 @@ def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Fra
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
-    frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
+    frames = {name: lake.of_arrow(source.spark, rows).coalesce(1) for name, rows in held.items()}
     frames |= {
         name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
     }
     with_some = source.census.with_rejected
-    # of tables without any there is nothing to look for
-    rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
-    frames["quarantine"] = reduce(DataFrame.unionAll, rejected)
+    rejected = [frame for name, frame in source.inputs.rejected.items() if name in with_some]
+    nothing = lake.of_arrow(source.spark, QUARANTINE.empty_table()).coalesce(1)
+    frames["quarantine"] = reduce(DataFrame.unionAll, rejected) if rejected else nothing
     with collect.together() as start:
-        written = [start(source.write, frame, name) for name, frame in frames.items()]
+        written = [start(source.sink.put, frame, name, **source.where) for name, frame in frames.items()]
     for done in written:
         done.result()
