@@ -5,5 +5,5 @@
 through the passes; ``whatif_stages`` plans scenarios and evaluates them over the traffic's profile (``profiled``; what
 is asked of keys themselves, ``whatif``); ``dispatch_stage`` replays their deliveries (``dispatch``). ``trace`` and
 ``explain`` answer questions about one message or key. ``collect`` is the one way for rows to come back to the driver,
-which keeps them few.
+which keeps them few; of a small log all rows do (``local``).
 """

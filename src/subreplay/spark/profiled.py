@@ -22,6 +22,7 @@ from subreplay.model.columns import DAY
 from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
 from subreplay.spark.collect import Rows
+from subreplay.spark.local import mapped
 from subreplay.spark.schemas import spark_schema
 from subreplay.traffic.measuring import COLUMNS, Profiler
 from subreplay.traffic.profile import TrafficProfile, joined
@@ -38,14 +39,14 @@ _PART: Final = 8_000_000
 _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
 
 
-def blocks(messages: DataFrame, words: KeyWords) -> DataFrame:
-    """``BLOCKS`` rows of messages in the ``LOG`` shape."""
+def blocks(messages: DataFrame, words: KeyWords, *, here: bool = False) -> DataFrame:
+    """``BLOCKS`` rows of messages in the ``LOG`` shape; ``here``, of few, the driver makes them."""
     profiler = Profiler(words)
 
     def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return as_blocks(profiler.profiles(batches))
 
-    return messages.select(*COLUMNS).mapInArrow(made, spark_schema(BLOCKS))
+    return mapped(messages.select(*COLUMNS), made, BLOCKS, here=here)
 
 
 def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:

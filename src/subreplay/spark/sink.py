@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyspark.sql.functions as F
@@ -12,7 +13,7 @@ from subreplay.config.run import Place, Schema
 from subreplay.spark import lake
 from subreplay.spark.kept import KeptRows
 
-Tables = dict[str, DataFrame]
+Tables = Mapping[str, DataFrame]
 
 
 class Sink(Protocol):
@@ -29,6 +30,9 @@ class Sink(Protocol):
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Take a table, whose columns ``where`` get these values; returns its rows, which are computed once."""
 
+    def put(self, frame: DataFrame, name: str, **where: str) -> None:
+        """The same with a table whose rows the run has."""
+
     def find(self, name: str) -> DataFrame | None:
         """A table as earlier runs left it; None where none did."""
 
@@ -41,7 +45,11 @@ class OnDisk:
         self.spark, self.root, self.prefix = spark, root, prefix
         if isinstance(root, Schema):
             lake.require_schema(spark, root, "output.tables")
-        self.written: Tables = {}
+        self.whose: dict[str, dict[str, str]] = {}
+
+    @property
+    def written(self) -> Tables:
+        return _ReadBack(self)
 
     @property
     def place(self) -> str:
@@ -49,16 +57,37 @@ class OnDisk:
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Replace the rows that a re-run would write, and read them back."""
+        self.put(frame, name, **where)
+        return self.written[name]
+
+    def put(self, frame: DataFrame, name: str, **where: str) -> None:
+        """Replace them, and read nothing back before somebody looks at it."""
         lake.replace(frame, self.root, self.prefix + name, "delta", **where)
-        rows = lake.read(self.spark, self.root, self.prefix + name, "delta")
-        for column, value in where.items():
-            rows = rows.where(F.col(column) == value)
-        self.written[name] = rows
-        return rows
+        self.whose[name] = where
 
     def find(self, name: str) -> DataFrame | None:
         """A table of that place."""
         return lake.find(self.spark, self.root, name)
+
+
+@dataclass(frozen=True)
+class _ReadBack(Mapping[str, DataFrame]):
+    """What a run has written, as it is on disk, read when it is looked at: to open a table takes its time, too."""
+
+    sink: OnDisk
+
+    def __getitem__(self, name: str) -> DataFrame:
+        where = self.sink.whose[name]
+        rows = lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta")
+        for column, value in where.items():
+            rows = rows.where(F.col(column) == value)
+        return rows
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.sink.whose)
+
+    def __len__(self) -> int:
+        return len(self.sink.whose)
 
 
 class Kept:
@@ -68,13 +97,17 @@ class Kept:
     def __init__(self, earlier: Mapping[str, DataFrame] | None = None) -> None:
         self.earlier = earlier or {}
         self.place = "these frames" if earlier else None
-        self.written: Tables = {}
+        self.written: dict[str, DataFrame] = {}
         self._kept = KeptRows()
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Keep the rows; nothing is written."""
         rows = self.written[name] = self._kept.keep(lake.with_values(frame, where))
         return rows
+
+    def put(self, frame: DataFrame, name: str, **where: str) -> None:
+        """Keep the rows; nothing is written."""
+        self.write(frame, name, **where)
 
     def find(self, name: str) -> DataFrame | None:
         """A table that an earlier run kept."""

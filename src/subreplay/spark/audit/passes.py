@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import chain
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -29,6 +30,7 @@ from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED
 from subreplay.model.columns import DAY
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.model.words import KeyWords
+from subreplay.spark import local
 from subreplay.spark.arrow_functions import of_arrays
 from subreplay.spark.dealing import dealt
 from subreplay.spark.read.log import Log
@@ -45,11 +47,17 @@ NOT_OF_DELIVERIES = (
 def judged(log: Log, judge: Judge) -> DataFrame:
     """The ``LOG`` of one topic and subscription, judged: a hot partition costs time, not memory.
 
-    Topic partitions are dealt out in turn, which balances better than a hash of few values.
+    Topic partitions are dealt out in turn, which balances better than a hash of few values. Few rows are judged by the
+    driver.
     """
+    spark = log.messages.sparkSession
+    if log.here:
+        rows = (shuffle_blocks(part.toArrow().to_batches(), BY_POSITION) for part in log.parts)
+        ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
+        return local.of_batches(spark, _both_passes(judge, ordered), JUDGED)
     shape = spark_schema(BLOCKS)
     parts = [part.mapInArrow(lambda rows: packed(shuffle_blocks(rows, BY_POSITION)), shape) for part in log.parts]
-    blocks = dealt(reduce(DataFrame.unionAll, parts), partitions(log.parts[0].sparkSession), "partition")
+    blocks = dealt(reduce(DataFrame.unionAll, parts), partitions(spark), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
@@ -97,11 +105,11 @@ def key_words(key: Column, words: KeyWords) -> Column:
     return of_arrays(in_words, "string")(key)
 
 
-def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
-    """The findings of judged rows, in words."""
+def violations(rows: DataFrame, explainer: Explainer, *, here: bool = False) -> DataFrame:
+    """The findings of judged rows, in words; ``here``: they are local."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
     needed = [name for name in JUDGED.names if name in rows.columns]
-    return worth.select(*needed).mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
+    return local.mapped(worth.select(*needed), explainer.violations, VIOLATIONS, here=here)
 
 
 def _failing(judge: Judge) -> Column:

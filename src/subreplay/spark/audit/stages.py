@@ -94,8 +94,8 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Findings in words, also those that are not about one delivery; writes table ``violations``."""
     config, topic = source.config, source.inputs.topic
     subscription = config.subscription.name
-    words = passes.violations(judged.rows, Explainer(judge, subscription))
-    log = checkpoint.with_earlier_messages(config, source.inputs, source.log)
+    words = passes.violations(judged.rows, Explainer(judge, subscription), here=source.few)
+    log = source.log_with_earlier_messages()
     told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
     assigned = assignment_findings(judge.policy, source.census.group)

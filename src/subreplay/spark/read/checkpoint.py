@@ -94,6 +94,16 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
     return log if before is None else replace(log, carried=_state(before))
 
 
+def alone(config: RunConfig, inputs: Inputs) -> bool:
+    """Whether the tables hold nothing of the days around the date of a run that is the first of its nights: its log is
+    that of its day then."""
+    assert config.date is not None
+    first, last = config.date - timedelta(days=config.traffic.lookback_days), config.date + timedelta(days=1)
+    around = F.col("date").between(F.lit(first), F.lit(last)) & (F.col("date") != F.lit(config.date))
+    mine = around & (F.col("topic") == inputs.topic)
+    return all(inputs.tables[name].where(mine).isEmpty() for name in ("messages", "deliveries"))
+
+
 def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
     """The log of a run, with the messages of the ``lookback_days`` before its date."""
     if config.date is None:

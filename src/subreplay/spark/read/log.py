@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date as Date
 from datetime import timedelta
 from functools import reduce
@@ -19,6 +19,8 @@ from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
 from subreplay.model.tables import COMMIT, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark import lake
+from subreplay.spark.collect import together
+from subreplay.spark.local import local
 from subreplay.spark.read import traffic
 from subreplay.spark.read.contracts import split
 from subreplay.spark.schemas import spark_schema
@@ -166,11 +168,13 @@ def _since(day: Date | None, lookback: int) -> Column:
 @dataclass(frozen=True)
 class Log:
     """Messages and deliveries in the ``LOG`` shape, times in ns; each with its own columns, since Spark takes as long
-    for those that are null in all rows. ``carried`` is what the night before handed on."""
+    for those that are null in all rows. ``carried`` is what the night before handed on. ``here``: these are few rows,
+    which the driver has."""
 
     messages: DataFrame
     deliveries: DataFrame
     carried: DataFrame | None = None
+    here: bool = False
 
     @property
     def parts(self) -> list[DataFrame]:
@@ -179,7 +183,10 @@ class Log:
 
     def where(self, condition: Column) -> Log:
         """The rows that meet a condition on columns that all of them have."""
-        return Log(*(part.where(condition) for part in self.parts))
+        carried = None if self.carried is None else self.carried.where(condition)
+        return replace(
+            self, messages=self.messages.where(condition), deliveries=self.deliveries.where(condition), carried=carried
+        )
 
     def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
         """The same with rows of other days."""
@@ -191,9 +198,17 @@ class Log:
         return reduce(DataFrame.unionAll, [_whole(part) for part in self.parts])
 
 
-def as_log(inputs: Inputs) -> Log:
-    """Messages and deliveries as a log."""
-    return Log(message_rows(inputs.messages, F.lit(True), before=False), delivery_rows(inputs.deliveries, before=False))
+def as_log(inputs: Inputs, *, here: bool = False) -> Log:
+    """Messages and deliveries as a log; ``here``: they are local frames."""
+    messages = message_rows(inputs.messages, F.lit(True), before=False)
+    return Log(messages, delivery_rows(inputs.deliveries, before=False), here=here)
+
+
+def local_inputs(inputs: Inputs) -> Inputs:
+    """The same with few messages and deliveries, which the driver has."""
+    with together() as start:
+        messages, deliveries = (start(local, frame) for frame in (inputs.messages, inputs.deliveries))
+    return replace(inputs, messages=messages.result(), deliveries=deliveries.result())
 
 
 def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFrame:

@@ -17,12 +17,14 @@ from subreplay.config.run import RunConfig
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake, profiled
+from subreplay.spark.local import fits, local
 from subreplay.spark.profiled import Profiled, blocks
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import Census, census
-from subreplay.spark.read.log import Inputs, Log, as_log, read_inputs
+from subreplay.spark.read.log import Inputs, Log, as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
@@ -36,7 +38,8 @@ Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 @dataclass(frozen=True)
 class Source:
     """A run's checked input: tables, membership by dispatcher, and what was counted at the door; ``held`` is all that
-    the tables hold, where they have no delivery or no join of this run."""
+    the tables hold, where they have no delivery or no join of this run. ``few``: all that is judged is local, and so
+    are result tables."""
 
     spark: SparkSession
     config: RunConfig
@@ -48,6 +51,7 @@ class Source:
     sink: Sink
     held: tuple[Stored, ...] = ()
     stored_profile: Profiled | None = None
+    few: bool = False
 
     @property
     def events(self) -> Events:
@@ -72,11 +76,20 @@ class Source:
         """The profile of the messages, as it is stored or made now."""
         if self.stored_profile is not None:
             return self.stored_profile
-        return Profiled(blocks(self.log.messages, self.config.keys.words), self.census.extent["messages"])
+        made = blocks(self.log.messages, self.config.keys.words, here=self.few)
+        return Profiled(made, self.census.extent["messages"])
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
+        if self.few:
+            return self.log
         return checkpoint.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
+
+    def log_with_earlier_messages(self) -> Log:
+        """The log of a run; of a day with the messages of those before it."""
+        if self.few:
+            return self.log
+        return checkpoint.with_earlier_messages(self.config, self.inputs, self.log)
 
     @property
     def where(self) -> dict[str, str]:
@@ -114,7 +127,11 @@ class Source:
 
     def write(self, frame: DataFrame, name: str) -> DataFrame:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice."""
-        return self.sink.write(frame, name, **self.where)
+        if not self.few:
+            return self.sink.write(frame, name, **self.where)
+        rows = local(lake.with_values(frame, self.where))
+        self.sink.put(rows, name, **self.where)
+        return rows
 
 
 def read(
@@ -136,7 +153,13 @@ def read(
         found = found._replace(lacking=_lacking_altogether(found))
     empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     there = held(inputs.tables) if empty else ()
-    source = Source(spark, config, inputs, as_log(inputs), before, found, rejected, sink, there)
+    few = fits(sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC), found.widest)
+    if few:
+        inputs = local_inputs(inputs)
+    # with a day comes what earlier ones left open, and nobody knows how much that is
+    whole = few and (config.date is None or (before is None and checkpoint.alone(config, inputs)))
+    log = as_log(inputs, here=whole)
+    source = Source(spark, config, inputs, log, before, found, rejected, sink, there, few=whole)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
@@ -171,15 +194,15 @@ def write_profile(spark: SparkSession, config: RunConfig) -> list[dict[str, Any]
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
-    frames = {name: lake.of_arrow(source.spark, rows) for name, rows in held.items()}
+    frames = {name: lake.of_arrow(source.spark, rows).coalesce(1) for name, rows in held.items()}
     frames |= {
         name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
     }
     with_some = source.census.with_rejected
-    # of tables without any there is nothing to look for
-    rejected = [frame if name in with_some else frame.limit(0) for name, frame in source.inputs.rejected.items()]
-    frames["quarantine"] = reduce(DataFrame.unionAll, rejected)
+    rejected = [frame for name, frame in source.inputs.rejected.items() if name in with_some]
+    nothing = lake.of_arrow(source.spark, QUARANTINE.empty_table()).coalesce(1)
+    frames["quarantine"] = reduce(DataFrame.unionAll, rejected) if rejected else nothing
     with collect.together() as start:
-        written = [start(source.write, frame, name) for name, frame in frames.items()]
+        written = [start(source.sink.put, frame, name, **source.where) for name, frame in frames.items()]
     for done in written:
         done.result()

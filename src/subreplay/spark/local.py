@@ -1,0 +1,60 @@
+"""Small frames as local ones: their rows are on the driver, so what is asked of them next reads no file, shuffles
+nothing and starts no Python worker, and its plan begins with rows instead of with how they were made.
+
+An audit of some thousand rows takes its time for planning, not for rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import ArrayType, DataType, StructField, StructType
+
+from subreplay.spark.schemas import spark_schema
+
+MOST_ROWS: Final = 50_000
+MOST_BYTES: Final = 1 << 24  # of the keys of so many rows
+
+
+def fits(rows: int, widest: int) -> bool:
+    """Whether so many rows may come to the driver; the keys of a message have at most ``widest`` bytes."""
+    return rows <= MOST_ROWS and rows * widest <= MOST_BYTES
+
+
+def local(frame: DataFrame) -> DataFrame:
+    """The rows of a small frame, computed once, in one partition."""
+    return _frame(frame.sparkSession, frame.toArrow(), frame.schema)
+
+
+def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
+    """Few rows that the driver has, as a frame of one partition."""
+    return _frame(spark, pa.Table.from_batches(batches, schema), spark_schema(schema))
+
+
+def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    return spark.createDataFrame(rows, _nullable(schema)).coalesce(1)
+
+
+def _nullable(kind: DataType) -> Any:
+    """A type whose parts may be null: Arrow casts no row without a struct to one whose fields must be there."""
+    if isinstance(kind, StructType):
+        return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind])
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    return kind
+
+
+def mapped(
+    frame: DataFrame,
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]],
+    schema: pa.Schema,
+    *,
+    here: bool,
+) -> DataFrame:
+    """``mapInArrow``; ``here``, for few rows, the driver calls the function."""
+    if here:
+        return of_batches(frame.sparkSession, function(frame.toArrow().to_batches()), schema)
+    return frame.mapInArrow(function, spark_schema(schema))

@@ -1,0 +1,57 @@
+"""Few rows are judged on the driver, many by executors: both come to the same tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from subreplay.cli import main
+from subreplay.model.tables import CARRIED
+from subreplay.spark import local
+from tests.support.recordings import ROOT
+
+pytestmark = pytest.mark.spark
+TABLES = ("audited", "violations", "assignments", "finding_counts", "violations_by_window", "quarantine")
+
+
+def test_few_rows_and_many_come_to_the_same_tables(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording of several partitions, with findings; the audit of many rows is that of few that are called many."""
+    main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in"), "--quiet"])
+    run_file = tmp_path / "in/audit.yaml"
+    codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few"), "--quiet"])]
+    monkeypatch.setattr(local, "MOST_ROWS", -1)
+    codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "many"), "--quiet"]))
+    assert codes[0] == codes[1]
+    for name in TABLES:
+        few, many = (rows(spark, tmp_path / out / "tables" / name) for out in ("few", "many"))
+        assert few == many, name
+        assert few or name in ("violations_by_window", "quarantine")
+
+
+def rows(spark: SparkSession, path: Path) -> list[str]:
+    """All rows of a table; what is added up of several partitions at a time may be cut otherwise."""
+    table = spark.read.format("delta").load(str(path))
+    if "load" in table.columns:
+        table = table.where("load IS NULL")
+    return sorted(str(row) for row in table.collect())
+
+
+def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:
+    """Arrow would cast no row without a struct to one whose fields must be there."""
+    schema = pa.schema([pa.field("carried", CARRIED), pa.field("times", pa.list_(pa.int64()))])
+    one = {"name": "n", "width": 1, "rows": 2, "part": 0, "data": b"x"}
+    frame = local.of_batches(
+        spark, pa.Table.from_pylist([{"carried": one, "times": [1]}, {}], schema).to_batches(), schema
+    )
+    again = local.local(frame.where("true"))
+    assert [row.carried and row.carried.data for row in again.collect()] == [b"x", None]
+
+
+@pytest.mark.parametrize(("rows", "widest", "fits"), [(10, 10, True), (50_001, 1, False), (100, 1_000_000, False)])
+def test_what_may_come_to_the_driver_is_bounded_in_rows_and_bytes(rows: int, widest: int, fits: bool) -> None:
+    assert local.fits(rows, widest) is fits
