@@ -16,10 +16,10 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test slow brokers bench check fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow brokers bench bench-compare check fmt wheel clean distclean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 setup: $(READY) ## make .venv with everything that was tested, fetch Delta's jars
 	@echo "Ready: $(BIN)/subreplay --help"
@@ -32,6 +32,9 @@ demo: run ## the same as run
 test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k failover")
 	@$(SPARK) sh .ci/test $(BIN)/python $(ARGS)
 
+quick: $(READY) ## run the tests that need no Spark
+	@$(BIN)/python -m pytest -q -m "not spark and not slow and not brokers" $(ARGS)
+
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
@@ -39,8 +42,11 @@ brokers: $(READY) ## fetch the jars of a real Kafka, and run the tests that star
 	@$(SPARK) $(BIN)/python .ci/fetch_broker_jars.py
 	@$(SPARK) $(BIN)/python -m pytest -m brokers $(ARGS)
 
-bench: $(READY) ## print what folds, hashes and replays cost on this machine
-	@$(SPARK) $(BIN)/python -m tests.bench
+bench: $(READY) ## print what folds, replays and audits cost here, write it to build/bench (less of it: ARGS=--quick)
+	@$(SPARK) $(BIN)/python -m tests.bench $(ARGS)
+
+bench-compare: $(READY) ## print two files of build/bench side by side: OLD=file NEW=file
+	@$(BIN)/python -m tests.bench.compare $(OLD) $(NEW)
 
 check: $(READY) ## lint (ruff), types (mypy), import contracts (import-linter)
 	@$(BIN)/ruff check

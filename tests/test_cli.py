@@ -453,7 +453,7 @@ def some_rows(monkeypatch, tmp_path):
 
 
 def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
-    code = cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")])
+    code = cli.main(["ingest", ".", "--to", str(tmp_path / "to")])
     out, err = capsys.readouterr()
     assert code == 0
     assert out.splitlines() == [
@@ -471,19 +471,19 @@ def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, c
     read = cli.ADAPTERS["pulsar-recording"]
     told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
     monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
 
 def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
-    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--json"]) == 0
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
     assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
-    cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to"), "--format", "parquet"])
+    cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
     run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
     assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
@@ -548,7 +548,7 @@ def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monk
         "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
     )
     monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", "anywhere", "--to", str(tmp_path / "to")]) == 0
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 

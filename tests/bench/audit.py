@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from tests.bench import day
+from tests.bench import day, figures
 
 ROUNDS = 2
 SAMPLE = 0.5  # seconds between two looks at the memory
@@ -127,6 +127,7 @@ def main(deliveries: int) -> None:
 def _print(row: str, run: Measured, deliveries: int) -> None:
     seconds = run.found["seconds"]
     print(f"{row:44}{seconds:9.1f}{deliveries / seconds:12,.0f}{run.peak:7.0f}")
+    figures.tell(row, seconds=seconds, us_a_row=seconds / deliveries * 1e6, MiB=run.peak)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from tests.bench import figures
 from tests.bench.membership import kafka
 
 TOPIC, BATCH = "t", 50_000
@@ -114,9 +115,11 @@ def main(millions: float = 2) -> None:
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         speed = found["records"] / found["seconds"] / 1e6
         print("{0:38}{records:12,}{rows:12,}{1:13.2f}{peak:7.0f}".format(row, speed, **found))
+        figures.tell(row, ns_a_record=1e3 / speed, MiB=found["peak"])
     command = [sys.executable, "-m", "tests.bench.kafka", str(millions), FOLD]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     print("{0:38}{epochs:12,} rebalances in {seconds:.1f} s, {peak:.0f} MiB   at most 10 s".format(FOLD, **found))
+    figures.tell(FOLD, seconds=found["seconds"], MiB=found["peak"])
 
 
 if __name__ == "__main__":

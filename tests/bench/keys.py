@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.bench import figures
 from tests.bench.audit import measured
 from tests.support import large_keys
 
@@ -35,6 +36,7 @@ def main() -> None:
             run_file = large_keys.write(Path(scratch) / "in", messages, size)
             found = measured("tests.bench.keys", str(run_file), scratch)
         print(f"{f'{messages:,} keys of {size:,} bytes':32}{found.found['seconds']:9.1f}{found.peak:7.0f}")
+        figures.tell(f"{messages:,} keys of {size:,} bytes", seconds=found.found["seconds"], MiB=found.peak)
 
 
 if __name__ == "__main__":

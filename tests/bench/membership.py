@@ -21,6 +21,7 @@ from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import ASSIGNORS, REGISTRY, make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
 from subreplay.timelines.group_timeline import GroupTimeline
+from tests.bench import figures
 from tests.support.joins import fold
 
 SLOTS = 65536
@@ -101,6 +102,7 @@ def main(consumers: int) -> None:
         command = [sys.executable, "-m", "tests.bench.membership", str(consumers), row]
         found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         print("{0:48}{seconds:9.2f}{peak:7.0f}{epochs:8}{changes:12}".format(row, **found))
+        figures.tell(f"fold of {row}", seconds=found["seconds"], MiB=found["peak"])
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from subreplay.model.tables import LOG
 from subreplay.policies import make
 from subreplay.spark.session import BATCH
 from subreplay.timelines.timeline import Timeline
+from tests.bench import figures
 
 SCOPE = Scope("persistent://bench/default/orders")
 BEGIN = 20_000 * DAY
@@ -46,6 +47,7 @@ def main(keys: int = 1_000_000, sessions: int = 5_000) -> None:
         began = time.perf_counter()
         _night(replace(_judge(BEGIN + 2 * DAY - 1, sessions), lookback=lookback), carried)
         again = time.perf_counter() - began
+        figures.tell(f"night {what}", seconds=took, bytes_a_key=size / keys)
         print(f"  {what:<24}{took:6.1f} s, hands on {size / 1e6:6.2f} MB, {size / keys:5.1f} bytes a key; "
               f"an empty night after it {again:5.1f} s")  # fmt: skip
 

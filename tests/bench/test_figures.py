@@ -1,0 +1,28 @@
+"""Figures of benchmarks: what is kept of them, and two files side by side."""
+
+import json
+
+from tests.bench import compare, figures
+
+
+def test_the_least_of_a_figure_is_kept_with_machine_commit_and_ratios(tmp_path, monkeypatch):
+    monkeypatch.setattr(figures, "_told", {})
+    figures.tell("all rules", seconds=4, MiB=10)
+    figures.tell("all rules", seconds=5, MiB=9)
+    figures.tell("Polars, two rules", seconds=2)
+    figures.write(tmp_path / "bench" / "one.json")
+    told = json.loads((tmp_path / "bench" / "one.json").read_text())
+    assert told["figures"]["all rules"] == {"seconds": 4, "MiB": 9}
+    assert told["ratios"] == {"audit, rows a second of Polars": 0.5}
+    assert told["machine"]["cores"] >= 1
+    assert told["commit"]
+
+
+def test_two_files_stand_side_by_side(tmp_path, capsys):
+    machine = {"cores": 2, "cpu": "of a test"}
+    for name, seconds in ("old", 4.0), ("new", 1.0):
+        told = {"machine": machine, "commit": name, "figures": {"audit": {"seconds": seconds}, name: {"seconds": 1}}}
+        (tmp_path / name).write_text(json.dumps(told | {"ratios": {"of Polars": seconds}}))
+    compare.main(str(tmp_path / "old"), str(tmp_path / "new"))
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines[-2:] == [["audit,", "seconds", "4.00", "1.00", "0.25"], ["of", "Polars", "4.00", "1.00", "0.25"]]
