@@ -2,12 +2,15 @@
 
 import shlex
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from subreplay import cli
+from subreplay.adapters import ADAPTERS
 from subreplay.spark import session
+from subreplay.spark.adapters import sources
 from tests.support.recordings import ROOT
 
 RECORDING = "4.0.8/s1f_key_shared_default_batching"
@@ -95,6 +98,13 @@ fidelity cut                                         | 4 | cut/deliveries.jsonl.
 """
 
 
+class NoSpark:
+    """A session of which nothing is asked."""
+
+    def interruptAll(self) -> None:
+        """As Spark calls it."""
+
+
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory):
     """A folder of files that are not what they should be."""
@@ -113,7 +123,13 @@ def test_a_mistake_has_its_exit_code_and_one_sentence(strange, line, monkeypatch
     def no_session(options: object) -> None:
         raise AssertionError("this is found before Spark starts")
 
-    monkeypatch.setattr(session, "open_session", no_session)
+    @contextmanager
+    def in_one_go(spark, name, path, options):
+        yield ADAPTERS[name](path, options)
+
+    of_files = line.startswith("ingest") and "--to out " in line  # what a task would find wrong
+    monkeypatch.setattr(session, "open_session", (lambda options: NoSpark()) if of_files else no_session)
+    monkeypatch.setattr(sources, "reading", in_one_go)
     monkeypatch.chdir(strange)
     command, code, sentence = (part.strip() for part in line.split(" | "))
     returned = cli.main(shlex.split(command))
