@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from subreplay.cli import main
 from subreplay.model.tables import CARRIED
 from subreplay.spark import local
+from subreplay.spark.schemas import spark_schema
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
@@ -48,8 +49,9 @@ def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:
     frame = local.of_batches(
         spark, pa.Table.from_pylist([{"carried": one, "times": [1]}, {}], schema).to_batches(), schema
     )
-    again = local.local(frame.where("true"))
-    assert [row.carried and row.carried.data for row in again.collect()] == [b"x", None]
+    strict = spark.createDataFrame([(tuple(one.values()), [1]), (None, None)], spark_schema(schema))
+    for given in frame.where("true"), strict:
+        assert [row.carried and row.carried.data for row in local.local(given).collect()] == [b"x", None]
 
 
 @pytest.mark.parametrize(("rows", "widest", "fits"), [(10, 10, True), (50_001, 1, False), (100, 1_000_000, False)])

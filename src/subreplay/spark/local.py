@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
 from subreplay.spark.schemas import spark_schema
 
+_NESTED: Final = (StructType, ArrayType)
 MOST_ROWS: Final = 50_000
 MOST_BYTES: Final = 1 << 24  # of the keys of so many rows
 
@@ -26,7 +28,14 @@ def fits(rows: int, widest: int) -> bool:
 
 def local(frame: DataFrame) -> DataFrame:
     """The rows of a small frame, computed once, in one partition."""
-    return _frame(frame.sparkSession, frame.toArrow(), frame.schema)
+    return _frame(frame.sparkSession, rows_of(frame), frame.schema)
+
+
+def rows_of(frame: DataFrame) -> pa.Table:
+    """All rows of a small frame. Parts of a struct may be null in it: Arrow knows no row without a struct whose parts
+    must be there."""
+    kinds = {field.name: _nullable(field.dataType) for field in frame.schema if isinstance(field.dataType, _NESTED)}
+    return frame.withColumns({name: F.col(name).cast(kind) for name, kind in kinds.items()}).toArrow()
 
 
 def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
@@ -39,7 +48,7 @@ def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame
 
 
 def _nullable(kind: DataType) -> Any:
-    """A type whose parts may be null: Arrow casts no row without a struct to one whose fields must be there."""
+    """A type whose parts may be null."""
     if isinstance(kind, StructType):
         return StructType([StructField(f.name, _nullable(f.dataType), True, f.metadata) for f in kind])
     if isinstance(kind, ArrayType):
@@ -56,5 +65,5 @@ def mapped(
 ) -> DataFrame:
     """``mapInArrow``; ``here``, for few rows, the driver calls the function."""
     if here:
-        return of_batches(frame.sparkSession, function(frame.toArrow().to_batches()), schema)
+        return of_batches(frame.sparkSession, function(rows_of(frame).to_batches()), schema)
     return frame.mapInArrow(function, spark_schema(schema))

@@ -52,7 +52,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     spark = log.messages.sparkSession
     if log.here:
-        rows = (shuffle_blocks(part.toArrow().to_batches(), BY_POSITION) for part in log.parts)
+        rows = (shuffle_blocks(local.rows_of(part).to_batches(), BY_POSITION) for part in log.parts)
         ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
         return local.of_batches(spark, _both_passes(judge, ordered), JUDGED)
     shape = spark_schema(BLOCKS)
