@@ -44,6 +44,8 @@ def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: p
 
 
 def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
+    if not rows.num_rows:  # Spark's conversion of a nested column wants a piece of it all the same
+        rows = rows.schema.empty_table()
     return spark.createDataFrame(rows, _nullable(schema)).coalesce(1)
 
 
