@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.cli import main
-from subreplay.model.tables import CARRIED
+from subreplay.model.tables import CARRIED, JUDGED, VIOLATIONS
 from subreplay.spark import local
 from subreplay.spark.schemas import spark_schema
 from tests.support.recordings import ROOT
@@ -52,6 +52,11 @@ def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:
     strict = spark.createDataFrame([(tuple(one.values()), [1]), (None, None)], spark_schema(schema))
     for given in frame.where("true"), strict:
         assert [row.carried and row.carried.data for row in local.local(given).collect()] == [b"x", None]
+
+
+def test_no_batch_at_all_is_a_frame_without_rows(spark: SparkSession) -> None:
+    for schema in (VIOLATIONS, JUDGED):
+        assert local.local(local.of_batches(spark, [], schema)).columns == schema.names
 
 
 @pytest.mark.parametrize(("rows", "widest", "fits"), [(10, 10, True), (50_001, 1, False), (100, 1_000_000, False)])

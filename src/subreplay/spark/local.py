@@ -35,7 +35,8 @@ def rows_of(frame: DataFrame) -> pa.Table:
     """All rows of a small frame. Parts of a struct may be null in it: Arrow knows no row without a struct whose parts
     must be there."""
     kinds = {field.name: _nullable(field.dataType) for field in frame.schema if isinstance(field.dataType, _NESTED)}
-    return frame.withColumns({name: F.col(name).cast(kind) for name, kind in kinds.items()}).toArrow()
+    relaxed = {name: F.col(name).cast(kind) for name, kind in kinds.items()}
+    return (frame.withColumns(relaxed) if relaxed else frame).toArrow()
 
 
 def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> DataFrame:
@@ -44,9 +45,8 @@ def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: p
 
 
 def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    if not rows.num_rows:  # Spark's conversion of a nested column wants a piece of it all the same
-        rows = rows.schema.empty_table()
-    return spark.createDataFrame(rows, _nullable(schema)).coalesce(1)
+    some = rows if rows.num_rows else rows.schema.empty_table()  # pyspark cannot tell the type of no batch at all
+    return spark.createDataFrame(some, _nullable(schema)).coalesce(1)
 
 
 def _nullable(kind: DataType) -> Any:
