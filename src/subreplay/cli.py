@@ -27,10 +27,13 @@ from subreplay.plan_command import plan_app
 from subreplay.program.command import EXIT, Command, log, run_command, session, terminal
 from subreplay.program.runs import (
     ConfigFile,
+    ConfigOrMessages,
     Date,
     DayBefore,
     Format,
     Json,
+    Messages,
+    MessagesFormat,
     Out,
     Quiet,
     Tables,
@@ -38,7 +41,7 @@ from subreplay.program.runs import (
     check_folder,
     load,
     of_messages,
-    summary,
+    reported,
 )
 from subreplay.reports.clean import clean
 
@@ -83,28 +86,27 @@ def audit(
 ) -> int:
     """Check recorded deliveries against every promise of the subscription."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    if day_before is not None:
-        if date is not None:
-            raise typer.BadParameter("give either --date or --day-before")
-        date = _before(day_before)
-    return _run("audit", load(config_file, date, tables, out_dir))
+    return _run("audit", load(config_file, _day(date, day_before), tables, out_dir))
 
 
-def _before(day: str) -> str:
+def _day(date: str | None, day_before: str | None) -> str | None:
+    """The day that one of the two options names."""
+    if day_before is None:
+        return date
+    if date is not None:
+        raise typer.BadParameter("give either --date or --day-before")
     from subreplay.config.fields import parse_day
 
     try:
-        return (parse_day(day) - timedelta(days=1)).isoformat()
+        return (parse_day(day_before) - timedelta(days=1)).isoformat()
     except ValueError as error:
-        raise ConfigError(f"--day-before {day!r}: {error}") from error
+        raise ConfigError(f"--day-before {day_before!r}: {error}") from error
 
 
 @command()
 def whatif(
-    config_file: Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")] = None,
-    messages: Annotated[
-        str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
-    ] = None,
+    config_file: ConfigOrMessages = None,
+    messages: Messages = None,
     consumers: Annotated[
         int, typer.Option(min=1, max=10_000, help="With --messages or --preset: how many consumers.")
     ] = 4,
@@ -115,9 +117,7 @@ def whatif(
     preset: Annotated[
         str | None, typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors.")
     ] = None,
-    table_format: Annotated[
-        str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
-    ] = None,
+    table_format: MessagesFormat = None,
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
@@ -147,19 +147,11 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     from subreplay import pipeline
-    from subreplay.reports.write import write_reports
 
     log.open(Path(run.output.report))
     work = pipeline.audit if kind == "audit" else pipeline.whatif
     result = work(session(run.spark), run, terminal.progress)
-    with terminal.progress("writing the report"):
-        paths = write_reports(result.report, Path(run.output.report))
-    terminal.show(result.report)
-    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
-    code = EXIT[result.verdict]
-    if terminal.as_json:
-        terminal.object(summary(kind, run, result.report, code, paths))
-    return code
+    return reported(kind, run, result.verdict, result.report)
 
 
 @command()
@@ -176,9 +168,7 @@ def profile(
     from subreplay import pipeline
 
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    if date is not None and day_before is not None:
-        raise typer.BadParameter("give either --date or --day-before")
-    run = load(config_file, date if day_before is None else _before(day_before), tables, None)
+    run = load(config_file, _day(date, day_before), tables, None)
     log.open(Path(run.output.report))
     days = pipeline.profile(session(run.spark), run, terminal.progress)
     terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")

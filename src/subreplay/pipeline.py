@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 
 from subreplay.asking import answer, finalists
@@ -52,6 +52,12 @@ def audit(
     it. Input tables may be given as ``frames``; without a ``sink``, results go where the run says."""
     with progress("reading and checking the tables"):
         source = read(spark, config, sink or OnDisk(spark, config.output.tables), frames)
+    with closing(source.inputs.reads):
+        return _audited(source, progress)
+
+
+def _audited(source: Source, progress: Progress) -> Result:
+    config = source.config
     with progress("folding the membership into epochs"):
         judge = audit_stages.fold(source)
     with progress("judging every delivery"):
@@ -65,11 +71,10 @@ def audit(
     dispatch = _dispatch(source, plans, progress)
     found_out = judgement(figures, config)
     views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
-    run = assemble.run_info(config, figures, "audit", spark.version)
+    run = assemble.run_info(config, figures, "audit", source.spark.version)
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, found_out, views))
-    source.inputs.reads.release()
     return Result(found_out.verdict, report, source.sink.written)
 
 
@@ -84,7 +89,8 @@ def whatif(
     as above."""
     with progress("reading and checking the tables"):
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
-    return _compare(source, progress)
+    with closing(source.inputs.reads):
+        return _compare(source, progress)
 
 
 def plan(
@@ -99,13 +105,14 @@ def plan(
     ``frames`` as above."""
     with progress("reading and checking the tables"):
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "plan_"), frames)
-    with progress("profiling the traffic"):
-        given = plan_stage.given(source)
-    with progress(f"planning {', '.join(questions)}"):
-        answers = tuple(answer(given, question) for question in questions)
-    shown = config.model_copy(update={"scenarios": finalists(config, answers)})
-    source = replace(source, config=shown, stored_profile=source.profiled)
-    return _compare(source, progress, tuple(plan_view(found) for found in answers))
+    with closing(source.inputs.reads):
+        with progress("profiling the traffic"):
+            given = plan_stage.given(source)
+        with progress(f"planning {', '.join(questions)}"):
+            answers = tuple(answer(given, question) for question in questions)
+        shown = config.model_copy(update={"scenarios": finalists(config, answers)})
+        source = replace(source, config=shown, stored_profile=source.profiled)
+        return _compare(source, progress, tuple(plan_view(found) for found in answers))
 
 
 def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
@@ -120,7 +127,6 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
-    source.inputs.reads.release()
     return Result(judged.verdict, report, source.sink.written)
 
 

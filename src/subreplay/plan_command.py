@@ -9,8 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from subreplay.program.command import EXIT, Command, log, session, terminal
-from subreplay.program.runs import Date, Json, Out, Quiet, Tables, Verbose, load, of_messages, summary
+from subreplay.program.command import Command, log, session, terminal
+from subreplay.program.runs import (
+    ConfigOrMessages,
+    Date,
+    Json,
+    Messages,
+    MessagesFormat,
+    Out,
+    Quiet,
+    Tables,
+    Verbose,
+    load,
+    of_messages,
+    reported,
+)
 
 if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
@@ -37,12 +50,8 @@ def _command(question: Question) -> Callable[..., int]:
     """The command of a question. All take the same options; each says which keys of the run file they are."""
 
     def ask(
-        config_file: Annotated[
-            Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")
-        ] = None,
-        messages: Annotated[
-            str | None, typer.Option("--messages", help="Without a run file: where the messages are.")
-        ] = None,
+        config_file: ConfigOrMessages = None,
+        messages: Messages = None,
         consumers: Annotated[
             int | None, typer.Option(min=1, max=10_000, help="How many there are or are planned (plan.consumers).")
         ] = None,
@@ -64,9 +73,7 @@ def _command(question: Question) -> Callable[..., int]:
             list[int] | None, typer.Option(help="partitions: a number to try, repeated (plan.partitions.counts).")
         ] = None,
         to: Annotated[int | None, typer.Option("--to", help="rollout: scale to so many (plan.rollout.to).")] = None,
-        table_format: Annotated[
-            str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
-        ] = None,
+        table_format: MessagesFormat = None,
         date: Date = None,
         tables: Tables = None,
         out_dir: Out = None,
@@ -104,16 +111,8 @@ for _question in _ASKS:
 
 def _run(question: Question, run: RunConfig) -> int:
     from subreplay import pipeline
-    from subreplay.reports.write import write_reports
 
     log.open(Path(run.output.report))
     result = pipeline.plan(session(run.spark), run, [question], terminal.progress)
-    with terminal.progress("writing the report"):
-        paths = write_reports(result.report, Path(run.output.report))
-    terminal.show(result.report)
-    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
-    code = EXIT[result.verdict]
-    if terminal.as_json:
-        told = summary("plan", run, result.report, code, paths)
-        terminal.object(told | {"plans": [asdict(view) for view in result.report.plans]})
-    return code
+    plans = [asdict(view) for view in result.report.plans]
+    return reported("plan", run, result.verdict, result.report, plans=plans)

@@ -284,4 +284,4 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options_
     (told,) = inputs.rejected["messages"].collect()
     assert (told.table, told.reasons[0].rule) == ("messages", read.rejected[0].reasons[0].rule)
     assert log.read_text() == f"{copy} t False\n"
-    inputs.reads.release()
+    inputs.reads.close()

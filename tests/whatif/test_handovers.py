@@ -10,7 +10,7 @@ from subreplay.model.range_table import NOBODY
 from subreplay.model.rows import Instant
 from subreplay.policies import make
 from subreplay.timelines.timeline import Timeline
-from subreplay.whatif.handovers import Handover, before_change, changes
+from subreplay.whatif.handovers import Handover, changes
 from subreplay.whatif.handovers import handovers as as_columns
 from tests.support.joins import TOPIC, events, fold
 
@@ -51,12 +51,6 @@ def test_of_a_change_only_what_it_led_to_counts():
 
 def test_who_comes_back_at_the_same_instant_took_nothing_from_itself():
     assert handovers(at_once("+A -A +A", 2, 3)) == ()
-
-
-def test_before_a_change_is_the_epoch_that_lasted_and_none_before_there_was_traffic():
-    timeline = at_once("+A +B +C -B", 2, 3)  # at 10, 20 and 20, 40 µs
-    assert before_change(timeline, since=-5).tolist() == [-1, 0, 1, 1, 3]
-    assert before_change(timeline, since=20).tolist() == [-1, -1, -1, -1, 3]
 
 
 @pytest.mark.parametrize("policy", [AUTO_SPLIT, CONSISTENT], ids=lambda policy: policy.name)

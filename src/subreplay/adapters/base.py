@@ -147,7 +147,7 @@ class Adapter:
     read: Callable[[Path, Options], Ingested]
     takes: tuple[str, ...] = field(default=())
 
-    def __call__(self, path: Path, options: Options = Options()) -> Ingested:
+    def __call__(self, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
         """Raises ``ConfigError`` where an option is told that this adapter does not take."""
         self.check(options)
         return self.read(path, options)

@@ -1,10 +1,10 @@
 """How hot loops are compiled with numba, for every room that has some.
 
 ``compiled`` compiles a function and keeps the result on disk; a digest of all files that the function can see decides
-whether what was kept is still good. ``loops`` has the two decorators of the audit: a loop over arrays, and a step that
-is put into the loop. ``inlining`` has those of the dispatch replay: operations that Python calls, and parts that are
-compiled into them, the hot ones whatever their size. ``by_reference`` passes a named tuple of arrays to a kernel as
-one pointer.
+whether what was kept is still good. ``loops`` has the two decorators of the audit: a loop over arrays, and a step
+that is put into the loop. ``search`` is such a step. ``inlining`` has those of the dispatch replay: operations that
+Python calls, and parts that are compiled into them, the hot ones whatever their size. ``by_reference`` passes a named
+tuple of arrays to a kernel as one pointer.
 
 The kernels themselves stand in the rooms whose rules they compute. Nothing here knows what they compute.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -34,10 +34,6 @@ class Traffic:
     def __post_init__(self) -> None:
         if not len(self.profile):
             raise NothingThere("plan: there are no messages to plan with")
-
-    def with_work(self, work: Ints) -> Traffic:
-        """The same messages, each with other work."""
-        return replace(self, work=work)
 
     @property
     def span(self) -> int:

@@ -9,15 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from subreplay.errors import ConfigError, InputError
-from subreplay.program.command import log, session, terminal
+from subreplay.program.command import EXIT, log, session, terminal
 
 if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
+    from subreplay.model.rows import Verdict
     from subreplay.reports.data import ReportData
     from subreplay.reports.finding_data import CodeSummary
     from subreplay.reports.write import ReportPaths
 
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
+ConfigOrMessages = Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")]
+Messages = Annotated[
+    str | None, typer.Option("--messages", help="Without a run file: where the messages are, a path or a table.")
+]
+MessagesFormat = Annotated[
+    str | None, typer.Option("--format", help="With --messages: their format, where nothing tells it.")
+]
 Date = Annotated[str | None, typer.Option("--date", help="Only this UTC day (YYYY-MM-DD).")]
 DayBefore = Annotated[
     str | None, typer.Option("--day-before", help="Only the UTC day before this one, as a job knows its own day.")
@@ -90,7 +98,21 @@ def check_folder(option: str, value: str) -> None:
         raise ConfigError(f"{option} {value!r}: {error}") from error
 
 
-def summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
+def reported(kind: str, run: RunConfig, verdict: Verdict, report: ReportData, **more: object) -> int:
+    """Write the report of a run and show it; returns the exit code. A program is told ``more`` than ``_summary``."""
+    from subreplay.reports.write import write_reports
+
+    with terminal.progress("writing the report"):
+        paths = write_reports(report, Path(run.output.report))
+    terminal.show(report)
+    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
+    code = EXIT[verdict]
+    if terminal.as_json:
+        terminal.object(_summary(kind, run, report, code, paths) | more)
+    return code
+
+
+def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: ReportPaths) -> dict[str, object]:
     """What a program wants to know of a run: verdict, counts and paths."""
     return {
         "command": kind,

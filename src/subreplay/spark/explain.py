@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,7 +46,9 @@ def _recorded(run: RunConfig, open_session: Callable[[Spark], SparkSession], fra
     from subreplay.spark.read.input_statistics import census
     from subreplay.spark.read.log import read_inputs
 
-    return census(read_inputs(open_session(run.spark), run, frames, messages_only=True)).events
+    inputs = read_inputs(open_session(run.spark), run, frames, messages_only=True)
+    with closing(inputs.reads):
+        return census(inputs).events
 
 
 def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from subreplay.errors import ConsumerRejected, InputError
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.search import up_to
 from subreplay.model.range_table import NOBODY, Groups, Move, RangeTable, pick
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.base import Policy, Rebalanced, Timed
@@ -171,21 +172,9 @@ def _latest(
     found = np.empty(len(slots), np.int32)
     for i in range(len(slots)):
         bucket = min((max(slots[i], base) - base) >> shift, len(buckets) - 2)
-        segment = _until(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
-        found[i] = owners[_until(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
+        segment = up_to(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
+        found[i] = owners[up_to(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
     return found
-
-
-@compiled
-def _until(values: Ints, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
-    """How many of sorted values are at most ``value``, known to be from ``low`` to ``high``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low
 
 
 def joining(index: int, event: MembershipEvent) -> Consumer:

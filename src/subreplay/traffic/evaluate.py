@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.loops import loop, step
+from subreplay.kernels.search import up_to
 from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
@@ -136,14 +137,14 @@ def _add_up(
         if key != last_key:
             counts.whole[0] += 1
             last_key = key
-        segment = _until(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
+        segment = up_to(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
         state, past = owned.states[segment], owned.states[segment + 1]
         begin = state
         for cell in range(cells.first[run], cells.first[run + 1]):
             at, end, window = cells.begin[cell], cells.end[cell], cells.window[cell]
             while at < end:
                 if state + 1 < past and owned.since[state + 1] <= rows.at[at]:
-                    state = _until(owned.since, rows.at[at], state + 1, past) - 1
+                    state = up_to(owned.since, rows.at[at], state + 1, past) - 1
                 bound = owned.since[state + 1] if state + 1 < past else NEVER
                 length, before, start = owned.length[state], nobody, at
                 if by_entry and length > 1:
@@ -206,15 +207,3 @@ def _count(
     if last.of_consumer[moved, consumer] != key:
         last.of_consumer[moved, consumer] = key
         counts.keys[moved, consumer] += 1
-
-
-@step
-def _until(values: Ints, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
-    """How many of sorted values are at most ``value``, known to be from ``low`` to ``high``."""
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    return low

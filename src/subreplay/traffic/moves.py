@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.kernels.loops import loop
+from subreplay.kernels.search import up_to
 from subreplay.model.columns import Ints
 from subreplay.traffic.ownership import Owners
 from subreplay.traffic.profile import Indexes, TrafficProfile
@@ -107,11 +108,5 @@ def _epochs_of(at: Ints, scope: Indexes, owners: Owners) -> Ints:
 @loop
 def _epochs(at: Ints, scope: Indexes, starts: Ints, bounds: Ints, found: Ints) -> None:  # pragma: no cover - compiled
     for i in range(len(at)):
-        low, high = bounds[scope[i]], bounds[scope[i] + 1]
-        while low < high:
-            middle = (low + high) >> 1
-            if starts[middle] <= at[i]:
-                low = middle + 1
-            else:
-                high = middle
-        found[i] = low - 1 - bounds[scope[i]]
+        first = bounds[scope[i]]
+        found[i] = up_to(starts, at[i], first, bounds[scope[i] + 1]) - 1 - first

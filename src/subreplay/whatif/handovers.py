@@ -57,15 +57,6 @@ def last_of_change(timeline: Timeline) -> Ints:
     return np.searchsorted(starts, starts, "right") - 1
 
 
-def before_change(timeline: Timeline, since: int) -> Ints:
-    """The epoch that lasted until the change that each epoch belongs to, -1 for none.
-
-    None too for changes at or before ``since`` (ns), when the first message came: what is owned then is owned first.
-    """
-    starts = np.array([epoch.start.at for epoch in timeline.epochs])
-    return np.where(starts <= since, -1, np.searchsorted(starts, starts, "left") - 1)
-
-
 def handovers(timeline: Timeline) -> Handovers:
     """All handovers of a dispatcher. Linear in the changes of owner, but for sorting them."""
     index = timeline.index

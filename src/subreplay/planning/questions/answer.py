@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from subreplay.whatif.scenario import PlannedMember
 
 Question = Literal["ranges", "consumers", "partitions", "policy", "rollout", "upgrade", "static", "capacity"]
-QUESTIONS: tuple[Question, ...] = (
-    "ranges", "consumers", "partitions", "policy", "rollout", "upgrade", "static", "capacity",
-)  # fmt: skip
+QUESTIONS: tuple[Question, ...] = get_args(Question)
 Unit = Literal["consumers", "messages", "bytes", "ns", "share", "times", "rebalances"]
 
 

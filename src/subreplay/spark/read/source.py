@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
@@ -189,7 +190,8 @@ def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Fra
 def write_profile(spark: SparkSession, config: RunConfig) -> list[dict[str, Any]]:
     """Write table ``profile`` of a run's messages; see ``profiled.write``."""
     inputs = read_inputs(spark, config, messages_only=True)
-    return profiled.write(spark, config, inputs.topic, as_log(inputs).messages)
+    with closing(inputs.reads):
+        return profiled.write(spark, config, inputs.topic, as_log(inputs).messages)
 
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:

@@ -132,7 +132,7 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
 
 
 class Reads:
-    """What adapters read in a run: of a source that fills several tables only once. It is kept until ``release``."""
+    """What adapters read in a run: of a source that fills several tables only once. It is kept until ``close``."""
 
     def __init__(self) -> None:
         self._kept = KeptRows()
@@ -145,7 +145,7 @@ class Reads:
             self._found[name, path, options] = sources.read(spark, self._kept, name, Path(path), options)
         return self._found[name, path, options]
 
-    def release(self) -> None:
+    def close(self) -> None:
         """Free what the session keeps of them."""
         self._kept.release()
 
