@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from subreplay.cli import main
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 
@@ -176,3 +177,14 @@ def test_a_log_of_receipts_is_judged_by_them(spark: SparkSession, tmp_path: Path
     assert found.status["WRONG_OWNER"] == "not applicable"
     assert "not when they were dispatched" in found.notes["WRONG_OWNER"]
     assert "3 rows known by their receipt only, judged at its time" in found.text
+
+
+def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keyless = changed(MOVED, "messages", key=None, ordering_key=None)
+    by_producer = audited(tmp_path / "known", keyless)
+    assert (by_producer.status["KEY_ORDER"], by_producer.notes["MIXED_BATCH"]) == ("clean", "no message has a key")
+    written(tmp_path / "none", changed(keyless, "messages", producer=None))
+    assert main(["audit", "--config", str(tmp_path / "none/run.yaml"), "--out", str(tmp_path / "none")]) == 2
+    assert "the messages do not tell their keys; map them" in capsys.readouterr().err

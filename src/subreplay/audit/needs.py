@@ -21,6 +21,7 @@ class Need(Enum):
     CALLBACKS = "the members do not tell what they were told of their partitions"
     DECISIONS = "the coordinator's decisions are not recorded"
     KEYS = "the messages do not tell their keys"
+    SOME_KEY = "no message has a key"
     STICKY_KEYS = "some messages have neither a key nor a producer with a sequence id, so that their slot is not known"
     PRODUCERS = "the messages do not tell their producers and sequence ids"
     ROUTING = "the run does not say how producers choose a partition"

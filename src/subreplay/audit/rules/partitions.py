@@ -36,7 +36,7 @@ RULES = (
         "All messages of a key are in one partition of their topic, since order holds only inside one.",
         "rows L-ROUTE-1, L-ROUTE-3",
         promised=EVERY,
-        needs=frozenset({Need.KEYS}),
+        needs=frozenset({Need.KEYS, Need.SOME_KEY}),
     ),
 )
 

@@ -63,7 +63,7 @@ RULES = (
         sentence="the batch {entry}, given to {consumer} at {at}, holds other keys than the one it was sent by",
         cause="the producer batched by time and size, not by key",
         promised=BY_SLOT | FILTERED,
-        needs=frozenset({Need.KEYS}),
+        needs=frozenset({Need.KEYS, Need.SOME_KEY}),
     ),
 )
 

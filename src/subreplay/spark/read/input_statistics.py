@@ -135,9 +135,11 @@ def _lacking(delivered: Rows, acknowledged_only: bool) -> frozenset[Need]:
 
 def _lacking_in_messages(stored: Rows, absent: frozenset[str]) -> frozenset[Need]:
     """What rules need and messages (as ``_stored`` counts them) do not tell; ``absent`` are columns that their table
-    does not have."""
+    does not have. A table with the columns of keys and nothing in them tells of keys where it tells of producers: then
+    no message has a key, and else the source has none."""
     told = {
-        Need.KEYS: not {"key", "ordering_key"} <= absent,
+        Need.KEYS: not {"key", "ordering_key"} <= absent and (not stored or any(row["sticky"] for row in stored)),
+        Need.SOME_KEY: not stored or any(row["keyed"] for row in stored),
         Need.PRODUCERS: not stored or any(row["numbered"] for row in stored),
         Need.STICKY_KEYS: not any(row["slotless"] for row in stored),
     }
@@ -148,6 +150,7 @@ def _stored(checked: DataFrame) -> DataFrame:
     at = _if_valid(nanos("publish_time"))
     keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
     numbered = F.col("producer").isNotNull() & F.col("sequence_id").isNotNull()
+    keyed = F.coalesce(*KEYS).isNotNull()
     return checked.groupBy("valid", _valid("partition")).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
@@ -155,7 +158,9 @@ def _stored(checked: DataFrame) -> DataFrame:
         F.min(F.struct(*_PLACE)).alias("lowest"),
         F.max(keys).alias("widest"),
         F.bool_or(numbered).alias("numbered"),
-        F.bool_or(~numbered & F.coalesce(*KEYS).isNull()).alias("slotless"),
+        F.bool_or(keyed).alias("keyed"),
+        F.bool_or(keyed | numbered).alias("sticky"),
+        F.bool_or(~keyed & ~numbered).alias("slotless"),
     )
 
 

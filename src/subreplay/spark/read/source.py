@@ -174,7 +174,7 @@ def _lacking_altogether(found: Census) -> frozenset[Need]:
         lacking -= {Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES, Need.DELIVERIES}
         lacking.add(Need.SOME_DELIVERY)
     if not found.extent["messages"]:
-        lacking -= {Need.KEYS, Need.STICKY_KEYS, Need.PRODUCERS}
+        lacking -= {Need.KEYS, Need.SOME_KEY, Need.STICKY_KEYS, Need.PRODUCERS}
         lacking.add(Need.SOME_MESSAGE)
     return frozenset(lacking)
 
