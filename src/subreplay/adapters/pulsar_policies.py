@@ -33,3 +33,17 @@ def policy_of(membership: pa.Table, subscription: str) -> tuple[dict[str, Any], 
     if modes == {"STICKY"}:
         return {"policy": f"{_KEY_SHARED}sticky"} | options, []
     return {"policy": f"{_KEY_SHARED}consistent_hash"} | options, [_HASHING + _CONSISTENT + ("" if modes else _STICKY)]
+
+
+def unranked(run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """A run (section ``subscription``) over a membership that does not tell priority levels, and a sentence about
+    them where they decide who is active (row P-FO-1)."""
+    if run["subscription"].get("policy") != TYPES["Failover"]:
+        return run, []
+    return run | {"traffic": {"membership": {"ranked": False}}}, [_UNRANKED]
+
+
+_UNRANKED: Final = (
+    "the priority levels of consumers are not told: that a message went to another consumer than the one that is "
+    "active where all have the same is unknown; if they have, write ranked: true under traffic.membership"
+)

@@ -110,6 +110,7 @@ class Excuse(IntEnum):
     DID_NOT_KNOW = 29
     NOT_READ_YET = 30
     SEEKS_UNTOLD = 31
+    PRIORITIES_UNTOLD = 32
 
     @property
     def bit(self) -> int:
@@ -227,6 +228,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "what was delivered is not recorded, so whether the application had sought back cannot be told",
         frozenset({Code.COMMIT_BACK}),
     ),
+    Excuse.PRIORITIES_UNTOLD: (
+        "the membership does not tell priority levels, which decide who is active",
+        frozenset({Code.WRONG_OWNER, Code.STARVED}),
+    ),
     # This one excuses nothing: it explains
     Excuse.NOT_READ_YET: (
         "the group began to read its partition behind it (auto.offset.reset is latest)",
@@ -275,6 +280,7 @@ _DOUBTFUL: Final = frozenset(
         Excuse.MESSAGES_REJECTED,
         Excuse.LETTERS_REJECTED,
         Excuse.SEEKS_UNTOLD,
+        Excuse.PRIORITIES_UNTOLD,
     }
 )
 LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)

@@ -110,6 +110,11 @@ class Context:
         return Need.RECEIPTS not in self.lacking
 
     @property
+    def unranked(self) -> bool:
+        """Whether priority levels decide who is active, and the membership does not tell them (row P-FO-1)."""
+        return Need.PRIORITIES in self.lacking and self.policy.routing == "partition"
+
+    @property
     def delays(self) -> bool:
         """Whether delayed messages wait for their time; one active consumer gets them at once (row L-DELAY-1)."""
         return kind_of(self.policy) in MANY

@@ -12,6 +12,7 @@ class Need(Enum):
     SOME_MESSAGE = "there is no message to look at"
     SOME_DELIVERY = "there is no delivery to look at"
     EXACT_MEMBERSHIP = "when consumers joined and left is inferred from what they were given"
+    PRIORITIES = "the membership does not tell priority levels"
     ACKNOWLEDGEMENTS = "no acknowledgement is recorded"
     RECEIPTS = "not every application recorded what it received"
     DISPATCH_TIMES = "the deliveries tell when applications received messages, not when they were dispatched"

@@ -34,6 +34,7 @@ class InputTable(Model):
     columns: dict[str, Any] = Field(default_factory=dict)
     values: dict[str, Any] = Field(default_factory=dict)
     sampled: bool | None = None
+    ranked: bool | None = None
 
     @model_validator(mode="after")
     def _known(self) -> InputTable:
@@ -126,6 +127,8 @@ class Traffic(Model):
                 raise ValueError(f"{name}: {given.from_} has messages only")
             if given.sampled is not None and name != "deliveries":
                 raise ValueError(f"{name}: only deliveries may be sampled")
+            if given.ranked is not None and name != "membership":
+                raise ValueError(f"{name}: only a membership tells priority levels (ranked)")
             try:
                 parse({"columns": given.columns, "values": given.values}, name)
             except ConfigError as error:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.pulsar_policies import policy_of
+from subreplay.adapters.pulsar_policies import policy_of, unranked
 
 PROFILES: Final = ("3.2", "4.0", "4.2")
 _EXCLUSIVE: Final = "Exclusive consumer is already connected"
@@ -40,7 +40,8 @@ def suggested(
         run["profile"] = _profile(version)
         if version not in PROFILES:
             notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
-    return membership, {"subscription": run}, notes
+    whole, untold = unranked({"subscription": run})
+    return membership, whole, [*notes, *untold]
 
 
 def _profile(version: str) -> str:

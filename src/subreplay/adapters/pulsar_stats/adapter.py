@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, told_of
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import chosen
-from subreplay.adapters.pulsar_policies import policy_of
+from subreplay.adapters.pulsar_policies import policy_of, unranked
 from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
     RANGES_SEEN,
@@ -171,7 +171,8 @@ def _run(found: Stats, subscription: str, topic: str) -> tuple[dict[str, Any], l
         pc.and_(pc.equal(whole["subscription"], subscription), pc.equal(whole["topic"], topic))
     )
     policy, notes = policy_of(mine, subscription)
-    return {"subscription": {"name": subscription, "topic": topic, **policy}}, notes
+    run, untold = unranked({"subscription": {"name": subscription, "topic": topic, **policy}})
+    return run, [*notes, *untold]
 
 
 class _Collected:

@@ -187,6 +187,8 @@ class _Batch:
         attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
+        if self.context.unranked:
+            attempts[redelivery.EXCUSES, owners.wrong] |= Excuse.PRIORITIES_UNTOLD.bit
         self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
         if self.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known

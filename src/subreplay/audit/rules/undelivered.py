@@ -272,6 +272,8 @@ def _starved(
     found.codes[wanted[starved]] |= Code.STARVED.bit
     if dispatcher.other is not None:
         found.excuses[wanted[starved]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
+    if context.unranked:
+        found.excuses[wanted[starved]] |= Excuse.PRIORITIES_UNTOLD.bit
 
 
 def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:

@@ -96,6 +96,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         | ({Need.COMMITS} if not any(row["commits"] for row in served) else set())
         | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
         | ({Need.EVERY_DELIVERY} if inputs.sampled else set())
+        | (set() if inputs.ranked else {Need.PRIORITIES})
         | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
         uncovered=uncovered,
         repeated=repeated,

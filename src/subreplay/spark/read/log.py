@@ -13,6 +13,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.config.run import RunConfig
+from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError, NothingThere
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
@@ -46,6 +47,7 @@ class Inputs:
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
     sampled: bool = False  # the deliveries are a sample
+    ranked: bool = True  # the membership tells the consumers' priority levels
     group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
@@ -90,10 +92,17 @@ def read_inputs(
         ingest=None if given is not None else _ingest_quarantine(spark, config, topic),
         absent={name: table.absent for name, table in tables.items()},
         inferred=config.traffic.inferred(),
-        sampled=config.traffic.deliveries is not None and bool(config.traffic.deliveries.sampled),
+        sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
+        ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
         tables=frames,
         reads=reads,
     )
+
+
+def _said(given: InputTable | None, table: traffic.Table, key: str) -> bool | None:
+    """What the run file says of an input table, or else its source itself."""
+    asked: bool | None = None if given is None else getattr(given, key)
+    return table.told.get(key) if asked is None else asked
 
 
 def _ingest_quarantine(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:

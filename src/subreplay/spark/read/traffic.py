@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -50,10 +51,12 @@ Frames = Mapping[str, DataFrame]
 
 
 class Table(NamedTuple):
-    """An input table in its canonical columns, and those of them that its source does not have."""
+    """An input table in its canonical columns, those of them that its source does not have, and what a run file would
+    have to say of it, which a source that an adapter reads says itself."""
 
     frame: DataFrame
     absent: frozenset[str]
+    told: Mapping[str, Any] = MappingProxyType({})
 
 
 def table(
@@ -86,7 +89,7 @@ def table(
     elif name == "membership" and traffic.inferred():
         return Table(_empty(spark, name), frozenset())
     elif given.from_ in ADAPTERS:
-        return Table(_of_files(spark, given, name, Reads() if reads is None else reads), frozenset())
+        return _of_files(spark, given, name, Reads() if reads is None else reads)
     else:
         found, place = opened(spark, given, f"traffic.{name}", config), given.place
         if given.maps:
@@ -150,7 +153,7 @@ class Reads:
         self._kept.release()
 
 
-def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -> DataFrame:
+def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -> Table:
     """A table that an adapter makes of files, with column ``rejected``. What is rejected of no table of ours, such as a
     line of a log, may have been a delivery."""
     read = reads.of(spark, given)
@@ -161,7 +164,8 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
     if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
         mine = mine | ~F.col("table").isin(*INPUTS)
     lacking = read.rejected.where(mine).select(F.struct("file", "row", "raw", "reasons").alias("rejected"))
-    return rows.unionByName(lacking, allowMissingColumns=True)
+    told = read.told.run.get("traffic", {}).get(name, {})
+    return Table(rows.unionByName(lacking, allowMissingColumns=True), frozenset(), told)
 
 
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:

@@ -1,0 +1,28 @@
+"""Priority levels decide who is active; a source that does not tell them cannot prove a wrong owner."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.needs import Need
+from subreplay.policies import make
+from tests.support.history import history
+from tests.support.pure import audit_by, judge_of
+
+TO_THE_SECOND = history("a1 a2", "+C1 +C2 a1>C2 a1! a2>C2 a2!")
+
+
+@pytest.mark.parametrize(("lacking", "excuse"), [(set(), Excuse.NONE), ({Need.PRIORITIES}, Excuse.PRIORITIES_UNTOLD)])
+def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], excuse: Excuse) -> None:
+    judge = replace(judge_of(make("pulsar.failover", "pulsar-4.0"), TO_THE_SECOND), lacking=frozenset(lacking))
+    rows = audit_by(judge, TO_THE_SECOND)
+    wrong = [row for row in rows.to_pylist() if row["codes"] & Code.WRONG_OWNER.bit]
+    assert wrong
+    assert {excuse_of(Code.WRONG_OWNER, row["excuses"]) for row in wrong} == {excuse}
+
+
+def test_nothing_is_legal_for_it() -> None:
+    assert Excuse.PRIORITIES_UNTOLD.doubtful
