@@ -20,6 +20,7 @@ LOGS = {
     path.name.removesuffix(".log.gz"): path for path in sorted((DATA / "broker_log" / "whole").glob("*.log.gz"))
 } | {"4.0.8-l01_key_shared_autosplit": DATA / "recordings-with-logs/4.0.8/l01_key_shared_autosplit/broker.log.gz"}
 SHARED = DATA / "broker_log/3.2.3-l08_shared_nack_close_dlq.log.gz"
+FAILOVER = DATA / "broker_log/3.2.3-l06_failover_partitioned_priority.log.gz"
 LATE = 60_000
 """Between an event and its line (µs), at most, on a busy machine."""
 each = pytest.mark.parametrize("name", LOGS)
@@ -94,6 +95,14 @@ def test_the_log_gives_the_members_of_the_recording(name):
     for one, mine in zip(told(rows), told(of_log(name).tables["membership"].to_pylist()), strict=True):
         assert one[:3] == mine[:3]
         assert abs(one[3] - mine[3]) <= LATE
+
+
+def test_priority_levels_are_those_that_explain_who_was_active():
+    found = read(FAILOVER, Options(subscription="billing"))
+    levels = {(row["consumer"], row["priority"]) for row in found.tables["membership"].to_pylist()}
+    assert levels == {("a1", 1), ("b0", 0)}  # as they asked
+    assert "traffic" not in found.run
+    assert any("active: b0 0, a1 1" in note for note in found.notes)
 
 
 @each

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.broker_log import polled
 from subreplay.adapters.broker_log.adapter import JOINED, apart, joined, types_of
 from subreplay.adapters.broker_log.deliveries import Fold
+from subreplay.adapters.broker_log.levels import ANNOUNCED, Subscription, ranked
 from subreplay.adapters.broker_log.members import RARE, WHOLE, Session, members
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 
@@ -33,9 +34,9 @@ _SHARED_REMEDY: Final = "set numIOThreads=32 at the broker, or take receipts fro
 
 
 def telling_of_members(found: pa.Table) -> pa.Table:
-    """Of numbered events those that tell of members: the rare ones, and of the others the first of each consumer that
-    they show whole."""
-    rare = pc.is_in(found["kind"], value_set=pa.array(RARE))
+    """Of numbered events those that tell of members: the rare ones, who was active, and of the others the first of each
+    consumer that they show whole."""
+    rare = pc.is_in(found["kind"], value_set=pa.array([*RARE, ANNOUNCED]))
     others = found.filter(pc.and_not(pc.is_in(found["kind"], value_set=pa.array(WHOLE)), rare))
     numbered = others.select(_WHO).append_column("row", pa.array(np.arange(len(others))))
     first = numbered.group_by(_WHO).aggregate([("row", "min")])["row_min"]
@@ -63,11 +64,13 @@ class Story:
 
 
 class Cast(NamedTuple):
-    """The ``stories`` of a log, its canonical ``membership``, and the ``unnamed`` rows of it (``JOINED``)."""
+    """The ``stories`` of a log, its canonical ``membership``, the ``unnamed`` rows of it (``JOINED``), and the
+    subscriptions whose priority levels are known."""
 
     stories: tuple[Story, ...]
     membership: pa.Table
     unnamed: pa.Table
+    ranked: frozenset[Subscription]
 
 
 class Span(NamedTuple):
@@ -99,7 +102,9 @@ def cast_of(rare: pa.Table, kinds: pa.Table, seen: pa.Table | None, span: Span) 
             Story(topic, partition, name, tuple(s for s in who.sessions if s.subscription == name))
             for name in sorted(types_of(_at(kinds, topic, partition)))
         ]
-    return Cast(tuple(stories), pa.concat_tables(tables), pa.concat_tables(unnamed))
+    announced = rare.filter(pc.equal(rare["kind"], ANNOUNCED))
+    membership, of = ranked(pa.concat_tables(tables), announced, span.end)
+    return Cast(tuple(stories), membership, pa.concat_tables(unnamed), of)
 
 
 def told(story: Story, batches: Iterable[pa.Table]) -> Iterator[tuple[str, pa.Table]]:

@@ -52,6 +52,9 @@ LINES: Final = (
     Line("removed", "AbstractDispatcherSingleActiveConsumer",
          f"Removing consumer {_CONSUMER}", "Removing consumer Consumer{"),
     Line("disconnecting", "Consumer", f"Disconnecting consumer: {_CONSUMER}", "Disconnecting consumer: "),
+    Line("active", "Consumer",
+         "notify consumer <_> - that [<_>] for subscription <_> has new active consumer : " + _CONSUMER,
+         " has new active consumer : "),
     Line("adding", "PersistentStickyKeyDispatcherMultipleConsumers",
          f"{_DISPATCHER}Adding <ledger>:<entry> to pending acks for consumer id:<consumer_id> name:<consumer>"
          " with sticky key hash <hash>", " to pending acks for consumer id:"),
