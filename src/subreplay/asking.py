@@ -12,7 +12,8 @@ import numpy as np
 from subreplay.config.dispatch import Service
 from subreplay.config.kafka_names import policy_options
 from subreplay.config.plan import Plan
-from subreplay.config.run import AnyScenario, GroupScenario, RunConfig, Scenario
+from subreplay.config.run import RunConfig
+from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
 from subreplay.dispatch.service import Empirical
 from subreplay.dispatch.service import Service as ServiceModel
 from subreplay.errors import ConfigError, InputError

@@ -11,9 +11,11 @@ from pydantic import BaseModel
 
 from subreplay.config import run as config
 from subreplay.config.dispatch import Dispatch
+from subreplay.config.fields import parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS
-from subreplay.config.run import GroupScenario, Member, RunConfig, Scenario, parse_duration
+from subreplay.config.run import RunConfig
+from subreplay.config.scenario import GroupScenario, Member, Scenario
 from subreplay.errors import ConfigError, InputError
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
 from subreplay.profiles import KEYLESS

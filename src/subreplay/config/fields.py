@@ -7,7 +7,7 @@ from datetime import date as Date
 from datetime import datetime
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -87,6 +87,7 @@ def _named(parts: int, like: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+Name = Annotated[str, Field(min_length=1)]
 CatalogName = Annotated[str, _named(3, "catalog.schema.table")]
 SchemaName = Annotated[str, _named(2, "catalog.schema")]
 INT_31 = 2**31 - 1

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from subreplay.config.run import RECORDED, AnyScenario, Member, RunConfig
+from subreplay.config.run import RECORDED, RunConfig
+from subreplay.config.scenario import AnyScenario, Member
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Plan

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from subreplay.config.run import SCENARIOS, RunConfig, Subscription
+from subreplay.config.run import RunConfig, Subscription
+from subreplay.config.scenario import SCENARIOS
 from subreplay.errors import ConfigError
 from subreplay.policies import make
 from subreplay.profiles import KAFKA_4_0, KEYLESS, PULSAR_4_0

@@ -15,7 +15,7 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.plans import scenario_events
-from subreplay.config.run import GroupScenario, Scenario
+from subreplay.config.scenario import GroupScenario, Scenario
 from subreplay.dispatch.service import Empirical, Fixed, Service
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.fields import quoted
-from subreplay.config.run import Place, Schema
+from subreplay.config.run import Location, Schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.spark.schemas import spark_schema
 
@@ -32,7 +32,7 @@ _OF_DELTA: Final = {
 }
 
 
-def read(spark: SparkSession, root: Place, name: str, form: str) -> DataFrame:
+def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
     """Table ``name`` of ``root``. Raises ``InputError`` naming the place where there is none of that format."""
     path = _path(root, name)
     try:
@@ -46,11 +46,11 @@ def read(spark: SparkSession, root: Place, name: str, form: str) -> DataFrame:
     return frame
 
 
-def _path(root: Place, name: str) -> str:
+def _path(root: Location, name: str) -> str:
     return f"{root}.{name}" if isinstance(root, Schema) else f"{root.rstrip('/')}/{name}"
 
 
-def find(spark: SparkSession, root: Place, name: str, form: str = "delta") -> DataFrame | None:
+def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
     """Table ``name`` of ``root``; None where nobody has written it."""
     try:
         return read(spark, root, name, form)
@@ -73,7 +73,7 @@ def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
         raise ConfigError(f"{key}: there is no schema {schema}; make it (CREATE SCHEMA {schema}), or name another")
 
 
-def replace(frame: DataFrame, root: Place, name: str, form: str, **where: str) -> None:
+def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str) -> None:
     """Write ``frame`` as table ``name`` of ``root``, replacing exactly the rows whose columns equal ``where``; its
     own rows get these values, so that none can land elsewhere. A frame without a date gets null.
 

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.config.run import Place, Schema
+from subreplay.config.run import Location, Schema
 from subreplay.spark import lake
 from subreplay.spark.kept import KeptRows
 
@@ -41,7 +41,7 @@ class OnDisk:
     """Delta tables below a folder, or in a schema of a catalog, which must be there; the names of those that are
     written begin with ``prefix``."""
 
-    def __init__(self, spark: SparkSession, root: Place, prefix: str = "") -> None:
+    def __init__(self, spark: SparkSession, root: Location, prefix: str = "") -> None:
         self.spark, self.root, self.prefix = spark, root, prefix
         if isinstance(root, Schema):
             lake.require_schema(spark, root, "output.tables")

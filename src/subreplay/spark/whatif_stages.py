@@ -9,7 +9,8 @@ from typing import Any
 
 from subreplay.audit.needs import Need
 from subreplay.config.plans import routing_of, scenario_events
-from subreplay.config.run import RECORDED, AnyScenario
+from subreplay.config.run import RECORDED
+from subreplay.config.scenario import AnyScenario
 from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
