@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
 from subreplay.config.run import load
 from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
@@ -166,7 +166,7 @@ def test_a_what_if_without_scenarios(spoken, run_file):
 def test_an_unknown_adapter(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--from", "carrier-pigeon")
     assert code == 2
-    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(cli.ADAPTERS)}\n"
+    assert err == f"subreplay: --from carrier-pigeon: no such adapter; there are: {', '.join(ADAPTERS)}\n"
 
 
 def test_an_unknown_format(spoken, tmp_path):
@@ -432,7 +432,7 @@ def test_a_reader_that_leaves_is_no_verdict():
 @contextmanager
 def in_one_go(spark, name, path, options):
     """What an adapter reads, as ``sources.reading`` has it, without Spark."""
-    yield Read({}, None, cli.ADAPTERS[name](path, options).told)
+    yield Read({}, None, ADAPTERS[name](path, options).told)
 
 
 @pytest.fixture
@@ -446,7 +446,7 @@ def some_rows(monkeypatch, tmp_path):
     counts = (FileCount("m.jsonl", 1_512, 12),)
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
     told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
-    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     monkeypatch.setattr(session, "open_session", lambda options: Session())
     monkeypatch.setattr(sources, "reading", in_one_go)
     monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
@@ -468,9 +468,9 @@ def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_comman
 
 
 def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
-    read = cli.ADAPTERS["pulsar-recording"]
+    read = ADAPTERS["pulsar-recording"]
     told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
-    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
@@ -543,11 +543,11 @@ def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, caps
 
 
 def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
-    read = cli.ADAPTERS["pulsar-recording"]
+    read = ADAPTERS["pulsar-recording"]
     told = Adapter(
         "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
     )
-    monkeypatch.setitem(cli.ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
     assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 

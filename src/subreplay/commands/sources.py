@@ -1,0 +1,207 @@
+"""Commands ``inspect`` and ``ingest``: what somebody has, and canonical tables of it."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from subreplay.adapters import ADAPTERS, Options, Told
+from subreplay.errors import ConfigError, InputError
+from subreplay.program.command import session, terminal
+from subreplay.program.runs import Format, Json, Quiet, Verbose, check_folder
+from subreplay.reports.clean import clean
+
+
+def inspect(
+    place: Annotated[
+        str | None, typer.Argument(help="A file, a folder, a table as catalog.schema.table; with --kafka a topic.")
+    ] = None,
+    kafka: Annotated[
+        str | None, typer.Option("--kafka", help="Brokers, host:port: look at what they have of the last day.")
+    ] = None,
+    to: Annotated[Path, typer.Option("--to", help="The run file to write.")] = Path("run.yaml"),
+    form: Annotated[str | None, typer.Option("--format", help="Its format, where nothing tells it.")] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    from subreplay.adapters.looks import sniff
+
+    if place is None and kafka is None:
+        raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
+    files = None if place is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", place))
+    if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
+        return _inspect_files(files, adapter)
+    from subreplay.program import inspection
+    from subreplay.spark import inspect as inspect_spark
+
+    if kafka is not None:
+        source = inspect_spark.source_of_kafka(kafka, place)
+    else:
+        source = inspect_spark.source_of(str(place), form)
+    place = source.place if kafka is not None else str(place)
+    spark = session(inspect_spark.session_for(source))
+    with terminal.progress(f"looking at {place}"):
+        found = inspect_spark.look_at(spark, source)
+    for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):
+        terminal.say(line)
+    inspection.write_run_file(to, inspect_spark.run_of(found), found, place)
+    missing = ", ".join(found.answer.open)
+    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.say(f"next: subreplay whatif --config {to}")
+    code = 2 if missing else 0
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": code,
+            "source": found.candidate.name,
+            "assumed": list(found.answer.assumed),
+            "open": list(found.answer.open),
+            "rows": None if found.held is None else found.held.rows,
+            "valid": None if found.held is None else found.held.valid,
+            "run_file": str(to),
+        }
+    )
+    return code
+
+
+def _inspect_files(path: Path, adapter: str) -> int:
+    """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
+    from subreplay.adapters.looks import TITLES
+    from subreplay.config.run import Spark
+    from subreplay.spark.adapters import sources
+
+    spark = session(Spark())
+    with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, Options()) as read:
+        found = read.told
+    terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
+    _say_counts(found)
+    for note in found.notes:
+        terminal.say(f"mind: {note}")
+    subscription = found.run.get("subscription", {})
+    told = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
+    terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
+    terminal.say(f"options: {ADAPTERS[adapter].options}")
+    terminal.say(f"next: subreplay ingest {path} --from {adapter} --to build/tables")
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": 0,
+            "source": adapter,
+            "rows": found.rows,
+            "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
+        }
+    )
+    return 0
+
+
+def ingest(
+    source_path: Annotated[Path, typer.Argument(metavar="PATH", help="What to read: a file or a folder.")],
+    to: Annotated[str, typer.Option("--to", help="Folder of the canonical tables.")],
+    source: Annotated[str, typer.Option("--from", help=f"The adapter: {', '.join(ADAPTERS)}.")] = "pulsar-recording",
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this one; the topic of what names none.")] = None,
+    subscription: Annotated[
+        str | None, typer.Option("--subscription", help="Only this one (of Kafka the group); that of what names none.")
+    ] = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Option("--with", help="A further option of the adapter: NAME=VALUE.", metavar="NAME=VALUE"),
+    ] = None,
+    form: Format = "delta",
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Read somebody's files into the canonical tables; rows that do not fit go to quarantine."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if source not in ADAPTERS:
+        raise ConfigError(f"--from {source}: no such adapter; there are: {', '.join(ADAPTERS)}")
+    if form not in ("delta", "parquet"):
+        raise ConfigError(f"--format {form}: write delta or parquet")
+    check_folder("--to", to)
+    wrong = [each for each in more or () if "=" not in each]
+    if wrong:
+        raise ConfigError(f"--with {wrong[0]}: write NAME=VALUE; {ADAPTERS[source].options}")
+    pairs = [each.split("=", 1) for each in more or ()]
+    named = [name for name, value in (("topic", topic), ("subscription", subscription)) if value is not None]
+    named += [name for name, _ in pairs]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise ConfigError(f"--with {twice[0]}: {twice[0]} is given {named.count(twice[0])} times; give it once")
+    told = {"topic": topic, "subscription": subscription} | dict(pairs)
+    options = Options.of(**told)
+    ADAPTERS[source].check(options)
+    return tables_of(source_path, to, source, form, {}, options)
+
+
+def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, object], options: Options) -> int:
+    """Read, write tables, and beside them a run file, with ``more`` in it."""
+    if not folder.exists():
+        raise InputError(f"{folder}: no such file or folder")
+    from subreplay.config.run import Spark
+    from subreplay.spark import ingest as ingest_spark
+    from subreplay.spark.adapters import sources
+
+    spark = session(Spark())
+    with ExitStack() as reading:
+        with terminal.progress("reading and checking the files"):
+            read = reading.enter_context(sources.reading(spark, source, folder, options))
+        with terminal.progress("writing the tables"):
+            ingest_spark.write(spark, read, to, form, str(folder))
+    ingested = read.told
+    run_file = Path(to) / "audit.yaml"
+    run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")
+    _say_counts(ingested)
+    for note in ingested.notes if not terminal.quiet else ():
+        terminal.say(f"note: {note}")
+    for subscription, topic in ingested.others:
+        terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
+    terminal.say(f"next: subreplay audit --config {run_file}")
+    terminal.object(
+        {
+            "command": "ingest",
+            "exit_code": 0,
+            "files": [{**count._asdict(), "valid": count.valid} for count in ingested.counts],
+            "rows": ingested.rows,
+            "others": [{"subscription": name, "topic": topic} for name, topic in ingested.others],
+            "tables": to,
+            "run_file": str(run_file),
+        }
+    )
+    return 0
+
+
+def _run_file(ingested: Told, to: str, form: str, more: Mapping[str, object]) -> str:
+    """The run to start from as YAML, what its source does not tell in a comment before it."""
+    import yaml
+
+    own = {
+        name: part if "from" in part else {"path": f"{to}/{name}", "format": form, **part}
+        for name, part in ingested.run.get("traffic", {}).items()
+    }
+    run = {**ingested.run, "traffic": {"path": to, "format": form, **own}, **more}
+    said = ["Written by ingest: the subscription as it was recorded.", *(f"* {clean(note)}" for note in ingested.notes)]
+    lines = [line for each in said for line in textwrap.wrap(each, 100, subsequent_indent="  ", break_long_words=False)]
+    told: str = yaml.safe_dump(run, sort_keys=False, allow_unicode=True)
+    return "".join(f"# {line}\n" for line in lines) + told
+
+
+def _say_counts(ingested: Told) -> None:
+    """Rows in = valid + quarantined, file by file, and the first rejected rows with their reasons."""
+    for count in ingested.counts if not terminal.quiet else ():
+        others = f" + {count.others:,} others" if count.others else ""
+        told = f"{count.rows_in:,} rows in = {count.valid:,} valid + {count.quarantined:,} quarantined{others}"
+        terminal.say(f"{count.file}: {told}")
+    for rejected in ingested.examples:
+        terminal.warn(f"quarantined: {rejected}")
+    if ingested.quarantined > len(ingested.examples):
+        terminal.warn(f"… and {ingested.quarantined - len(ingested.examples):,} more in table quarantine")
+    rows = ", ".join(f"{name} {count:,}" for name, count in ingested.rows.items())
+    terminal.say(f"tables: {rows}")
