@@ -66,17 +66,17 @@ suppositions = st.fixed_dictionaries(
 delays = st.sampled_from((0, 30_000))
 
 
-def run(name, history, log, model, supposed, delay, cut=None):
+def run(name, history, log, model, assumed, delay, cut=None):
     members, instances = history
     options = {"session_timeout_us": 60_000, "initial_rebalance_delay_us": delay}
     return consume(name, members, log, model, partitions=PARTITIONS, instances=instances, options=options, cut=cut,
-                   **supposed)  # fmt: skip
+                   **assumed)  # fmt: skip
 
 
 @given(st.sampled_from(EVERY), histories(), logs(), models, suppositions, delays)
 @settings(max_examples=100)
-def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, history, log, model, supposed, delay):
-    found = run(name, history, log, model, supposed, delay)
+def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, history, log, model, assumed, delay):
+    found = run(name, history, log, model, assumed, delay)
     of_record = defaultdict(list)
     for row in found.rows:
         of_record[row.partition, row.offset].append(row)
@@ -129,9 +129,9 @@ def _one_member_at_a_time(found):
     delays,
 )
 @settings(max_examples=50)
-def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, supposed, delay):
+def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, assumed, delay):
     # a cooperative one that closes while its join waits cannot commit (``test_measured_facts``)
-    found = run(name, history, log, model, supposed | {"max_poll_interval": 10**15}, delay)
+    found = run(name, history, log, model, assumed | {"max_poll_interval": 10**15}, delay)
 
     assert {row.outcome for row in found.rows} <= {"ACKED", "PENDING"}
     assert all(row.redeliveries == 0 for row in found.rows)
@@ -139,8 +139,8 @@ def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, 
 
 @given(st.sampled_from(EVERY), histories(), logs(), models, suppositions, delays, st.sampled_from((1, 7)))
 @settings(max_examples=30)
-def test_the_rows_do_not_depend_on_how_the_log_is_cut(name, history, log, model, supposed, delay, cut):
-    whole, parts = (run(name, history, log, model, supposed, delay, size) for size in (None, cut))
+def test_the_rows_do_not_depend_on_how_the_log_is_cut(name, history, log, model, assumed, delay, cut):
+    whole, parts = (run(name, history, log, model, assumed, delay, size) for size in (None, cut))
 
     assert [repr(row) for row in whole.rows] == [repr(row) for row in parts.rows]
     assert whole.pauses() == parts.pauses()

@@ -38,14 +38,14 @@ def messages_of(recording, scenario):
     return pa.table(columns).sort_by(order), members
 
 
-def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", **supposed):
+def predict(recording, policy, batch=1000, options=None, profile="pulsar-4.0", **assumed):
     """All rows of the replay of a recording's traffic, whose members are those recorded."""
     rows, members = messages_of(recording, "x")
     scopes = {(r["topic"], r["partition"]) for r in rows.select(["topic", "partition"]).to_pylist()}
     events = dispatcher_events(_in_ns(members), sorted(scopes))
     folded = plan("x", make(policy, profile, **(options or {})), {s: recorded(e) for s, e in events.items()})
     start = pc.min(rows["at"]).as_py()
-    dispatch = Dispatch.model_validate(supposed)
+    dispatch = Dispatch.model_validate(assumed)
     predictor = Predictor({"x": Simulation(folded, dispatch.prediction(Fixed(), start, SECOND), dispatch.settings)})
     batches = list(predictor.predict(rows.to_batches(max_chunksize=batch)))
     return rows, pa.Table.from_batches(batches, PREDICTED)

@@ -47,14 +47,14 @@ def records_of(recording):
     return rows.sort_by([(name, "ascending") for name in order]), tuple(Scope(topic, int(p)) for p in scopes)
 
 
-def predict(policy, members=RESTARTS, batch=1000, options=None, **supposed):
+def predict(policy, members=RESTARTS, batch=1000, options=None, **assumed):
     rows, scopes = records_of(RECORDING)
     start = pc.min(rows["at"]).as_py()
     options = {"session_timeout_us": 2_000_000, "initial_rebalance_delay_us": 0} | (options or {})
-    dispatch = GroupDispatch.model_validate(SLOW | supposed)
+    dispatch = GroupDispatch.model_validate(SLOW | assumed)
     group = GroupSimulation(
         "x", make(policy, "kafka-4.0", **options), planned_events(members, Scope(""), start), scopes,
-        dispatch.supposed(Fixed(), start, SECOND),
+        dispatch.parameters(Fixed(), start, SECOND),
     )  # fmt: skip
     batches = list(GroupPredictor({"x": group}).predict(rows.to_batches(max_chunksize=batch)))
     return group, rows, pa.Table.from_batches(batches, PREDICTED)

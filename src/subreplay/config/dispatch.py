@@ -1,4 +1,4 @@
-"""Section ``dispatch`` of a scenario: what its consumers, its broker and its topic are supposed to do."""
+"""Section ``dispatch`` of a scenario: what its consumers, its broker and its topic are assumed to do."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Consumers(Model):
 
 
 class Dispatch(Model):
-    """What is supposed of all consumers, of some by name, of the broker and of the topic."""
+    """What is assumed of all consumers, of some by name, of the broker and of the topic."""
 
     consumers: Consumers = Consumers()
     others: dict[str, Consumers] = Field(default_factory=dict)
@@ -131,7 +131,7 @@ class Dispatch(Model):
         return self
 
     def of(self, consumer: str) -> Consumers:
-        """What is supposed of a consumer."""
+        """What is assumed of a consumer."""
         return self.others.get(consumer, self.consumers)
 
     def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
@@ -164,7 +164,7 @@ class Dispatch(Model):
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """What is supposed besides service times, as a report names it: only what differs from the defaults."""
+        """What is assumed besides service times, as a report names it: only what differs from the defaults."""
         said: list[tuple[str, str]] = [("receiver queue", f"{self.consumers.receiver_queue_size:,}")]
         for name, model in (("every consumer", self.consumers), *sorted(self.others.items())):
             changed = {key: getattr(model, key) for key in type(model).model_fields if key != "receiver_queue_size"}

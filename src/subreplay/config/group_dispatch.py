@@ -1,4 +1,4 @@
-"""Section ``dispatch`` of a scenario of a Kafka group: what its members and their clients are supposed to do."""
+"""Section ``dispatch`` of a scenario of a Kafka group: what its members and their clients are assumed to do."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class GroupConsumers(Model):
 
 
 class GroupDispatch(Model):
-    """What is supposed of all members, of some by name, and of their clients' settings.
+    """What is assumed of all members, of some by name, and of their clients' settings.
 
     The session timeout and the initial rebalance delay are options of the policy: ``None`` leaves them to it.
     """
@@ -64,7 +64,7 @@ class GroupDispatch(Model):
         told = {OPTIONS[SESSION_TIMEOUT]: self.session_timeout, OPTIONS[INITIAL_DELAY]: self.initial_delay}
         return {name: value for name, value in told.items() if value is not None}
 
-    def supposed(self, recorded: ServiceModel, start: int, interval: int) -> SimulationParameters:
+    def parameters(self, recorded: ServiceModel, start: int, interval: int) -> SimulationParameters:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
         return SimulationParameters(
             member=self.consumers.model(recorded, start),
@@ -85,7 +85,7 @@ class GroupDispatch(Model):
 
     @property
     def words(self) -> tuple[tuple[str, str], ...]:
-        """What is supposed besides service times, as a report names it."""
+        """What is assumed besides service times, as a report names it."""
         common = self.consumers.model_copy(update={"service": Service()}).words
         said = [("every member", common)] if common else []
         said += [(name, model.words or "as the others") for name, model in sorted(self.others.items())]

@@ -124,7 +124,7 @@ class AnyScenario(Model):
 
 
 class Scenario(AnyScenario):
-    """``dispatch`` is what its consumers are supposed to do; None asks only who owns each message."""
+    """``dispatch`` is what its consumers are assumed to do; None asks only who owns each message."""
 
     dispatch: Dispatch | None = None
 

@@ -90,10 +90,10 @@ def _wake(s: State, member: int) -> int:
         it.polls_from = t.now
     if not it.evicted and it.commit_at <= t.now and (ended or not it.after_batches):
         _commit(s, member)
-    t.between = it.deed_at <= t.now and (ended or between_polls(s, member) <= t.now)
+    t.between = it.action_at <= t.now and (ended or between_polls(s, member) <= t.now)
     if it.call_at <= t.now or t.between:
         it.call_at = NEVER if it.call_at <= t.now else it.call_at
-        it.deed_at = NEVER if t.between else it.deed_at
+        it.action_at = NEVER if t.between else it.action_at
         reschedule(s, member)
         return Need.POLLED
     if not it.paused and it.queue_first != NONE:

@@ -111,7 +111,7 @@ class Members:
             self.action(new.index, at)
 
     def model(self, index: int) -> MemberModel:
-        """What is supposed of a member."""
+        """What is assumed of a member."""
         return self.parameters.of(self.processes[index].event.consumer)
 
     def end(self, index: int) -> None:
@@ -138,7 +138,7 @@ class Members:
     def action(self, index: int, at: int) -> None:
         """Between two polls from ``at`` on the member's application has something to do."""
         it = self.state.members[index]
-        it.deed_at = min(int(it.deed_at), at)
+        it.action_at = min(int(it.action_at), at)
         polling.reschedule(self.state, index)
 
     @property

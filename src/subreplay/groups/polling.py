@@ -37,9 +37,9 @@ def reschedule(s: State, member: int) -> None:
 def between_polls(s: State, member: int) -> int:
     """When the application of an idle member next can do what it has to; never if it has nothing to do."""
     it = s.members[member]
-    if it.deed_at == NEVER or it.poll_time == 0:
-        return it.deed_at
-    polls = -((it.polls_from - it.deed_at) // it.poll_time)
+    if it.action_at == NEVER or it.poll_time == 0:
+        return it.action_at
+    polls = -((it.polls_from - it.action_at) // it.poll_time)
     return it.polls_from + max(polls, 0) * it.poll_time
 
 

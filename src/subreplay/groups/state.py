@@ -111,7 +111,7 @@ MEMBER = np.dtype(
         ("done_at", "i8"),  # when it has processed its batch
         ("overdue_at", "i8"),  # when it should have polled again
         ("call_at", "i8"),  # with its first poll from then on, or out of it, it turns to the coordinator
-        ("deed_at", "i8"),  # between two polls from then on its application has something to do
+        ("action_at", "i8"),  # between two polls from then on its application has something to do
         ("polls_from", "i8"),  # its latest batch was done
         ("poll_time", "i8"),  # after so long a poll that brings nothing is followed by the next one
         ("after_batches", "?"),  # it commits after a batch, not out of a poll
@@ -209,7 +209,7 @@ def with_member(state: State, member: int, model: MemberModel, commit_interval: 
     members = _longer(state.members, member + 1)
     it = members[member]
     it.runs = it.paused = True
-    it.done_at = it.overdue_at = it.call_at = it.deed_at = NEVER
+    it.done_at = it.overdue_at = it.call_at = it.action_at = NEVER
     it.polls_from, it.poll_time = state.totals[0].now + model.warm_up, model.poll_time
     it.after_batches = model.commit == "sync"
     it.commit_interval = commit_interval if model.commit_interval is None else model.commit_interval

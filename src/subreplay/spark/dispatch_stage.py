@@ -95,7 +95,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
 
 
 def _dispatchers(source: Source, plans: Sequence[Plan], recorded_times: Service) -> Predictor:
-    """What is supposed of the scenarios whose partitions have a dispatcher each."""
+    """What is assumed of the scenarios whose partitions have a dispatcher each."""
     start, width = source.extent["first"], source.width
     return Predictor(
         {
@@ -108,7 +108,7 @@ def _dispatchers(source: Source, plans: Sequence[Plan], recorded_times: Service)
 
 
 def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> GroupPredictor:
-    """What is supposed of the scenarios with a Kafka group."""
+    """What is assumed of the scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
     return GroupPredictor(
         {
@@ -117,7 +117,7 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
                 p.policy,
                 group_events(scenario_events(source.config, s, source.events, start)),
                 tuple(p.timelines),
-                s.dispatch.supposed(recorded_times, start, width),
+                s.dispatch.parameters(recorded_times, start, width),
             )
             for s, p in zip(source.config.scenarios, plans, strict=True)
             if isinstance(s, GroupScenario) and s.dispatch is not None
@@ -125,12 +125,12 @@ def _groups(source: Source, plans: Sequence[Plan], recorded_times: Service) -> G
     )
 
 
-def _cumulative(supposed: Dispatch | None) -> Column:
+def _cumulative(section: Dispatch | None) -> Column:
     """Whether a consumer acknowledges cumulatively, as the run supposes."""
-    if supposed is None:
+    if section is None:
         return F.lit(False)
-    found = F.lit(supposed.consumers.cumulative)
-    for other, consumers in supposed.others.items():
+    found = F.lit(section.consumers.cumulative)
+    for other, consumers in section.others.items():
         found = F.when(F.col("consumer") == other, F.lit(consumers.cumulative)).otherwise(found)
     return found
 
@@ -138,13 +138,13 @@ def _cumulative(supposed: Dispatch | None) -> Column:
 def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> dict[str, Figures]:
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
-    supposed = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
+    section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
     terms, words = config.topic.terms, config.keys.words
-    judges = {name: _judge_of(folded, terms, supposed.get(name), words) for name, folded in scenarios.items()}
+    judges = {name: _judge_of(folded, terms, section.get(name), words) for name, folded in scenarios.items()}
     parts = []
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
-        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(supposed.get(name)))
+        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(section.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = passes.published(
             passes.deliveries(passes.judged(log, judge)),
@@ -172,11 +172,11 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     return found
 
 
-def _judge_of(folded: Plan, terms: Terms, supposed: Dispatch | None, words: KeyWords) -> Judge:
+def _judge_of(folded: Plan, terms: Terms, section: Dispatch | None, words: KeyWords) -> Judge:
     dispatchers = {}
     for scope, timeline in folded.timelines.items():
         queues = (
-            {} if supposed is None else {c.label: supposed.of(c.name).receiver_queue_size for c in timeline.consumers}
+            {} if section is None else {c.label: section.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
         dispatchers[scope] = Dispatcher.of(timeline, queues)
     return Judge(folded.policy, dispatchers, terms=terms, words=words)

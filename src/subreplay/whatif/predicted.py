@@ -66,7 +66,7 @@ PREDICTED: Final = pa.schema(
 
 @dataclass(frozen=True)
 class Simulation:
-    """One scenario: who is connected when under which policy, and what consumers and broker are supposed to do."""
+    """One scenario: who is connected when under which policy, and what consumers and broker are assumed to do."""
 
     plan: Plan
     prediction: Prediction

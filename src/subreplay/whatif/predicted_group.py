@@ -34,7 +34,7 @@ TIMES = ("delivered_at", "received_at", "processed_at", "acked_at", "nacked_at")
 @dataclass(frozen=True)
 class GroupSimulation:
     """One scenario: its assignor, the membership of its group and the topic partitions that it reads, and what is
-    supposed of its members."""
+    assumed of its members."""
 
     name: str
     policy: Any

@@ -393,6 +393,6 @@ class TestPublication:
             assert findings(SHARED, "a1", "+C1 a1>C1 a1!", terms, partition) == []
 
 
-def test_supposed_receiver_queues_stand_for_those_of_the_membership() -> None:
+def test_assumed_receiver_queues_stand_for_those_of_the_membership() -> None:
     timeline = fold(KEY_SHARED, "+C1 +C2")
     assert Dispatcher.of(timeline, {"C1": 7}).queue_sizes.tolist() == [7, UNKNOWN_SIZE]

@@ -1,7 +1,7 @@
 """A recorded Kafka consumer group: its folder as it is, into plain tables.
 
 A folder is one scenario of a real broker and its clients: ``scenario.json`` (the plan), and as (gzip) JSON lines
-``records``, ``polls``, ``commits``, ``membership`` (callbacks and deeds), ``requests``, ``coordinator_log``,
+``records``, ``polls``, ``commits``, ``membership`` (callbacks and actions), ``requests``, ``coordinator_log``,
 ``consumer_offsets`` and ``describe``. Times are nanoseconds of one clock.
 """
 

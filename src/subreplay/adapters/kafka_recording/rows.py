@@ -165,7 +165,7 @@ class Snapshot(_Row):
     error: str | None = None
 
 
-class Deed(_Row):
+class Action(_Row):
     """What is planned for an application, or for the topics: ``at_s`` seconds after the scenario's beginning."""
 
     at_s: Annotated[float, Field(ge=0)]
@@ -194,7 +194,7 @@ class Application(_Row):
     service_us: Annotated[float, Field(ge=0)]
     poll_ms: Natural
     seed: int | None = None  # of the times that it works
-    actions: tuple[Deed, ...] = ()
+    actions: tuple[Action, ...] = ()
 
 
 class Scenario(_Row):
@@ -210,7 +210,7 @@ class Scenario(_Row):
     topics: dict[Name, Annotated[int, Field(ge=1, le=2**31 - 1)]]
     broker: dict[str, Any]
     consumers: tuple[Application, ...]
-    actions: tuple[Deed, ...] = ()
+    actions: tuple[Action, ...] = ()
 
     @property
     def policy(self) -> str:

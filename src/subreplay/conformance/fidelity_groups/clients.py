@@ -84,7 +84,7 @@ class RecordedMembers(Members):
         """Its call is recorded."""
 
     def action(self, index: int, at: int) -> None:
-        """Its deed is recorded."""
+        """Its action is recorded."""
 
     def block(self, index: int, blocked: bool) -> None:
         """Whether the member's commits fail from now on."""

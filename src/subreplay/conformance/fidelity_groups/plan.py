@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from subreplay.adapters.kafka_recording.adapter import Recording
-from subreplay.adapters.kafka_recording.rows import Application, Deed, Record, Scenario
+from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
 from subreplay.conformance.fidelity_groups.decisions import topic_ids
 from subreplay.conformance.fidelity_groups.work import planned_work
 from subreplay.dispatch.broker.records import Records, empty_records
@@ -90,7 +90,7 @@ def runs(recording: Recording, count: int, ids: bool = True, starts: bool = Fals
             partitions,
             events,
             [log.copy().view(np.recarray)],
-            _supposed(scenario, events[0].consumer, 2 * len(log), loading),
+            _assumed(scenario, events[0].consumer, 2 * len(log), loading),
             list(_further(scenario)),
             remembers=True,
         )
@@ -117,9 +117,9 @@ def all_partitions(recording: Recording, ids: bool = True) -> Partitions:
 def final_counts(scenario: Scenario) -> dict[str, int]:
     """How many partitions each topic has in the end."""
     counts = dict(scenario.topics)
-    for deed in scenario.actions:
-        if deed.do == "grow" and deed.topic is not None and deed.to is not None:
-            counts[deed.topic] = max(counts[deed.topic], deed.to)
+    for action in scenario.actions:
+        if action.do == "grow" and action.topic is not None and action.to is not None:
+            counts[action.topic] = max(counts[action.topic], action.to)
     return counts
 
 
@@ -192,7 +192,7 @@ def policy_of(scenario: Scenario, late: int = 0) -> Any:
     )
 
 
-def _supposed(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
+def _assumed(scenario: Scenario, first_to_join: str, records: int, loading: int) -> SimulationParameters:
     first = scenario.consumers[0]
     warm_up = {first_to_join: loading if scenario.protocol == "consumer" else 0}
     if scenario.protocol == "consumer":
@@ -216,28 +216,30 @@ def _model(one: Application, scenario: Scenario, warm_up: int, records: int) -> 
     return MemberModel(
         service=planned_work(one, records),
         stalls=tuple(
-            Stall(_at(deed, scenario.t0), deed.ms * MS, deed.min) for deed in one.actions if deed.do == "stall"
+            Stall(_at(action, scenario.t0), action.ms * MS, action.min)
+            for action in one.actions
+            if action.do == "stall"
         ),
         commit="auto" if one.commit == "auto" else "sync",
         commit_interval=None if one.commit == "auto" else one.commit_every_ms * MS,
         commits_on_revoke=one.commit_on_revoke,
-        commits_on_close=any(deed.commit for deed in one.actions if deed.do == "close"),
+        commits_on_close=any(action.commit for action in one.actions if action.do == "close"),
         poll_time=one.poll_ms * MS + POLLING[scenario.protocol],
         warm_up=warm_up,
     )
 
 
-def _at(deed: Deed, t0: int) -> int:
-    return t0 + round(deed.at_s * SECOND)
+def _at(action: Action, t0: int) -> int:
+    return t0 + round(action.at_s * SECOND)
 
 
 def _events(scenario: Scenario, members: Mapping[str, str], joins: Mapping[str, int]) -> Iterator[MembershipEvent]:
     story = []
     for one in scenario.consumers:
         story.append((joins[one.name], "join", one))
-        for deed in one.actions:
-            if deed.do in ("close", "kill"):
-                story.append((_at(deed, scenario.t0), "leave" if deed.do == "close" else "crash", one))
+        for action in one.actions:
+            if action.do in ("close", "kill"):
+                story.append((_at(action, scenario.t0), "leave" if action.do == "close" else "crash", one))
     for seq, (at, kind, one) in enumerate(sorted(story, key=lambda event: event[0])):
         instant = Instant(at, seq)
         yield MembershipEvent(
@@ -269,11 +271,11 @@ def _starting(scenario: Scenario, one: Application) -> int:
 
 def _further(scenario: Scenario) -> Iterator[Rewind | Resubscription | Enlargement]:
     for one in scenario.consumers:
-        for deed in one.actions:
-            if deed.do == "rewind":
-                yield Rewind(_at(deed, scenario.t0), one.name, deed.records)
-            elif deed.do == "subscribe":
-                yield Resubscription(_at(deed, scenario.t0), one.name, deed.topics)
-    for deed in scenario.actions:
-        if deed.topic is not None and deed.to is not None:
-            yield Enlargement(_at(deed, scenario.t0), deed.topic, deed.to)
+        for action in one.actions:
+            if action.do == "rewind":
+                yield Rewind(_at(action, scenario.t0), one.name, action.records)
+            elif action.do == "subscribe":
+                yield Resubscription(_at(action, scenario.t0), one.name, action.topics)
+    for action in scenario.actions:
+        if action.topic is not None and action.to is not None:
+            yield Enlargement(_at(action, scenario.t0), action.topic, action.to)

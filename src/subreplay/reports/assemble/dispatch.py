@@ -157,7 +157,7 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
 
 
 def _session(policy: Policy) -> tuple[tuple[str, str], ...]:
-    """What else is supposed of a group, which is an option of its policy."""
+    """What else is assumed of a group, which is an option of its policy."""
     if not is_group(policy):
         return ()
     return (("session timeout", words.nanos(policy.session_timeout_us * 1_000)),)
