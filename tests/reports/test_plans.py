@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 from subreplay.asking import Given, answer, finalists
 from subreplay.config.run import RunConfig, parse
@@ -48,7 +49,13 @@ def test_every_question_has_an_answer_that_every_renderer_shows(
     shown = replace(small, run=replace(small.run, kind="whatif"), plans=(view,))
     assert from_json(to_json(shown)) == shown
     assert view.tables[0].title in to_text(shown)
-    assert view.tables[0].title in to_html(shown)
+    page = to_html(shown)
+    assert view.tables[0].title in page
+    assert (view.bars is not None) == (question not in ("ranges", "policy"))
+    for bar in view.bars.bars if view.bars else ():
+        assert escape(bar.text) in page
+    for point in view.front:
+        assert f"{point.label}" in page
 
 
 def test_finalists_are_scenarios_that_are_replayed_in_time_where_a_service_model_is_given() -> None:

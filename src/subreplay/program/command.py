@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -97,9 +98,10 @@ def _failed(error: Exception) -> int:
 
 def session(options: Spark) -> SparkSession:
     """The session of a command; what Java says while it starts, and later, goes to the log file."""
-    from subreplay.spark.session import open_session  # only here: the other commands work without Spark
+    from subreplay.spark.session import SparkSession, open_session  # only here: the other commands work without Spark
 
-    with terminal.progress("starting Spark"), log.instead_of_output():
+    starting = SparkSession.getActiveSession() is None
+    with terminal.progress("starting Spark") if starting else nullcontext(), log.instead_of_output():
         spark = open_session(options)
     interruption.cancelling(spark.interruptAll)
     if terminal.verbose:

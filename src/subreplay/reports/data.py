@@ -14,7 +14,7 @@ from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
 from subreplay.reports.plan_data import PlanView
 
-SCHEMA_VERSION = "2.1"
+SCHEMA_VERSION = "2.2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +183,28 @@ class ScenarioConsumer:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowLoad:
+    """The busiest consumer of a stretch of windows, in that of them in which it had the most; ``even``: what a balanced
+    share of that window would have been, in messages."""
+
+    start: str  # of the stretch
+    end: str
+    consumer: str
+    messages: int
+    even: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What passed from one consumer to another, summed over all changes of a scenario's members."""
+
+    before: str
+    after: str
+    slots: int  # of all dispatchers; partitions, where consumers own partitions
+    share: float  # of all slots, or partitions
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioView:
     """One scenario of a what-if, replayed over the same traffic. ``docs/metrics.md`` defines its figures."""
 
@@ -206,6 +228,9 @@ class ScenarioView:
     unowned_why: str  # in words
     per_consumer: tuple[ScenarioConsumer, ...]
     note: str = ""
+    load: tuple[WindowLoad, ...] = ()  # in order of time
+    flows: tuple[Flow, ...] = ()  # the largest
+    flows_left_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,44 @@ class PlanTable:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanBar:
+    """One bar, and the mark beside it; None: nothing to measure, or without end. ``text`` says both in words."""
+
+    label: str
+    value: float | None
+    mark: float | None
+    value_text: str
+    text: str
+    marked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlanBars:
+    """An answer as a picture: what bars and marks are, and the ``limit`` that all bars are to stay below, if any; of a
+    ``bound`` they cannot be below it."""
+
+    title: str
+    bar: str
+    mark: str  # empty: there is none
+    bars: tuple[PlanBar, ...]
+    limit: float | None
+    limit_text: str
+    bound: bool = False
+    left_out: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FrontPoint:
+    """A policy by balance (its worst window, times an even share) and moves (parts of the traffic)."""
+
+    label: str
+    skew: float
+    moves: float
+    ordered: bool
+    on_front: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PlanText:
     """Something to paste."""
 
@@ -48,3 +86,5 @@ class PlanView:
     fragile: tuple[str, ...]
     tables: tuple[PlanTable, ...]
     texts: tuple[PlanText, ...]
+    bars: PlanBars | None = None
+    front: tuple[FrontPoint, ...] = ()

@@ -8,7 +8,7 @@ from subreplay.figures import Figures
 from subreplay.model.rows import Scope
 from subreplay.policies import make
 from subreplay.reports.assemble import epochs, loads, moves
-from subreplay.reports.assemble.compare import scenario_views
+from subreplay.reports.assemble.compare import STRETCHES, scenario_views
 from subreplay.reports.assemble.report import facts
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
@@ -66,6 +66,19 @@ def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
     # one change (c and d join at once) while there was traffic: each took a quarter
     assert view.changes == 1
     assert view.slots_moved == pytest.approx(0.5, abs=1e-3)
+    assert {(one.before, one.after) for one in view.flows} <= {("a", "c"), ("b", "d"), ("a", "d"), ("b", "c")}
+    assert sum(one.share for one in view.flows) == pytest.approx(view.slots_moved)
+    # the busiest of each window, beside an even share of it
+    assert [(one.consumer, one.messages, one.even) for one in view.load] == [("a", 60, 100 / 2), ("a", 150, 300 / 4)]
+
+
+def test_of_many_windows_the_one_with_the_busiest_consumer_stands_for_its_neighbours() -> None:
+    extent = {"first": 0, "last": 2 * STRETCHES * SECOND - 1}
+    rows = [{"scenario": "s", "level": "window", **given(0, "b", 9)} | {"window": i * SECOND} for i in range(3)]
+    rows[1]["messages"] = 20
+    plan = planned("pulsar.shared", [PlannedMember("b", 0, None)])
+    (view,) = scenario_views((plan,), rows, extent, SECOND, 1)
+    assert [(one.start[17:19], one.messages) for one in view.load] == [("00", 20), ("02", 9)]
 
 
 def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages() -> None:

@@ -9,14 +9,17 @@ from dataclasses import replace
 import pytest
 
 from subreplay.reports import words
-from subreplay.reports.data import Band, LoadPoint, RangeMap, ReportData
+from subreplay.reports.data import Band, Flow, LoadPoint, RangeMap, ReportData, WindowLoad
 from subreplay.reports.page.canvas import Frame, frame, shorten
 from subreplay.reports.page.chart_map import causes, partition_map, slot_map
+from subreplay.reports.page.chart_plan import bars_chart, letters
+from subreplay.reports.page.chart_scenarios import MOST_ENDS, TALL, flow_chart, panels
 from subreplay.reports.page.chart_share import by_epoch, scenario_chart
 from subreplay.reports.page.chart_time import MOST_CONSUMERS, MOST_WINDOWS, biggest, gathered, level, load_chart
 from subreplay.reports.page.palette import palette
 from subreplay.reports.page.svg import PLOT, Drawing
 from subreplay.reports.page.view import view
+from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
 
 
 def point(second: int, consumer: str, messages: int, skew: float) -> LoadPoint:
@@ -158,6 +161,43 @@ def test_a_consumer_has_one_column_in_all_scenarios(small: ReportData) -> None:
     }
     assert [len(places) for places in left.values()] == [1, 1]
     assert left["c1"] != left["c5"]
+
+
+def test_scenarios_over_time_are_on_one_scale_and_what_is_uneven_stands_out(small: ReportData) -> None:
+    minute = ("2026-05-01T12:00:00Z", "2026-05-01T12:01:00Z")
+    uneven, even = (
+        replace(small.scenarios[0], name=name, load=(WindowLoad(*minute, "c1", many, 50.0),))
+        for name, many in (("uneven", 100), ("even", 50))
+    )
+    drawn = panels((uneven, even), frame(small), palette(small))
+    heights = [[min(map(float, re.findall(r",([\d.]+)", path))) for path in re.findall(r' d="M([^Z]*)', one.load)]
+               for one in drawn]  # fmt: skip
+    assert heights == [[0.0, TALL / 2], [TALL / 2, TALL / 2]]  # the busiest, and before it an even share
+
+
+def test_of_many_consumers_a_flow_names_the_largest_and_the_others_together(small: ReportData) -> None:
+    flows = tuple(Flow("old", f"c{i}", 100 - i, (100 - i) / 65_536) for i in range(30))
+    drawn = flow_chart(replace(small.scenarios[0], flows=flows), palette(small))
+    assert drawn.count('class="flow ') == MOST_ENDS
+    assert "old → others: " in drawn
+    assert "c0 " in drawn
+    assert "c29 " not in drawn
+
+
+def test_what_is_over_its_limit_stands_out_but_not_what_is_over_a_bound() -> None:
+    bars = (PlanBar("in", 0.5, None, "50%", "in", True), PlanBar("out", 0.9, None, "90%", "out", False))
+    limited = PlanBars("Utilisation", "used", "", bars, 0.7, "at most 70%")
+    assert re.findall(r'<rect class="(\w+)"', bars_chart(limited)) == ["u3", "o2"]
+    assert re.findall(r'<rect class="(\w+)"', bars_chart(replace(limited, bound=True))) == ["u3", "u2"]
+
+
+def test_policies_at_one_place_of_the_front_share_a_letter() -> None:
+    at = FrontPoint("a", 2.0, 0.1, True, True)
+    found = letters((at, replace(at, label="b"), FrontPoint("c", 1.0, 0.5, False, True)))
+    assert {letter: [point.label for point in points] for letter, points in found.items()} == {
+        "A": ["c"],
+        "B": ["a", "b"],
+    }
 
 
 def test_partitions_that_one_group_shares_are_rows_of_one_map(failover: ReportData) -> None:

@@ -11,13 +11,15 @@ import numpy as np
 from subreplay.figures import Row
 from subreplay.model.words import instant
 from subreplay.reports.assemble.loads import messages_by_window
-from subreplay.reports.data import ScenarioConsumer, ScenarioView
+from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected, even_share, even_shares, most_connected
 from subreplay.whatif.handovers import changes, handovers
 from subreplay.whatif.idle import idle, unowned
 
 TELLING = 10  # messages for each connected consumer; a window with fewer tells nothing about balance
+FLOWS = 60  # of a scenario
+STRETCHES = 90  # of time, at most, whose busiest consumer is told
 PARTITIONS = 24  # whose retention is told one by one
 NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_moved": 0}
 
@@ -45,7 +47,7 @@ def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, ho
     max_share = max((one.share for one in consumers), default=0.0)
     skew = max_share / even if even else 0.0
     hottest_share = hottest / messages if messages else 0.0
-    changed, slots_moved = _moved(plan, first, last)
+    changed, slots_moved, flows = _moved(plan, first, last)
     owns = plan.policy.routing != "any"
     return ScenarioView(
         name=plan.name,
@@ -68,7 +70,30 @@ def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, ho
         unowned_why=unowned(plan, rows["move"]),
         per_consumer=consumers,
         note="; ".join(part for part in (_producers(plan, rows), _retained(plan, rows), _rejected(plan)) if part),
+        load=_load(served, sums, shares, first, last, width),
+        flows=flows[:FLOWS],
+        flows_left_out=max(len(flows) - FLOWS, 0),
     )
+
+
+def _load(
+    served: Iterable[Row], sums: Mapping[int, int], even: Mapping[int, float], first: int, last: int, width: int
+) -> tuple[WindowLoad, ...]:
+    """The busiest consumer of each stretch of as many windows as it takes to have few of them in ``[first, last)``."""
+    begin = first - first % width
+    wide = width * -(-((last - 1 - begin) // width + 1) // STRETCHES)
+    busiest: dict[int, Row] = {}
+    for row in served:
+        start = begin + (row["window"] - begin) // wide * wide
+        if start not in busiest or row["messages"] > busiest[start]["messages"]:
+            busiest[start] = row
+    return tuple(
+        WindowLoad(
+            instant(start), instant(start + wide), row["consumer"], row["messages"],
+            sums[row["window"]] * even[row["window"]],
+        )
+        for start, row in sorted(busiest.items())
+    )  # fmt: skip
 
 
 def _consumers(plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row) -> tuple[ScenarioConsumer, ...]:
@@ -93,17 +118,26 @@ def _telling_skews(served: Iterable[Row], sums: Mapping[int, int], even: Mapping
     ]
 
 
-def _moved(plan: Plan, first: int, last: int) -> tuple[int, float]:
-    """Changes of the members while there was traffic, of the dispatcher with the most; and how much of the space
-    changed hands at one of them, on average over changes and dispatchers."""
+def _moved(plan: Plan, first: int, last: int) -> tuple[int, float, tuple[Flow, ...]]:
+    """Changes of the members while there was traffic, of the dispatcher with the most; how much of the space changed
+    hands at one of them, on average over changes and dispatchers; and from whom to whom, the most first."""
     low, high = plan.policy.space
-    most, of_all, slots = 0, 0, 0
+    most, of_all = 0, 0
+    passed_on: dict[tuple[str, str], int] = defaultdict(int)
     for timeline in plan.timelines.values():
         among = [change[-1].index for change in changes(timeline) if first < change[0].start.at < last]
         passed = handovers(timeline)
-        slots += int(passed.slots[np.isin(passed.epoch, among)].sum())
+        taken, named = np.isin(passed.epoch, among), len(passed.names)
+        pairs, number = np.unique((passed.before * named + passed.after)[taken], return_inverse=True)
+        sums = np.bincount(number, passed.slots[taken], len(pairs)).astype(np.int64)
+        for pair, slots in zip(pairs.tolist(), sums.tolist(), strict=True):
+            passed_on[passed.names[pair // named], passed.names[pair % named]] += slots
         most, of_all = max(most, len(among)), of_all + len(among)
-    return most, slots / (high - low + 1) / max(1, of_all)
+    space = high - low + 1
+    order = sorted(passed_on.items(), key=lambda pair: (-pair[1], pair[0]))
+    whole = space * max(1, len(plan.timelines))
+    flows = tuple(Flow(*pair, slots, slots / whole) for pair, slots in order)
+    return most, sum(passed_on.values()) / space / max(1, of_all), flows
 
 
 def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:

@@ -14,6 +14,7 @@ from subreplay.planning.questions.sizing import ConsumerFigures, Fragility, Want
 from subreplay.planning.rollout import Rollout
 from subreplay.planning.sensitivity import OtherDay
 from subreplay.reports import words
+from subreplay.reports.assemble.plan_bars import front_points, plan_bars
 from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
 
 MOST_ROWS = 200
@@ -41,6 +42,8 @@ def plan_view(answer: Answer) -> PlanView:
         fragile=tuple(_fragile(answer)),
         tables=tables,
         texts=texts,
+        bars=plan_bars(answer, amount),
+        front=front_points(answer),
     )
 
 

@@ -105,5 +105,5 @@ def width(share: float, full: float) -> str:
 
 
 def breakable(name: str) -> Markup:
-    """A dotted name that may break after a dot or an underscore."""
-    return Markup("<wbr>").join(re.findall(r"[^._]*[._]|[^._]+", name))
+    """A dotted name that may break after a dot or an underscore, but not within a number."""
+    return Markup("<wbr>").join(re.split(r"(?<=[._])(?=\D)", name))

@@ -6,6 +6,7 @@ measured and nothing depends on the machine's fonts, so the same data give the s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from markupsafe import escape
@@ -17,13 +18,18 @@ _BASELINES = {"top": 9.0, "middle": 3.3, "bottom": -2.3}
 
 
 class Drawing:
-    """Marks on a plot of the shared width, ``height`` pixels high; its upper left corner is (0, 0).
+    """Marks on a plot of the shared width, or of another one, ``height`` pixels high; its upper left corner is (0, 0).
 
-    ``label`` is what a screen reader says of it; ``top`` and ``bottom`` are the room above and below the plot.
+    ``label`` is what a screen reader says of it; ``top``, ``bottom``, ``left`` and ``right`` are the room around the
+    plot.
     """
 
-    def __init__(self, height: float, label: str, *, top: float = 8, bottom: float = 26) -> None:
-        self.height = height
+    def __init__(
+        self, height: float, label: str, *, top: float = 8, bottom: float = 26, width: float = PLOT, left: float = LEFT,
+        right: float = RIGHT,
+    ) -> None:  # fmt: skip
+        self.height, self.width = height, width
+        self._left, self._right = left, right
         self._label, self._top, self._bottom = label, top, bottom
         self._marks: list[str] = []
 
@@ -34,6 +40,25 @@ class Drawing:
         self._marks.append(
             f'<rect class="{colour}" x="{_short(min(x, x2))}" y="{_short(min(y, y2))}" {size}>{title}</rect>'
         )
+
+    def area(self, points: Sequence[tuple[float, float]], colour: str) -> None:
+        """A filled area between corners."""
+        path = "L".join(f"{_short(x)},{_short(y)}" for x, y in points)
+        self._marks.append(f'<path class="{colour}" d="M{path}Z"/>')
+
+    def band(self, x: float, x2: float, y: float, y2: float, high: float, colour: str, tip: str) -> None:
+        """A band of one height from the left at ``y`` to the right at ``y2``, where it lies flat."""
+        left, right, middle = _short(x), _short(x2), _short((x + x2) / 2)
+        there = f"M{left},{_short(y)}C{middle},{_short(y)} {middle},{_short(y2)} {right},{_short(y2)}"
+        back = (
+            f"V{_short(y2 + high)}C{middle},{_short(y2 + high)} {middle},{_short(y + high)} {left},{_short(y + high)}Z"
+        )
+        self._marks.append(f'<path class="flow {colour}" d="{there}{back}"><title>{escape(tip)}</title></path>')
+
+    def dot(self, x: float, y: float, radius: float, colour: str, tip: str) -> None:
+        """A point, with its tool tip."""
+        where = f'cx="{_short(x)}" cy="{_short(y)}" r="{_short(radius)}"'
+        self._marks.append(f'<circle class="{colour}" {where}><title>{escape(tip)}</title></circle>')
 
     def line(self, x: float, x2: float, y: float, y2: float, colour: str, dashes: str = "") -> None:
         """A line one pixel wide; ``dashes`` are lengths of dash and gap."""
@@ -57,9 +82,11 @@ class Drawing:
 
     def svg(self) -> str:
         """The chart as an inline ``<svg>``."""
-        width, height = LEFT + PLOT + RIGHT, self._top + self.height + self._bottom
-        head = f'<svg viewBox="0 0 {width} {_short(height)}" role="img" aria-label="{escape(self._label)}">'
-        return f'{head}<g transform="translate({LEFT},{_short(self._top)})">{"".join(self._marks)}</g></svg>'
+        width, height = self._left + self.width + self._right, self._top + self.height + self._bottom
+        head = f'<svg viewBox="0 0 {_short(width)} {_short(height)}" role="img" aria-label="{escape(self._label)}">'
+        return (
+            f'{head}<g transform="translate({_short(self._left)},{_short(self._top)})">{"".join(self._marks)}</g></svg>'
+        )
 
 
 def _short(pixels: float) -> str:

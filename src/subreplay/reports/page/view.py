@@ -10,6 +10,8 @@ from subreplay.reports.data import EpochView, RangeMap, ReportData
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.page.canvas import Frame, frame
 from subreplay.reports.page.chart_map import MapDrawing, partition_map, slot_map
+from subreplay.reports.page.chart_plan import letters, plan_charts
+from subreplay.reports.page.chart_scenarios import Panel, panels
 from subreplay.reports.page.chart_share import Moved, by_epoch, moves_chart, scenario_chart
 from subreplay.reports.page.chart_time import (
     Load,
@@ -23,6 +25,7 @@ from subreplay.reports.page.chart_time import (
 from subreplay.reports.page.dispatch_view import DispatchDrawing, dispatch_drawing
 from subreplay.reports.page.finding_filter import Findings, findings
 from subreplay.reports.page.palette import Palette, palette
+from subreplay.reports.plan_data import FrontPoint
 
 MOST_MAPS = 6
 MOST_EPOCH_ROWS = 200
@@ -87,6 +90,9 @@ class View:
     findings_chart: str
     findings_not_drawn: int  # consumers without a colour of their own in that chart
     scenario_chart: str
+    panels: tuple[Panel, ...]  # of the first scenarios
+    plan_charts: tuple[tuple[str, str], ...]  # of each plan, its bars and its front
+    plan_letters: tuple[dict[str, list[FrontPoint]], ...]  # what stands at the points of its front
     dispatch: DispatchDrawing | None
     worst_skew: float  # of all scenarios, at least 1
     ceiling: float | None  # how many times faster than one consumer the hottest key allows
@@ -124,6 +130,9 @@ def view(data: ReportData) -> View:
         findings_chart=findings_chart(data.findings_over_time, found, at, colours) if data.findings_over_time else "",
         findings_not_drawn=len({p.consumer for p in data.findings_over_time} - found),
         scenario_chart=scenario_chart(data.scenarios, colours) if data.scenarios else "",
+        panels=panels(data.scenarios, at, colours),
+        plan_charts=tuple(map(plan_charts, data.plans)),
+        plan_letters=tuple(letters(plan.front) for plan in data.plans),
         dispatch=dispatch_drawing(data.dispatch, colours) if data.dispatch else None,
         worst_skew=max([1.0, *[s.skew for s in data.scenarios]]) * 1.02,
         ceiling=_ceiling(data),

@@ -1,0 +1,99 @@
+"""Charts of a plan: what was compared as bars beside a limit, and the front of balance against moves."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from subreplay.reports import words
+from subreplay.reports.page.canvas import round_ticks, shorten
+from subreplay.reports.page.svg import Drawing
+from subreplay.reports.plan_data import FrontPoint, PlanBars, PlanView
+
+WIDE, SIDE = 420, 20  # of the plot, and the room beside it
+ROW, HIGH = 40, 13  # of a bar with its label, and of the bar
+REACH = 4.0  # times the limit; what is longer is cut off there, with an arrow
+FRONT = 220
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def bars_chart(drawn: PlanBars) -> str:
+    """One bar a row with what it says above it; the limit as a line through all of them."""
+    amounts = [amount for bar in drawn.bars for amount in (bar.value, bar.mark) if amount is not None]
+    limit = drawn.limit
+    most = max([*amounts, limit or 0.0], default=0.0) or 1.0
+    if limit:
+        most = min(most, limit * REACH)
+    unit = WIDE / most
+    top = 20 if limit is not None else 2
+    drawing = Drawing(ROW * len(drawn.bars), drawn.title, top=top, bottom=4, width=WIDE, left=SIDE, right=SIDE)
+    for i, bar in enumerate(drawn.bars):
+        foot = (i + 1) * ROW - 6
+        drawing.text(0, foot - HIGH - 5, shorten(bar.label, 52), stands="bottom", ink=True, bold=bar.marked)
+        drawing.text(WIDE, foot - HIGH - 5, bar.value_text, anchor="end", stands="bottom", ink=True, bold=bar.marked)
+        if bar.value is not None:
+            over = not drawn.bound and _over(bar.value, limit)
+            long = max(min(bar.value, most) * unit, 1)
+            drawing.box(0, long, foot - HIGH, foot, "o2" if over else "u3" if bar.marked else "u2", bar.text)
+            if bar.value > most:
+                drawing.text(WIDE + 3, foot - HIGH / 2, "▸", ink=True)
+        if bar.mark is not None:
+            at = min(bar.mark, most) * unit
+            drawing.box(at - 1, at + 1, foot - HIGH - 2, foot + 2, "mark", bar.text)
+        drawing.line(0, 0, foot - HIGH - 3, foot + 3, "axis")
+        if limit is not None:
+            drawing.line(min(limit * unit, WIDE), min(limit * unit, WIDE), foot - HIGH - 3, foot + 3, "ink", "3,2")
+    if limit is not None:
+        at = min(limit * unit, WIDE)
+        drawing.text(at, -4, drawn.limit_text, anchor="end" if at > WIDE / 2 else "start", stands="bottom", ink=True)
+        drawing.line(at, at, -3, 3, "ink")
+    return drawing.svg()
+
+
+def _over(value: float | None, limit: float | None) -> bool:
+    return value is not None and limit is not None and value > limit * (1 + 1e-9)
+
+
+def letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]]:
+    """The points by the letter that stands for them; those at one place have one letter, in order of balance."""
+    places: dict[tuple[str, str], list[FrontPoint]] = {}
+    for point in sorted(points, key=lambda point: (point.skew, point.moves)):
+        places.setdefault((words.times(point.skew), words.percent(point.moves)), []).append(point)
+    return {LETTERS[i % len(LETTERS)]: found for i, found in enumerate(places.values())}
+
+
+def front_chart(points: tuple[FrontPoint, ...]) -> str:
+    """Balance against moves: the nearer to the lower left corner, the better; a line joins those on the front."""
+    drawing = Drawing(FRONT, "Balance against moves", top=22, bottom=44, width=WIDE, left=46, right=SIDE)
+    across = round_ticks(max([point.moves for point in points]) or 0.1)
+    up = [1 + tick for tick in round_ticks(max(max(point.skew for point in points) - 1, 0.1))]
+
+    def place(point: FrontPoint) -> tuple[float, float]:
+        return point.moves / across[-1] * WIDE, FRONT - (point.skew - 1) / (up[-1] - 1) * FRONT
+
+    for tick in up:
+        y = FRONT - (tick - 1) / (up[-1] - 1) * FRONT
+        drawing.line(0, WIDE, y, y, "grid")
+        drawing.text(-5, y, f"{tick:g}×", anchor="end")
+    for tick in across:
+        drawing.text(tick / across[-1] * WIDE, FRONT + 6, f"{tick * 100:.3g}%", anchor="middle", stands="top")
+    drawing.line(0, WIDE, FRONT, FRONT, "axis")
+    drawing.text(WIDE / 2, FRONT + 36, "traffic that moves: one more joins, and the busiest leaves", anchor="middle")
+    drawing.text(0, -9, "worst window, times an even share", stands="bottom")
+    best = sorted(place(point) for point in points if point.on_front and point.ordered)
+    for (x, y), (x2, y2) in pairwise(best):
+        drawing.line(x, x2, y, y, "ink", "2,3")
+        drawing.line(x2, x2, y, y2, "ink", "2,3")
+    for letter, found in letters(points).items():
+        x, y = place(found[0])
+        tip = f"{', '.join(point.label for point in found)}: {words.times(found[0].skew)}, "
+        tip += f"{words.percent(found[0].moves)} moves, order {'kept' if found[0].ordered else 'not kept'}"
+        colour = ("u3" if found[0].on_front else "others") if found[0].ordered else "hollow"
+        drawing.dot(x, y, 6, colour, tip)
+        drawing.text(x, y - 9, letter, anchor="middle", stands="bottom", ink=True, bold=True)
+    return drawing.svg()
+
+
+def plan_charts(plan: PlanView) -> tuple[str, str]:
+    """The bars and the front of a plan; empty where it has none."""
+    bars = bars_chart(plan.bars) if plan.bars is not None and plan.bars.bars else ""
+    return bars, front_chart(plan.front) if plan.front else ""

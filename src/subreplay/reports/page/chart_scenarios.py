@@ -1,0 +1,151 @@
+"""Small charts of one scenario each: its load over time, its consumers by share, and who passes how much to whom.
+
+Charts over time are on one scale, so that scenarios can be compared at a glance.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from subreplay.reports import words
+from subreplay.reports.data import Flow, ScenarioView
+from subreplay.reports.page.canvas import Frame, round_ticks, shorten
+from subreplay.reports.page.palette import Palette
+from subreplay.reports.page.svg import Drawing
+
+MOST_PANELS = 60
+MOST_ROWS = 40  # consumers of a scenario that its table names
+MOST_ENDS = 10  # consumers on each side of a flow
+REST: Final = "others"
+WIDE, TALL, LEFT, RIGHT = 214.0, 64, 40, 6  # of a panel
+MEMBERS = 70
+NODE, GAP, FLOW = 9, 7, 240  # of a flow: a consumer's column, the room between two, and all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """The charts of a scenario; empty where there is nothing to draw."""
+
+    load: str
+    members: str
+    flow: str
+
+
+def panels(scenarios: Sequence[ScenarioView], at: Frame, colours: Palette) -> tuple[Panel, ...]:
+    """The charts of the scenarios, in their order; of those beyond the ``MOST_PANELS``th none."""
+    shown = scenarios[:MOST_PANELS]
+    most = max((max(one.messages, one.even) for view in shown for one in view.load), default=0.0)
+    return tuple(
+        Panel(
+            load_panel(view, round_ticks(most)[-1], at) if view.load else "",
+            members_panel(view, colours) if view.per_consumer else "",
+            flow_chart(view, colours) if view.flows else "",
+        )
+        for view in shown
+    )
+
+
+def load_panel(view: ScenarioView, top: float, at: Frame) -> str:
+    """The busiest consumer's messages window by window, in front of it what an even share would have been."""
+    drawing = Drawing(TALL, f"{view.name}: the busiest consumer over time", top=8, bottom=18, width=WIDE, left=LEFT,
+                      right=RIGHT)  # fmt: skip
+    unit, across = TALL / top, WIDE / (at.end - at.start)
+    busiest, even = [(0.0, float(TALL))], [(0.0, float(TALL))]
+    for one in view.load:
+        start, end = ((min(max(words.parse_us(t), at.start), at.end) - at.start) * across for t in (one.start, one.end))
+        for line, height in ((busiest, one.messages), (even, min(one.even, one.messages))):
+            if start > line[-1][0] + 0.01:
+                line += [(line[-1][0], TALL), (start, TALL)]
+            line += [(start, TALL - height * unit), (end, TALL - height * unit)]
+    for line, colour in ((busiest, "o2"), (even, "rest")):
+        drawing.area([*line, (line[-1][0], TALL)], colour)
+    drawing.line(0, WIDE, 0, 0, "grid")
+    drawing.line(0, WIDE, TALL, TALL, "axis")
+    drawing.text(-5, 0, words.short_count(top), anchor="end")
+    drawing.text(-5, TALL, "0", anchor="end")
+    ticks = list(at.ticks())
+    for (instant, text), anchor in zip((ticks[0], ticks[-1]) if len(ticks) > 1 else (), ("start", "end"), strict=False):
+        x = (instant - at.start) * across
+        drawing.line(x, x, TALL, TALL + 3, "axis")
+        near = "start" if x < 20 else "end" if x > WIDE - 20 else "middle"
+        drawing.text(x, TALL + 6, text, anchor="middle" if near == "middle" else anchor, stands="top")  # type: ignore[arg-type]
+    return drawing.svg()
+
+
+def members_panel(view: ScenarioView, colours: Palette) -> str:
+    """Every consumer's share, the largest first, and the even one as a line."""
+    shares = sorted(view.per_consumer, key=lambda one: -one.share)
+    top = max(shares[0].share, view.even_share) or 1.0
+    drawing = Drawing(MEMBERS, f"{view.name}: consumers by share", top=8, bottom=6, left=52)
+    step = min(drawing.width / len(shares), 48)
+    wide = step * (0.8 if step >= 4 else 1)
+    for i, one in enumerate(shares):
+        tip = f"{one.consumer}: {words.percent(one.share)}, {words.times(one.skew)} a balanced share"
+        high = one.share / top * MEMBERS
+        drawing.box(i * step, i * step + wide, MEMBERS, MEMBERS - high, colours.token(one.consumer), tip)
+    even = MEMBERS - view.even_share / top * MEMBERS
+    drawing.line(0, step * len(shares), MEMBERS, MEMBERS, "axis")
+    drawing.line(0, step * len(shares), even, even, "ink", "4,3")
+    drawing.text(-6, even, words.percent(view.even_share), anchor="end")
+    return drawing.svg()
+
+
+def flow_chart(view: ScenarioView, colours: Palette) -> str:
+    """Who passed how much to whom: who had it left, who got it right, and bands as high as what passed."""
+    sides = [_ends(view.flows, side) for side in ("before", "after")]
+    bands: dict[tuple[str, str], float] = defaultdict(float)
+    for flow in view.flows:
+        ends = [name if name in side else REST for name, side in zip((flow.before, flow.after), sides, strict=True)]
+        bands[ends[0], ends[1]] += flow.share
+    whole = sum(bands.values())
+    unit = (FLOW - GAP * (max(map(len, sides)) - 1)) / whole
+    drawing = Drawing(
+        FLOW, f"{view.name}: who passes how much to whom", top=6, bottom=6, width=300, left=110, right=110
+    )
+    tops: list[dict[str, float]] = []
+    for side, x in zip(sides, (0.0, drawing.width - NODE), strict=True):
+        tops.append(_column(drawing, side, unit, x, colours))
+    for before in sides[0]:
+        for after in sides[1]:
+            share = bands.get((before, after), 0.0)
+            if not share:
+                continue
+            tip = f"{before} → {after}: {words.percent(share)}"
+            y, y2 = tops[0][before], tops[1][after]
+            token = REST if after == REST else colours.token(after)
+            drawing.band(NODE, drawing.width - NODE, y, y2, max(share * unit, 0.5), token, tip)
+            tops[0][before], tops[1][after] = y + share * unit, y2 + share * unit
+    return drawing.svg()
+
+
+def _ends(flows: Sequence[Flow], side: str) -> dict[str, float]:
+    """The consumers of a side with how much they pass or get, in natural order; the smaller ones together, last."""
+    sums: dict[str, float] = defaultdict(float)
+    for flow in flows:
+        sums[getattr(flow, side)] += flow.share
+    order = sorted(sums, key=lambda name: (-sums[name], words.natural(name)))
+    named = order if len(order) <= MOST_ENDS else order[: MOST_ENDS - 1]
+    ends = {name: sums[name] for name in sorted(named, key=words.natural)}
+    if len(named) < len(order):
+        ends[REST] = sum(sums[name] for name in order[len(named) :])
+    return ends
+
+
+def _column(drawing: Drawing, side: dict[str, float], unit: float, x: float, colours: Palette) -> dict[str, float]:
+    """The consumers of one side; returns where each begins."""
+    y, tops = 0.0, {}
+    for name, share in side.items():
+        high = max(share * unit, 1)
+        token = REST if name == REST else colours.token(name)
+        drawing.box(x, x + NODE, y, y + high, token, f"{name}: {words.percent(share)}")
+        said = f"{shorten(name, 11)} {words.percent(share)}"
+        if x:
+            drawing.text(x + NODE + 5, y + high / 2, said)
+        else:
+            drawing.text(-5, y + high / 2, said, anchor="end")
+        tops[name] = y
+        y += high + GAP
+    return tops
