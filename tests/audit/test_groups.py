@@ -159,3 +159,13 @@ def test_the_next_night_knows_what_was_committed_before():
     first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
     assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
     assert [code & Code.COMMIT_BACK.bit for code in second["codes"].to_pylist()] == [Code.COMMIT_BACK.bit]
+
+
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_without_callbacks_a_member_may_go_on_with_what_was_decided_to_be_anothers():
+    story = "+C2 a1>C2 +C1 a2>C2"  # ranges go by name: the partition is now C1's
+    eager = make("kafka.range", "kafka-4.0", session_timeout_us=0, initial_rebalance_delay_us=0)
+    by_the_server = make("kafka.server_range", "kafka-4.0", session_timeout_us=0)
+    assert "WRONG_OWNER a2" in findings(eager, "a1 a2", story)
+    assert "WRONG_OWNER a2" not in findings(by_the_server, "a1 a2", story)
+    assert "WRONG_OWNER a2" in findings(by_the_server, "a1 a2", story.replace("+C1", "=C2 +C1 /C2 =C1"))
