@@ -49,6 +49,18 @@ def test_every_row_of_a_recording_fits(folder):
     assert found.tables["commits"].num_rows == len(rows(folder, "commits"))
 
 
+def test_a_poll_that_names_another_ones_member_is_of_its_consumer(changed):
+    def move(lines):
+        line = next(one for one in lines if one["consumer"] == "c1")
+        line["consumer"] = "c2"
+
+    found = changed("polls", move)
+    before, after = (it.tables["deliveries"]["consumer"].to_pylist() for it in (read(SLOW), found))
+    moved = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    assert [(one[:2], other[:2]) for one, other in moved] == [("c1", "c2")]
+    assert found.notes == ("1 polls name the member id of another consumer: they are taken for their consumer's",)
+
+
 def test_the_run_names_group_topic_policy_and_profile():
     assert read(SLOW).run["subscription"] == {
         "name": "g", "policy": "kafka.range", "profile": "kafka-4.0", "topic": "orders",

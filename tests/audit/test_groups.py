@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 
+import pyarrow as pa
 import pytest
 
 from subreplay.adapters import Options
 from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_recording.adapter import read
-from subreplay.audit.codes import Code, Excuse
-from subreplay.audit.explain.causes import OF_GROUP
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.policies import make
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
 from tests.support.nights import audit_nights
+from tests.support.pure import audit_by, judge_of
 
 BY_NAME = {folder.name: folder for folder in RECORDED}
 RANGE = make("kafka.range", "kafka-4.0")
@@ -46,6 +49,43 @@ def test_recordings_are_valid_and_nothing_is_rejected(name):
 )
 def test_k_again_1_every_record_that_comes_again_has_its_recorded_cause(name, again):
     assert audit_of(name).causes == {OF_GROUP[ending]: count for ending, count in again.items()}
+
+
+@pytest.mark.row("K-AGAIN-1")
+@pytest.mark.parametrize(
+    ("story", "ending", "why"),
+    [
+        ("C1?2 /C1 =C2 {}", Ending.REVOKED, FAILED_COMMIT),
+        ("C1!2 /C1 =C2 {}", Ending.REVOKED, 0),  # of what the commit lacks
+        ("C1?2 C1!2 /C1 =C2 {}", Ending.REVOKED, 0),
+        ("C1?2 C1!1 /C1 =C2 C2!1 {}", Ending.REVOKED, FAILED_COMMIT),
+        ("xC1 =C2 {}", Ending.CRASHED, 0),
+        ("C1!!1 xC1 =C2 {}", Ending.CRASHED, AUTOMATIC_COMMITS),
+        ("C1!!1 C1!1 xC1 =C2 {}", Ending.CRASHED, 0),
+        ("C1!!1 C1?2 xC1 =C2 {}", Ending.CRASHED, FAILED_COMMIT),
+        ("C1!!1 /C1 =C2 {}", Ending.REVOKED, 0),
+    ],
+)
+def test_k_again_1_why_it_was_not_committed_is_told_where_commits_tell_it(story, ending, why):
+    last = "a3>C2" if story.startswith("C1!2") else "a2>C2"
+    tables = history("a1 a2 a3", "+C1 +C2 =C1 a1>C1 a2>C1 a3>C1 " + story.format(last))
+    judge = judge_of(RANGE, tables)
+    rows = audit_by(judge, tables)
+    again = rows.filter(pa.array(rows["codes"].to_numpy() & Code.REDELIVERED.bit != 0))
+    causes = Causes(judge)
+    assert causes.of(again, Code.REDELIVERED, causes.epochs(again)).to_pylist() == [
+        OF_GROUP[ending] + NOT_COMMITTED[why]
+    ]
+
+
+@pytest.mark.row("K-AGAIN-1")
+def test_k_again_1_where_no_callbacks_are_recorded_nobody_knows_whether_the_application_sought_back():
+    tables = history("a1 a2", "+C1 =C1 a1>C1 a1! C1!1 a1>C1")
+    told, untold = judge_of(RANGE, tables), replace(judge_of(RANGE, tables), lacking=frozenset({Need.CALLBACKS}))
+    for judge, excuse in ((told, Excuse.NONE), (untold, Excuse.SEEKS_UNTOLD)):
+        rows = audit_by(judge, tables).to_pylist()
+        found = [row for row in rows if row["codes"] & Code.DUP_DELIVERY.bit]
+        assert [excuse_of(Code.DUP_DELIVERY, row["excuses"]) for row in found] == [excuse]
 
 
 @pytest.mark.row("K-OWNER-1")
@@ -119,3 +159,13 @@ def test_the_next_night_knows_what_was_committed_before():
     first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
     assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
     assert [code & Code.COMMIT_BACK.bit for code in second["codes"].to_pylist()] == [Code.COMMIT_BACK.bit]
+
+
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_without_callbacks_a_member_may_go_on_with_what_was_decided_to_be_anothers():
+    story = "+C2 a1>C2 +C1 a2>C2"  # ranges go by name: the partition is now C1's
+    eager = make("kafka.range", "kafka-4.0", session_timeout_us=0, initial_rebalance_delay_us=0)
+    by_the_server = make("kafka.server_range", "kafka-4.0", session_timeout_us=0)
+    assert "WRONG_OWNER a2" in findings(eager, "a1 a2", story)
+    assert "WRONG_OWNER a2" not in findings(by_the_server, "a1 a2", story)
+    assert "WRONG_OWNER a2" in findings(by_the_server, "a1 a2", story.replace("+C1", "=C2 +C1 /C2 =C1"))

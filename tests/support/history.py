@@ -12,7 +12,8 @@ back; ``~50`` is a pause of fifty steps. Of several deliveries of a message, the
 instance x of the name C1, in what concerns members and deliveries.
 
 Of a Kafka group: ``=C1`` is assigned the partition, ``/C1`` has it revoked, ``_C1`` lost it, ``#C1`` owns it by the
-coordinator's decision (each ``:2``: in generation 2); ``C1!3`` committed offset 3, ``C1?3`` was refused to.
+coordinator's decision (each ``:2``: in generation 2); ``C1!3`` committed offset 3 (``C1!!3``: by itself, at
+intervals), ``C1?3`` was refused to; ``xC1`` crashes.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 TOPIC, SUBSCRIPTION = "persistent://public/default/t", "sub"
 START, STEP = 1_700_000_000_000_000, 10_000
 MESSAGE = re.compile(r"([a-z])(\d+)(?:@(\w+))?(?:#(\d+))?(?:\+(\d+))?(?:%(\d)/(\d))?")
-MEMBER = re.compile(r"([+(-])(\w+)(?:@(\w+))?(?::(\d+))?(?:\[([\d,-]*)\])?")
+MEMBER = re.compile(r"([+(x-])(\w+)(?:@(\w+))?(?::(\d+))?(?:\[([\d,-]*)\])?")
 EVENT = re.compile(r"([a-z]\d+)(?:>(\w+)(?:@(\w+))?(?:\*(\d+))?|(!!|[!?^]))")
 TOLD = re.compile(r"([=/_#])(\w+)(?::(\d+))?")
 WORDS = {"=": "assigned", "/": "revoked", "_": "lost", "#": "owner"}
-COMMIT = re.compile(r"([A-Z]\w*)([!?])(\d+)")
+COMMIT = re.compile(r"([A-Z]\w*)(!!|[!?])(\d+)")
 ENDS = {"!": "acked_at", "!!": "acked_at", "?": "nacked_at", "^": "received_at"}
 
 History = dict[str, pa.Table]
@@ -86,7 +87,7 @@ def history(log: str, story: str, partition: int = -1) -> History:
             named = {"event": WORDS[sign], "generation": None if generation is None else int(generation)}
             membership.append(_of_member(consumer, at) | named)
         elif commit := COMMIT.fullmatch(word):
-            deliveries.append(_commit(commit[1], commit[2] == "!", int(commit[3]), at))
+            deliveries.append(_commit(commit[1], commit[2], int(commit[3]), at))
         elif event := EVENT.fullmatch(word):
             name, to, instance, count, end = event.groups()
             if to:
@@ -144,9 +145,10 @@ def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dic
     return {"date": day(at), **_place(where), **told, "source": "observed"}
 
 
-def _commit(consumer: str, taken: bool, offset: int, at: int) -> dict[str, Any]:
+def _commit(consumer: str, sign: str, offset: int, at: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "consumer": consumer, "seq": 0, "redelivery_count": 0, "source": "observed"}
-    committed = {"acked_at": at, "ack_type": "Commit", "outcome": "acked" if taken else "refused"}
+    kind = "AutoCommit" if sign == "!!" else "Commit"
+    committed = {"acked_at": at, "ack_type": kind, "outcome": "refused" if sign == "?" else "acked"}
     return {"date": day(at), **_place((offset, -1)), **told, **committed}
 
 
@@ -162,7 +164,7 @@ def _event(member: re.Match[str], at: int, closing: dict[str, int]) -> dict[str,
     return {
         **_of_member(consumer, at),
         "instance": instance,
-        "event": "join" if sign == "+" else "leave",
+        "event": {"+": "join", "x": "crash"}.get(sign, "leave"),
         "since": since,
         "since_seq": 0,
         "receiver_queue_size": None if queue is None else int(queue),

@@ -16,7 +16,7 @@ from subreplay.audit.terms import Terms
 from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
-from subreplay.model.tables import COMMIT, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
+from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
 from subreplay.policies.base import Policy
 from subreplay.timelines.membership import dispatcher_events, ownership_events, strangers
 from subreplay.whatif.scenario import plan
@@ -38,9 +38,11 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     content = pa.array([hash(repr(row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], pa.int64())
     first = first.set_column(first.schema.get_field_index("content"), "content", content)
     second = _select(deliveries, {"kind": DELIVERY, "at": "delivered_at"})
-    is_commit = pc.fill_null(pc.equal(deliveries["ack_type"], "Commit"), False)
+    is_automatic = pc.fill_null(pc.equal(deliveries["ack_type"], "AutoCommit"), False)
+    is_commit = pc.or_(is_automatic, pc.fill_null(pc.equal(deliveries["ack_type"], "Commit"), False))
     refused = pc.fill_null(pc.equal(deliveries["outcome"], "refused"), False)
-    kind = pc.if_else(is_commit, pc.if_else(refused, COMMIT_REFUSED, COMMIT), DELIVERY).cast(pa.int8())
+    taken = pc.if_else(is_automatic, COMMIT_AUTOMATIC, COMMIT)
+    kind = pc.if_else(is_commit, pc.if_else(refused, COMMIT_REFUSED, taken), DELIVERY).cast(pa.int8())
     second = second.set_column(second.schema.get_field_index("kind"), "kind", kind)
     cumulative = pc.equal(deliveries["ack_type"], "Cumulative")
     second = second.set_column(second.schema.get_field_index("cumulative"), "cumulative", cumulative)

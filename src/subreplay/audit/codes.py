@@ -225,8 +225,8 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.TWO_OWNERS}),
     ),
     Excuse.SEEKS_UNTOLD: (
-        "what was delivered is not recorded, so whether the application had sought back cannot be told",
-        frozenset({Code.COMMIT_BACK}),
+        "whether the application had sought back is not recorded",
+        frozenset({Code.COMMIT_BACK, Code.DUP_DELIVERY}),
     ),
     Excuse.PRIORITIES_UNTOLD: (
         "the membership does not tell priority levels, which decide who is active",

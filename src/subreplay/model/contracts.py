@@ -160,9 +160,9 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "acked_at": MAY_HAPPEN,
         "acked_nanos": NANOS,
         "ack_type": Words(
-            "an acknowledgement is Individual or Cumulative, or a Commit",
+            "an acknowledgement is Individual or Cumulative, or a Commit or an AutoCommit",
             "map the names",
-            ("Individual", "Cumulative", "Commit"),
+            ("Individual", "Cumulative", "Commit", "AutoCommit"),
         ),
         "nacked_at": MAY_HAPPEN,
         "nacked_nanos": NANOS,

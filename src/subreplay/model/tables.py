@@ -106,7 +106,8 @@ DELIVERIES: Final = pa.schema(
         pa.field("received_at", TIME),  # when the application took it, by the client's clock
         pa.field("acked_at", TIME),
         pa.field("acked_nanos", pa.int16()),
-        # Individual, Cumulative; Commit: no delivery but the commit of an offset, the row's position, at `acked_at`
+        # Individual, Cumulative; Commit, AutoCommit (the client's own, at intervals): no delivery but the commit of an
+        # offset, the row's position, at `acked_at`
         pa.field("ack_type", pa.string()),
         pa.field("nacked_at", TIME),  # when its redelivery was asked for (nack or ack timeout)
         pa.field("nacked_nanos", pa.int16()),
@@ -158,7 +159,7 @@ OPEN_POSITIONS: Final = pa.schema(
 )
 """Positions that a night leaves open: the next one looks at them again."""
 
-MESSAGE, DELIVERY, COMMIT, COMMIT_REFUSED = range(4)
+MESSAGE, DELIVERY, COMMIT, COMMIT_REFUSED, COMMIT_AUTOMATIC = range(5)
 """Kinds of rows of a log."""
 
 # The log of one dispatcher as the audit reads it: messages and deliveries under one another, times in ns.
@@ -166,7 +167,7 @@ LOG: Final = pa.schema(
     [
         *_POSITION,
         # -1: carried from the night before, 0: the message, 1: a delivery of it, 2: the commit of an offset, 3: one
-        # that was refused
+        # that was refused, 4: an automatic one
         _required("kind", pa.int8()),
         _required("at", pa.int64()),  # published, delivered, committed (the smallest integer where unknown)
         _required("seq", pa.int64()),
@@ -224,7 +225,7 @@ FACTS: Final = pa.schema(
         _required("held_until", pa.int64()),
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
-        _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`
+        _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`, with `WHY`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
         _required("commit", pa.int8()),  # 0: none; else no delivery but the commit of an offset (``rules.commits``)
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by

@@ -24,6 +24,7 @@ from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.rows import GroupRows, group_rows
 from subreplay.adapters.kafka_recording.commits import commit_table
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
+from subreplay.adapters.kafka_recording.member_ids import with_own_ids
 from subreplay.adapters.kafka_recording.membership import membership_table
 from subreplay.adapters.kafka_recording.rows import (
     Commit,
@@ -120,7 +121,9 @@ class Recording:
 def read(folder: Path) -> Ingested:
     """Read one recording; raises ``InputError`` where a needed file is missing, unreadable or of another shape."""
     it = recording(folder)
-    of = it.scenario.group, it.polls, it.commits, it.decoded["offset_commits"], it.happenings
+    polls = [*with_own_ids(it.polls, it.happenings)]
+    others = sum(one.member_id != row.member_id for one, row in zip(polls, it.polls, strict=True))
+    of = it.scenario.group, polls, it.commits, it.decoded["offset_commits"], it.happenings
     tables = {
         "messages": pa.Table.from_pylist([_message(row) for row in it.records], INPUTS["messages"]),
         "membership": membership_table(it.scenario.group, it.groups, it.happenings),
@@ -134,7 +137,8 @@ def read(folder: Path) -> Ingested:
     pairs = told_of(tables) or [(it.scenario.group, topic) for topic in sorted(it.scenario.topics)]
     profile = "kafka-" + ".".join(it.scenario.kafka_version.split(".")[:2])
     named = {"name": it.scenario.group, "topic": pairs[0][1], "policy": it.scenario.policy, "profile": profile}
-    return Ingested(tables, it.rejected, it.counts, {"subscription": named}, tuple(pairs[1:]))
+    notes = (f"{others:,} polls name the member id of another consumer: they are taken for their consumer's",)
+    return Ingested(tables, it.rejected, it.counts, {"subscription": named}, tuple(pairs[1:]), notes if others else ())
 
 
 def recording(folder: Path) -> Recording:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.kafka_recording.deliveries import row_of
+from subreplay.adapters.kafka_recording.member_ids import MemberIds
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
 from subreplay.model.tables import DELIVERIES
 
@@ -17,7 +18,8 @@ _MILLISECOND = 1_000_000
 
 
 class _Told(NamedTuple):
-    """A commit: when it was answered (ns), of which place and offset, by which member, and whether it was taken."""
+    """A commit: when it was answered (ns), of which place and offset, by which member, whether it was taken, and
+    whether the client made it by itself, at intervals."""
 
     at: int
     topic: str
@@ -25,6 +27,7 @@ class _Told(NamedTuple):
     offset: int
     member: str
     ok: bool
+    automatic: bool
 
 
 def commit_table(
@@ -44,29 +47,34 @@ def _rows(
         yield row_of(group, one.at, (one.topic, one.partition, one.offset), one.member, len(polls) + seq) | {
             "acked_at": one.at // 1_000,
             "acked_nanos": one.at % 1_000,
-            "ack_type": "Commit",
+            "ack_type": "AutoCommit" if one.automatic else "Commit",
             "outcome": "acked" if one.ok else "refused",
         }
 
 
 def _of_clients(polls: Sequence[Poll], commits: Sequence[Commit], happenings: Sequence[Happening]) -> Iterator[_Told]:
     """Each with the member id that its client had at that time."""
-    known: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for consumer, at, member in [
-        *((row.consumer, row.polled_at, row.member_id) for row in polls),
-        *((row.consumer, row.at, row.member_id) for row in happenings),
-    ]:
-        if consumer and member:
-            known[consumer].append((at, member))
-    ids = {consumer: sorted(mine) for consumer, mine in known.items()}
+    ids = MemberIds(
+        [
+            *((row.consumer, row.polled_at, row.member_id) for row in polls),
+            *((row.consumer, row.at, row.member_id) for row in happenings),
+        ]
+    )
     for row in commits:
-        mine = ids.get(row.consumer, [(row.done_at, row.consumer)])
-        number = bisect_right(mine, row.done_at if row.at is None else row.at, key=lambda one: one[0])
-        yield _Told(row.done_at, row.topic, row.partition, row.offset, mine[max(number - 1, 0)][1], row.ok)
+        member = ids.at(row.consumer, row.done_at if row.at is None else row.at)
+        yield _Told(row.done_at, row.topic, row.partition, row.offset, member, row.ok, _automatic(row))
+
+
+def _automatic(row: Commit) -> bool:
+    """Whether no application called it: of automatic commits, and of that of a close, the client tells the end only."""
+    return row.at is None
 
 
 def _of_the_log(polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Table) -> Iterator[_Told]:
-    """By whoever was given something of the partition last; at the end of the millisecond that the log tells."""
+    """By whoever was given something of the partition last; at the end of the millisecond that the log tells. They are
+    automatic where all others of its consumer are."""
+    called = {row.consumer for row in commits if not _automatic(row)}
+    automatic = {row.consumer for row in commits} - called
     told = Counter((row.topic, row.partition, row.offset) for row in commits if row.ok)
     given: dict[tuple[str, int], list[Poll]] = defaultdict(list)
     for row in polls:
@@ -81,4 +89,5 @@ def _of_the_log(polls: Sequence[Poll], commits: Sequence[Commit], logged: pa.Tab
             at = micros * 1_000 + _MILLISECOND - 1
             number = bisect_right(given[place], at, key=lambda poll: poll.polled_at)
             if number:
-                yield _Told(at, *place, one["offset"], given[place][number - 1].member_id, True)
+                poll = given[place][number - 1]
+                yield _Told(at, *place, one["offset"], poll.member_id, True, poll.consumer in automatic)

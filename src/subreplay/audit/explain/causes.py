@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.explain.wording import joined, otherwise
 from subreplay.audit.judge import Judge
-from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import Ints, column, flags, ints
 from subreplay.model.rows import Scope
@@ -31,6 +31,12 @@ OF_GROUP: Final = {
     Ending.CRASHED: "its consumer crashed before it was committed",
 }
 """Why a record of a Kafka group comes again."""
+NOT_COMMITTED: Final = {
+    0: "",
+    FAILED_COMMIT: ": its commit had failed",
+    AUTOMATIC_COMMITS: ": it was given after the last automatic commit",
+}
+"""Why it was not committed, as far as it is told."""
 PASSED: Final = "later records of its partition were delivered, or committed"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
@@ -82,7 +88,8 @@ class Causes:
         delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
         cases: list[tuple[np.ndarray, pa.Array | str]] = []
         if code in _OF_REDELIVERY and self._judge.of_group:
-            cases += [(previous == ending, words) for ending, words in OF_GROUP.items()]
+            cases += [(previous == ending | why, words + more) for ending, words in OF_GROUP.items()
+                      for why, more in NOT_COMMITTED.items()]  # fmt: skip
         elif code in _OF_REDELIVERY:
             cases.append((previous == Ending.NACKED, NACKED))
         if code is Code.LOST and self._judge.of_group:

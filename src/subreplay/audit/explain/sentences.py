@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.explain import wording
-from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.rules.redelivery import WHY, Ending
 from subreplay.model.columns import NEVER, column
 
 _ENDINGS: Final = {
@@ -91,6 +91,6 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "twin": lambda w: wording.position_of(w.given("twin")),
     "skipped": lambda w: wording.position_of(w.given("skipped")),
     "skipped_others": lambda w: pc.if_else(w.given("skipped_others"), "others beside it", wording.NOTHING),
-    "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(w.given("previous")),
+    "previous": lambda w: pa.array([_ENDINGS[e] for e in Ending]).take(pc.bit_wise_and(w.given("previous"), ~WHY)),
     "lost": Words.lost,
 }

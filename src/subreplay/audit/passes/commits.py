@@ -13,7 +13,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_at
 from subreplay.audit.passes.positions import PositionState
-from subreplay.audit.rules.commits import COMMITTED, NONE, REFUSED
+from subreplay.audit.rules.commits import KINDS, NONE
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import UNKNOWN, column, flags
 from subreplay.model.tables import COMMIT, COMMIT_REFUSED, FACTS
@@ -39,8 +39,8 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         column(rows, "consumer"), column(rows, "instance"),
     )  # fmt: skip
     strange = owners.wrong | (owners.session == UNKNOWN_CONSUMER)
-    refused = numbers(rows, "kind") == COMMIT_REFUSED
-    excuses = np.where(refused, Excuse.REFUSED.bit, 0)
+    kind = numbers(rows, "kind")
+    excuses = np.where(kind == COMMIT_REFUSED, Excuse.REFUSED.bit, 0)
     scope = dispatcher.timeline.scope
     excuses |= context.rejects.excuses(scope.partition, place[0], place[1], at, column(rows, "consumer"))
     if state.beginning.since != UNKNOWN:
@@ -56,7 +56,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         "delivered": True, "ordinal": state.ordinals.of(*place), "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": excuses,
-        "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": np.where(refused, REFUSED, COMMITTED),
+        "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],
         **dict.fromkeys(("published", "due", "received"), UNKNOWN), **dict.fromkeys(("key_id", "slot"), -1),
     }  # fmt: skip
     return pa.table([_column(given.get(f.name, _NOTHING.get(f.name)), n, f) for f in FACTS], schema=FACTS)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Flags
+from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import joined_before, may_have_joined
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
@@ -189,6 +190,8 @@ class _Batch:
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
         if self.context.unranked:
             attempts[redelivery.EXCUSES, owners.wrong] |= Excuse.PRIORITIES_UNTOLD.bit
+        if self.context.of_group and Need.CALLBACKS in self.context.lacking:
+            attempts[redelivery.EXCUSES] |= Excuse.SEEKS_UNTOLD.bit
         self._excuse_unknown_consumers(message, at, owners, attempts[redelivery.EXCUSES])
         self._excuse_the_beginning(message, at, owners, attempts[redelivery.CODES], attempts[redelivery.EXCUSES])
         if self.dispatcher.timeline.scope in self.context.uncovered:  # not even its beginning is known

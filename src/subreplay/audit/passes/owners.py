@@ -14,6 +14,7 @@ from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.redelivery import Ending
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.model.range_table import NOBODY
 from subreplay.policies.base import Policy
 
 ENDS: Final = {
@@ -58,6 +59,9 @@ def owners_at(
     right; outside such instants there is exactly one. A delivery that may be to several consumers of one name is to its
     owner, if that is one of them. What was being written to the active consumer when another one took over still goes
     to it (``PersistentDispatcherSingleActiveConsumer.readEntriesComplete`` looks before it sends).
+
+    The members of a Kafka group that is not eager go on with a partition until they hear that it is another's, and have
+    given it up. Where callbacks do not tell when that was, the owner before is right, too.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     served = sessions.served(names, instances)
@@ -88,6 +92,13 @@ def owners_at(
         tenures = timeline.tenures
         left = np.where(right & (session >= 0), tenures.until[within], left)
         ends = np.where(right, np.array([ENDS[how] for how in tenures.ends], np.int64)[within], ends)
+        if not timeline.ends and policy.rebalance != "eager":  # type: ignore[attr-defined]
+            late = np.flatnonzero(~right & (at != UNKNOWN))
+            had = tenures.before[epoch[late]]
+            found = (had != NOBODY) & sessions.fits(had, served.of(late))
+            late = late[found]
+            right[late], in_transition[late], session[late] = True, True, had[found]
+            left[late], ends[late] = at[late], Ending.REVOKED
     return Owners(
         epoch.astype(np.int64),
         expected.astype(np.int64),

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from subreplay.audit.codes import GROUP, Code, Excuse, Rule
 from subreplay.audit.needs import Need
+from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.kernels.loops import loop
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 
@@ -48,17 +49,22 @@ RULES = (
     ),
 )
 
-NONE, COMMITTED, REFUSED = range(3)
-"""What a row of ``FACTS`` is: no commit, one that the coordinator took, one that it did not take."""
+NONE, COMMITTED, REFUSED, AUTOMATIC = range(4)
+"""What a row of ``FACTS`` is: no commit, one that the coordinator took, one that it did not take, one that it took and
+that the client made by itself, at intervals."""
+KINDS: Final = np.array([NONE, NONE, COMMITTED, REFUSED, AUTOMATIC])
+"""The same by the ``kind`` of rows in ``LOG``."""
 
-# What is carried of a partition's commits: the ordinal committed last, the highest one, the lowest delivered since
-_LATEST, _HIGHEST, _LOWEST = range(3)
+# What is carried of a partition's commits: the ordinal committed last, the highest one, the lowest delivered since, the
+# highest one of which a commit was refused since, and whether the last one was automatic
+_LATEST, _HIGHEST, _LOWEST, _FAILED, _AUTOMATIC = range(5)
+_REVOKED, _CRASHED, _CLOSED = int(Ending.REVOKED), int(Ending.CRASHED), int(Ending.CLOSED)
 _BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
 
 
 def nothing_committed() -> Ints:
     """A partition of which nothing is committed yet."""
-    return np.array([[UNKNOWN, UNKNOWN, NEVER]], np.int64)
+    return np.array([[UNKNOWN, UNKNOWN, NEVER, UNKNOWN, 0]], np.int64)
 
 
 def highest(offsets: Ints) -> int:
@@ -67,12 +73,12 @@ def highest(offsets: Ints) -> int:
 
 
 def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
-    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD. ``offsets`` is what is
-    carried on."""
-    codes, excuses = ints(rows, "codes").copy(), ints(rows, "excuses").copy()
+    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD, and why what comes again
+    had not been committed (``WHY``). ``offsets`` is what is carried on."""
+    codes, excuses, previous = (ints(rows, name).copy() for name in ("codes", "excuses", "previous"))
     again = (ints(rows, "nth") > 0) | flags(rows, "before")
-    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), ints(rows, "session"), again, codes, excuses)
-    for name, values in (("codes", codes), ("excuses", excuses)):
+    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), ints(rows, "session"), again, codes, excuses, previous)
+    for name, values in (("codes", codes), ("excuses", excuses), ("previous", previous)):
         place = rows.schema.get_field_index(name)
         rows = rows.set_column(place, rows.schema.field(name), pa.array(values))
     return rows
@@ -80,22 +86,28 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
 
 @loop
 def _read(
-    offsets: Ints, commit: Ints, ordinal: Ints, session: Ints, again: Any, codes: Ints, excuses: Ints
+    offsets: Ints, commit: Ints, ordinal: Ints, session: Ints, again: Any, codes: Ints, excuses: Ints, previous: Ints
 ) -> Any:  # pragma: no cover - compiled
     for i in range(len(commit)):
         if commit[i] == NONE:
+            if _REVOKED <= previous[i] <= _CRASHED or previous[i] == _CLOSED:
+                if ordinal[i] < offsets[0, _FAILED]:
+                    previous[i] |= FAILED_COMMIT
+                elif previous[i] != _REVOKED and offsets[0, _AUTOMATIC]:
+                    previous[i] |= AUTOMATIC_COMMITS
             if not again[i] and session[i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
                 codes[i] |= _AHEAD
             offsets[0, _LOWEST] = min(offsets[0, _LOWEST], ordinal[i])
-        elif commit[i] == COMMITTED:
+        elif commit[i] == REFUSED:
+            offsets[0, _FAILED] = max(offsets[0, _FAILED], ordinal[i])
+        else:
             if ordinal[i] < offsets[0, _LATEST]:
                 codes[i] |= _BACK
                 if offsets[0, _LOWEST] < offsets[0, _LATEST]:
                     excuses[i] |= _SOUGHT_BACK
             offsets[0, _LATEST], offsets[0, _LOWEST] = ordinal[i], NEVER
             offsets[0, _HIGHEST] = max(offsets[0, _HIGHEST], ordinal[i])
+            offsets[0, _AUTOMATIC] = commit[i] == AUTOMATIC
+            if ordinal[i] >= offsets[0, _FAILED]:
+                offsets[0, _FAILED] = UNKNOWN
     return 0
-
-
-KINDS: Final = {2: COMMITTED, 3: REFUSED}
-"""Commits by the ``kind`` of their rows in ``LOG``."""

@@ -103,6 +103,12 @@ class Ending(IntEnum):
     SOUGHT = 8  # the application sought back to it, or before it
 
 
+FAILED_COMMIT, AUTOMATIC_COMMITS = 16, 32
+"""Bits beside the ending of what a member of a Kafka group had not committed, where it is known why: a commit of it had
+failed; commits of its partition are automatic, and it came after the last one."""
+WHY: Final = FAILED_COMMIT | AUTOMATIC_COMMITS
+
+
 # The columns of an attempt to deliver, as the rows of a matrix sorted by message, then time; AT is ``UNKNOWN`` for an
 # acknowledgement without a delivery. LEFT is when the consumer's session ended, or what it owned of a Kafka group, and
 # ENDS (an ``Ending``) how; OWNED is 0 for a delivery that an

@@ -18,7 +18,7 @@ from subreplay.errors import InputError, NothingThere
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
-from subreplay.model.tables import COMMIT, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
+from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark import lake
 from subreplay.spark.collect import together
 from subreplay.spark.local import local
@@ -249,6 +249,7 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
         {
             "kind": F.when(~is_commit(), DELIVERY)
             .when(F.col("outcome") == "refused", COMMIT_REFUSED)
+            .when(F.col("ack_type") == "AutoCommit", COMMIT_AUTOMATIC)
             .otherwise(COMMIT),
             "at": F.coalesce(happened(), F.when(is_commit(), committed), F.lit(UNKNOWN)),
             "by_receipt": F.col("delivered_at").isNull() & F.col("received_at").isNotNull(),
@@ -280,7 +281,7 @@ def _whole(rows: DataFrame) -> DataFrame:
 
 def is_commit() -> Column:
     """Whether a row of ``deliveries`` is none, but the commit of an offset."""
-    return F.coalesce(F.col("ack_type") == "Commit", F.lit(False))
+    return F.coalesce(F.col("ack_type").isin("Commit", "AutoCommit"), F.lit(False))
 
 
 def happened() -> Column:
