@@ -2,41 +2,47 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
+import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
 from subreplay.model.tables import CARRIED, JUDGED, VIOLATIONS
 from subreplay.spark import local
 from subreplay.spark.schemas import spark_schema
-from tests.support.recordings import ROOT
+from tests.support.days import audit, dates, over_days
 
 pytestmark = pytest.mark.spark
-TABLES = ("audited", "violations", "assignments", "finding_counts", "violations_by_window", "quarantine")
+TABLES = (
+    "audited", "violations", "assignments", "finding_counts", "violations_by_window", "withdrawn", "quarantine",
+)  # fmt: skip
 
 
 def test_few_rows_and_many_come_to_the_same_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A recording of several partitions, with findings; the audit of many rows is that of few that are called many."""
-    main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in"), "--quiet"])
-    run_file = tmp_path / "in/audit.yaml"
-    codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few"), "--quiet"])]
+    """A recording of several partitions, with findings, cut into two nights; the second goes on from the first, once
+    as the few rows that it has, and once as if they were many."""
+    run_file = over_days("4.0.8/s5_failover_partitioned", 2, tmp_path)
+    first, second = dates(2)
+    assert audit(run_file, tmp_path / "few", first) in (0, 1)
+    shutil.copytree(tmp_path / "few", tmp_path / "many")
+    codes = [audit(run_file, tmp_path / "few", second)]
     monkeypatch.setattr(local, "MOST_ROWS", -1)
-    codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "many"), "--quiet"]))
+    codes.append(audit(run_file, tmp_path / "many", second))
     assert codes[0] == codes[1]
     for name in TABLES:
-        few, many = (rows(spark, tmp_path / out / "tables" / name) for out in ("few", "many"))
+        few, many = (rows(spark, tmp_path / out / "tables" / name, second) for out in ("few", "many"))
         assert few == many, name
-        assert few or name in ("violations_by_window", "quarantine")
+        assert few or name in ("violations_by_window", "quarantine", "withdrawn")
 
 
-def rows(spark: SparkSession, path: Path) -> list[str]:
-    """All rows of a table; what is added up of several partitions at a time may be cut otherwise."""
-    table = spark.read.format("delta").load(str(path))
+def rows(spark: SparkSession, path: Path, day: str) -> list[str]:
+    """All rows of a day in a table; what is added up of several partitions at a time may be cut otherwise."""
+    table = spark.read.format("delta").load(str(path)).where(F.col("date") == day)
     if "load" in table.columns:
         table = table.where("load IS NULL")
     return sorted(str(row) for row in table.collect())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,7 +23,6 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from subreplay import pipeline
-from subreplay.adapters import ADAPTERS
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.config import run as config
@@ -39,7 +39,6 @@ from tests.support import days
 from tests.support.days import DAY, FIRST, dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
 from tests.support.joins import fold
-from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
 DAYS = 3
@@ -52,12 +51,7 @@ AS_OF_THE_END = ("UNSEEN", "UNACKED", "UNROUTABLE", "STUCK")
 def month(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A stuck consumer of 3.2.3, whose hours last days: what it holds crosses midnight."""
     folder = tmp_path_factory.mktemp("month")
-    ingested = ADAPTERS["pulsar-recording"](ROOT / "3.2.3/s1b_key_shared_stuck")
-    begin = pc.min(ingested.tables["membership"]["at"].cast(pa.int64())).as_py()
-    end = pc.max(ingested.tables["deliveries"]["delivered_at"].cast(pa.int64())).as_py()
-    tables = drawn_out(ingested.tables, begin, (DAYS * DAY - 1) // (end - begin + 1))
-    name = tables["deliveries"]["subscription"][0].as_py()
-    save(tables, folder, subscription=ingested.run["subscription"] | {"name": name})
+    days.over_days("3.2.3/s1b_key_shared_stuck", DAYS, folder)
     return folder
 
 
@@ -113,22 +107,35 @@ def written_dates(spark: SparkSession, out: Path) -> dict[str, set[str]]:
 
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run file about three messages, of which the last is delivered three days after the others."""
-    story = history("a1 a2 n3+550", "+C1 a1>C1 a2>C1 a1! a2! ~450 n3>C1 n3!")
+    """The run file about three messages, of which the last is delivered two days after the others."""
+    story = history("a1 a2 n3+390", "+C1 a1>C1 a2>C1 a1! a2! ~300 n3>C1 n3!")
     return save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path_factory.mktemp("waiting"), subscription=SHARED)
 
 
+@pytest.fixture(scope="module")
+def of_first_night(spark: SparkSession, waiting: Path) -> Path:
+    """What the audit of its first night left."""
+    assert days.audit(waiting, waiting.parent / "first", dates(1)[0]) == 0
+    return waiting.parent / "first"
+
+
+@pytest.fixture
+def out(of_first_night: Path, tmp_path: Path) -> Path:
+    """The same, to go on from."""
+    return shutil.copytree(of_first_night, tmp_path / "out")
+
+
 def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
-    spark: SparkSession, waiting: Path, tmp_path: Path
+    spark: SparkSession, waiting: Path, out: Path
 ) -> None:
-    nights = dates(4)
+    nights = dates(3)
     for i, date in enumerate(nights):
-        assert days.audit(waiting, tmp_path, date) in (0, 3)  # on two of these days nothing happened
-        written = written_dates(spark, tmp_path)
+        assert not i or days.audit(waiting, out, date) in (0, 3)  # on the second of these days nothing happened
+        written = written_dates(spark, out)
         assert written["runs"] == {*nights[: i + 1]}
         assert all(found <= written["runs"] for found in written.values())
-    unseen = spark.read.format("delta").load(str(tmp_path / "tables/violations")).where("code = 'UNSEEN'")
-    assert sorted(str(row.date) for row in unseen.collect()) == nights[:3]
+    unseen = spark.read.format("delta").load(str(out / "tables/violations")).where("code = 'UNSEEN'")
+    assert sorted(str(row.date) for row in unseen.collect()) == nights[:2]
 
 
 @pytest.mark.slow
@@ -156,21 +163,20 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
         assert {row.subscription for row in rows.collect()} == {*names}
 
 
-def test_a_skipped_night_is_said_in_the_verdict(spark: SparkSession, waiting: Path, tmp_path: Path) -> None:
-    for date in (dates(4)[0], dates(4)[3]):
-        assert days.audit(waiting, tmp_path, date) == 0
-    headline = json.loads((tmp_path / "report/report.json").read_text())["headline"]
-    assert f"No night between {dates(4)[0]} and {dates(4)[3]} was audited" in headline
+def test_a_skipped_night_is_said_in_the_verdict(waiting: Path, out: Path) -> None:
+    first, _, last = dates(3)
+    assert days.audit(waiting, out, last) == 0
+    headline = json.loads((out / "report/report.json").read_text())["headline"]
+    assert f"No night between {first} and {last} was audited" in headline
 
 
 def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
-    spark: SparkSession, waiting: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    waiting: Path, of_first_night: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert days.audit(waiting, tmp_path, dates(1)[0]) == 0
     other = tmp_path / "other.yaml"
     other.write_text(waiting.read_text().replace("pulsar.shared", "pulsar.key_shared.auto_split"))
     capsys.readouterr()
-    assert days.audit(other, tmp_path, dates(2)[1]) == 2
+    assert days.audit(other, of_first_night, dates(2)[1]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert f"goes on from the audit of {dates(1)[0]}" in said
     assert "policy 'pulsar.shared' and not 'pulsar.key_shared.auto_split'" in said
@@ -178,36 +184,29 @@ def test_a_night_under_another_policy_than_the_one_it_goes_on_from_is_an_error(
 
 
 def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path: Path) -> None:
-    """The first message of a key is delivered the day after the second: LOST at first, in truth out of order."""
-    story = history("z1 a2 a3", "+C1 z1>C1 z1! a3>C1 a3! ~60 a2>C1 a2!")
-    run = save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path, subscription=KEYED)
-    told = []
-    for date in dates(2):
-        assert days.audit(run, tmp_path / "nightly", date) == 1
-        told.append(json.loads((tmp_path / "nightly/report/report.json").read_text()))
+    """One active consumer is given the second message the day after the third: LOST and jumped over (SKIP) at first, in
+    truth out of order."""
+    story = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3! ~60 a2>C1 a2!")
+    active = {"name": SUBSCRIPTION, "policy": "pulsar.exclusive", "profile": "pulsar-4.0"}
+    run = save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path, subscription=active)
+    first, second = dates(2)
+    assert [days.audit(run, tmp_path / "nightly", date) for date in (first, second)] == [1, 1]
+    report = json.loads((tmp_path / "nightly/report/report.json").read_text())
     assert days.audit(run, tmp_path / "whole") == 1
     by_night, at_once = counts(spark, tmp_path / "nightly"), counts(spark, tmp_path / "whole")
-    assert (by_night.pop("LOST"), by_night["KEY_ORDER"]) == (1, at_once["KEY_ORDER"]) == (1, 1)
-    (row,) = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
-    assert (row.code, row.entry, str(row.told), str(row.date)) == ("LOST", 1, *dates(2))
-    assert row.explanation.startswith(f"1:1 was told LOST on {dates(2)[0]} and was delivered to C1 at {dates(2)[1]}")
-    facts = {fact["label"]: (fact["value"], fact["note"]) for fact in told[1]["facts"]}
-    assert facts[f"Withdrawn: LOST of {dates(2)[0]}"] == ("1", "came after all: 1:1")
-
-
-def test_a_skip_is_withdrawn_by_the_night_that_gives_the_consumer_what_it_jumped_over(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """One active consumer is given the second message the day after the third: out of order, but not skipped."""
-    story = history("a1 a2 a3", "+C1 a1>C1 a1! a3>C1 a3! ~60 a2>C1 a2!")
-    active = {"policy": "pulsar.exclusive", "profile": "pulsar-4.0"}
-    run = save(drawn_out(story, START, TEN_MINUTES // STEP), tmp_path, subscription=active)
-    assert [days.audit(run, tmp_path / "nightly", date) for date in dates(2)] == [1, 1]
+    assert (by_night.pop("LOST"), by_night.pop("SKIP")) == (1, 1)
+    assert not {"LOST", "SKIP"} & {*at_once}
+    assert by_night["PARTITION_ORDER"] == at_once["PARTITION_ORDER"] == 1
     rows = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
-    told = {row.code: (row.entry, row.explanation) for row in rows}
-    assert {code: entry for code, (entry, _) in told.items()} == {"LOST": 1, "SKIP": 2}
-    what = f"1:2 was told SKIP on {dates(2)[0]} and 1:1, which it had jumped over, was delivered to C1 at {dates(2)[1]}"
-    assert told["SKIP"][1].startswith(what)
+    assert {(row.code, row.entry, str(row.told), str(row.date)) for row in rows} == {
+        ("LOST", 1, first, second), ("SKIP", 2, first, second),
+    }  # fmt: skip
+    why = {row.code: row.explanation for row in rows}
+    assert why["LOST"].startswith(f"1:1 was told LOST on {first} and was delivered to C1 at {second}")
+    jumped = f"1:2 was told SKIP on {first} and 1:1, which it had jumped over, was delivered to C1 at {second}"
+    assert why["SKIP"].startswith(jumped)
+    facts = {fact["label"]: (fact["value"], fact["note"]) for fact in report["facts"]}
+    assert facts[f"Withdrawn: LOST of {first}"] == ("1", "came after all: 1:1")
 
 
 def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import date as Date
 from datetime import timedelta
+from functools import cached_property, reduce
 from typing import Final
 
 import pyarrow as pa
@@ -23,7 +24,10 @@ from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
 from subreplay.model.columns import DAY, UNKNOWN, midnight
+from subreplay.model.contracts import KEYS
 from subreplay.model.tables import CARRIED, LOG, OPEN_POSITIONS
+from subreplay.spark import collect
+from subreplay.spark.local import fits, local, mapped
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
@@ -36,17 +40,28 @@ _ENTRY = ["topic", "partition", "ledger", "entry"]
 _PLACE = [*_ENTRY, "batch_index"]
 
 
+MOST_NUMBERS: Final = 1 << 20
+"""Of so many numbers the state of a night comes to the driver."""
+
+
 @dataclass(frozen=True)
 class HandedOn:
-    """The state that the latest night before a date handed on: ``carried`` rows by topic and partition."""
+    """The state that the latest night before a date handed on: ``carried`` rows by topic and partition; ``here``: the
+    driver has them."""
 
     night: Date
     carried: DataFrame
+    here: bool
 
     @property
     def end(self) -> int:
         """The midnight (ns) after that night's day."""
         return midnight(self.night) + DAY
+
+    @cached_property
+    def open(self) -> DataFrame:
+        """``OPEN_POSITIONS`` that it left."""
+        return mapped(self.carried.where(F.col("carried.name") == OPEN), _positions, OPEN_POSITIONS, here=self.here)
 
 
 def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
@@ -57,12 +72,13 @@ def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
     if audited is None or "carried" not in audited.columns:
         return None
     mine = audited.where(of_earlier_nights(config, topic) & F.col("carried").isNotNull())
-    latest = mine.agg(F.max("date").alias("date")).first()
-    if latest is None or latest.date is None:
+    numbers = F.sum(F.col("carried.rows").cast("long") * F.col("carried.width")).alias("numbers")
+    latest = mine.groupBy("date").agg(numbers).orderBy(F.desc("date")).first()
+    if latest is None:
         return None
-    return HandedOn(
-        latest.date, mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "carried")
-    )
+    state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "carried")
+    here = latest.numbers <= MOST_NUMBERS
+    return HandedOn(latest.date, local(state) if here else state, here)
 
 
 def basis(config: RunConfig) -> str:
@@ -89,27 +105,40 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
     """The log that a run judges: that of its ``inputs``, and of a day what earlier ones left open."""
     if config.date is None:
         return log
-    log = log.with_other_days(*_context(spark, config, inputs, before))
-    log = log.with_other_days(_ahead(config, inputs))
+    if inputs.near != {}:
+        log = log.with_other_days(*_context(spark, config, inputs, before))
+        log = log.with_other_days(_ahead(config, inputs))
     return log if before is None else replace(log, carried=_state(before))
 
 
-def alone(config: RunConfig, inputs: Inputs) -> bool:
-    """Whether the tables hold nothing of the days around the date of a run that is the first of its nights: its log is
-    that of its day then."""
-    assert config.date is not None
-    first, last = config.date - timedelta(days=config.traffic.lookback_days), config.date + timedelta(days=1)
-    around = F.col("date").between(F.lit(first), F.lit(last)) & (F.col("date") != F.lit(config.date))
-    mine = around & (F.col("topic") == inputs.topic)
-    return all(inputs.tables[name].where(mine).isEmpty() for name in ("messages", "deliveries"))
+def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: int) -> Inputs:
+    """The same with the rows of other days that the run of a date reads, where the driver may have them beside the
+    ``day`` rows of its date."""
+    if before is not None and not before.here:
+        return inputs
+    earlier = _earlier(config, inputs, _since(config, before))
+    mine = {"messages": earlier["messages"] | _early(config, inputs), "deliveries": earlier["deliveries"]}
+    keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
+    widths = {"messages": keys.alias("bytes"), "deliveries": F.lit(0)}
+    of_each = [inputs.tables[name].where(mine[name]).select(width) for name, width in widths.items()]
+    counted = reduce(DataFrame.unionAll, of_each).agg(F.count("*").alias("rows"), F.max("bytes").alias("widest"))
+    (there,) = collect.rows(counted)
+    if not fits(day + there["rows"], there["widest"] or 0):
+        return inputs
+    if not there["rows"]:
+        return replace(inputs, near={})
+    with collect.together() as start:
+        near = {name: start(local, _valid(inputs, name, rows)) for name, rows in mine.items()}
+    return replace(inputs, near={name: frame.result() for name, frame in near.items()})
 
 
 def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
     """The log of a run, with the messages of the ``lookback_days`` before its date."""
-    if config.date is None:
+    if config.date is None or inputs.near == {}:
         return log
     since = config.date - timedelta(days=config.traffic.lookback_days)
-    return log.with_other_days(message_rows(_earlier(config, inputs, since)[0], F.lit(False), before=True))
+    messages = _valid(inputs, "messages", _earlier(config, inputs, since)["messages"])
+    return log.with_other_days(message_rows(messages, F.lit(False), before=True))
 
 
 def told(sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
@@ -139,33 +168,26 @@ def _context(
 ) -> tuple[DataFrame, DataFrame]:
     """Messages and deliveries of earlier days as ``LOG`` rows: whole entries of which something is open, or was
     delivered again on the day."""
-    open_ = _open(before, spark)
-    oldest = open_.agg(F.min("day").alias("day")).first()
-    assert config.date is not None
-    assert oldest is not None  # an aggregate without groups always has one row
-    since = config.date - timedelta(days=config.traffic.lookback_days)
-    since = min(since, oldest.day or since)
-    messages, deliveries = _earlier(config, inputs, since)
+    open_ = spark.createDataFrame([], spark_schema(OPEN_POSITIONS)) if before is None else before.open
+    earlier = _earlier(config, inputs, _since(config, before))
     # positions rise with time, but for the clocks of producers: what lies behind the day's first message is read anyway
     firsts = inputs.messages.groupBy("topic", "partition").agg(F.min(F.struct("ledger", "entry")).alias("first"))
     again = _behind(inputs.deliveries, firsts, False).select(*_ENTRY).unionAll(open_.select(*_ENTRY)).distinct()
     waiting = open_.where("waiting").select(*_PLACE, F.lit(True).alias("waiting")).distinct()
 
-    def wanted(rows: DataFrame) -> DataFrame:
+    def wanted(name: str) -> DataFrame:
+        rows = _valid(inputs, name, earlier[name])
         late = _behind(rows, firsts, True).select(*rows.columns)
         return _behind(rows, firsts, False).join(again, _ENTRY, "left_semi").select(*rows.columns).unionAll(late)
 
-    mine = wanted(messages).join(waiting, _PLACE, "left")
+    mine = wanted("messages").join(waiting, _PLACE, "left")
     waits = F.coalesce("waiting", F.lit(False))
-    return message_rows(mine, waits, before=True), delivery_rows(wanted(deliveries), before=True)
+    return message_rows(mine, waits, before=True), delivery_rows(wanted("deliveries"), before=True)
 
 
 def _ahead(config: RunConfig, inputs: Inputs) -> DataFrame:
     """Messages of the day after whose producers' clocks were ahead: these were delivered before their own day began."""
-    assert config.date is not None
-    tomorrow = config.date + timedelta(days=1)
-    early = (F.col("date") == F.lit(tomorrow)) & (F.unix_micros("publish_time") * 1_000 < midnight(tomorrow) + AHEAD)
-    messages = _valid(inputs, "messages", early & (F.col("topic") == inputs.topic))
+    messages = _valid(inputs, "messages", _early(config, inputs))
     served = inputs.deliveries.select(*_ENTRY).distinct()
     return message_rows(messages.join(served, _ENTRY, "left_semi").select(*messages.columns), F.lit(False), before=True)
 
@@ -176,14 +198,6 @@ def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
     return rows.join(F.broadcast(firsts), ["topic", "partition"], "left").where(late if behind else ~late)
 
 
-def _open(before: HandedOn | None, spark: SparkSession) -> DataFrame:
-    """``OPEN_POSITIONS`` that the night before left."""
-    shape = spark_schema(OPEN_POSITIONS)
-    if before is None:
-        return spark.createDataFrame([], shape)
-    return before.carried.where(F.col("carried.name") == OPEN).mapInArrow(_positions, shape)
-
-
 def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
@@ -191,13 +205,31 @@ def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
 
 
-def _earlier(config: RunConfig, inputs: Inputs, since: Date) -> tuple[DataFrame, DataFrame]:
-    """Valid messages and deliveries of the days before; what is not valid was rejected on its own day."""
+def _since(config: RunConfig, before: HandedOn | None) -> Date:
+    """The first of the days before a date whose log its run reads."""
+    assert config.date is not None
+    since = config.date - timedelta(days=config.traffic.lookback_days)
+    oldest = None if before is None else before.open.agg(F.min("day").alias("day")).first()
+    return since if oldest is None else min(since, oldest.day or since)
+
+
+def _early(config: RunConfig, inputs: Inputs) -> Column:
+    """Messages that their producers' clocks may have put into the day after."""
+    assert config.date is not None
+    tomorrow = config.date + timedelta(days=1)
+    early = (F.col("date") == F.lit(tomorrow)) & (F.unix_micros("publish_time") * 1_000 < midnight(tomorrow) + AHEAD)
+    return early & (F.col("topic") == inputs.topic)
+
+
+def _earlier(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Column]:
+    """Messages and deliveries of the days before."""
     days = (F.col("date") >= F.lit(since)) & (F.col("date") < F.lit(config.date))
     days &= F.col("topic") == inputs.topic
-    mine = days & (F.col("subscription") == config.subscription.name)
-    return _valid(inputs, "messages", days), _valid(inputs, "deliveries", mine)
+    return {"messages": days, "deliveries": days & (F.col("subscription") == config.subscription.name)}
 
 
 def _valid(inputs: Inputs, name: str, mine: Column) -> DataFrame:
+    """Valid rows of other days; what is not valid was rejected on its own day."""
+    if inputs.near is not None:
+        return inputs.near[name].where(mine)
     return split(name, inputs.tables[name].where(mine)).valid

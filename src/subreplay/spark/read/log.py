@@ -50,6 +50,7 @@ class Inputs:
     ranked: bool = True  # the membership tells the consumers' priority levels
     group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
+    near: Mapping[str, DataFrame] | None = None  # what a date needs of other days, where the driver has it; {}: nothing
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
 
 
@@ -200,7 +201,7 @@ class Log:
     def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
         """The same with rows of other days."""
         served = self.deliveries if deliveries is None else self.deliveries.unionAll(deliveries)
-        return Log(self.messages.unionAll(messages), served, self.carried)
+        return replace(self, messages=self.messages.unionAll(messages), deliveries=served)
 
     def rows(self) -> DataFrame:
         """All of it in one frame, with every column."""

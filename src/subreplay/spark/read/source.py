@@ -82,14 +82,10 @@ class Source:
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
-        if self.few:
-            return self.log
         return checkpoint.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
 
     def log_with_earlier_messages(self) -> Log:
         """The log of a run; of a day with the messages of those before it."""
-        if self.few:
-            return self.log
         return checkpoint.with_earlier_messages(self.config, self.inputs, self.log)
 
     @property
@@ -154,13 +150,15 @@ def read(
         found = found._replace(lacking=_lacking_altogether(found))
     empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     there = held(inputs.tables) if empty else ()
-    few = fits(sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC), found.widest)
+    rows = sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC)
+    few = fits(rows, found.widest)
     if few:
         inputs = local_inputs(inputs)
-    # with a day comes what earlier ones left open, and nobody knows how much that is
-    whole = few and (config.date is None or (before is None and checkpoint.alone(config, inputs)))
-    log = as_log(inputs, here=whole)
-    source = Source(spark, config, inputs, log, before, found, rejected, sink, there, few=whole)
+    if few and config.date is not None and not messages_only:
+        inputs = checkpoint.local_near(config, inputs, before, rows)
+        few = inputs.near is not None
+    log = as_log(inputs, here=few)
+    source = Source(spark, config, inputs, log, before, found, rejected, sink, there, few=few)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
