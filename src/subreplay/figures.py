@@ -57,7 +57,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class DispatchFigures:
-    """What the dispatch replay of one scenario counted; rows as the functions of ``spark.dispatch`` name them."""
+    """What the dispatch replay of one scenario counted; rows as ``spark.dispatch.replay`` names them."""
 
     plan: Plan
     service: str  # the service model in words

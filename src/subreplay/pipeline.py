@@ -19,13 +19,14 @@ from subreplay.reports.assemble.verdict import judgement, replayable
 from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.plan_data import PlanView
-from subreplay.spark import plan_stage, whatif_stages
 from subreplay.spark.audit import stages as audit_stages
-from subreplay.spark.dispatch_stage import dispatch_asked, replay_dispatch
+from subreplay.spark.dispatch.stage import dispatch_asked, replay_dispatch
 from subreplay.spark.read.source import Source, read, read_traffic, write_profile, write_tables
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import DataFrame, SparkSession
 from subreplay.spark.sink import OnDisk, Sink
+from subreplay.spark.whatif import plans as plan_stage
+from subreplay.spark.whatif import stages as whatif_stages
 from subreplay.whatif.assign import Plan
 
 Progress = Callable[[str], AbstractContextManager[object]]

@@ -23,14 +23,14 @@ from subreplay.config.run import RECORDED
 from subreplay.figures import Figures
 from subreplay.model.columns import DAY, UNKNOWN
 from subreplay.model.rows import Scope
-from subreplay.spark import collect, whatif
+from subreplay.spark import collect, keys
 from subreplay.spark.audit import dead_letters, passes, topic_findings, withdrawals
 from subreplay.spark.audit.windows import bounds, loads, violations
 from subreplay.spark.audit.worst import worst
 from subreplay.spark.read import checkpoint, clocks
 from subreplay.spark.read.rejects import reasons
 from subreplay.spark.read.source import Source
-from subreplay.spark.whatif_stages import measured_plan
+from subreplay.spark.whatif.stages import measured_plan
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
 
@@ -210,5 +210,5 @@ def routing_warnings(source: Source) -> tuple[str, ...]:
     routing = source.config.topic.terms.routing
     if routing is None or routing.mode == "CustomPartition":
         return ()
-    rows = collect.rows(whatif.hashing(source.log.messages, Hashing(routing.partitions)))
+    rows = collect.rows(keys.hashing(source.log.messages, Hashing(routing.partitions)))
     return warnings(pa.Table.from_pylist(rows, HASHED), routing.scheme)

@@ -15,7 +15,7 @@ from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Measuring, Policy
-from subreplay.spark import collect, whatif
+from subreplay.spark import collect, keys
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
 from subreplay.traffic.evaluation import Extent
@@ -44,10 +44,10 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     first, last = source.extent["first"], source.extent["last"]
     assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
     # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
-    with collect.together(1 if source.census.widest > whatif.LARGE else 4) as start:
+    with collect.together(1 if source.census.widest > keys.LARGE else 4) as start:
         summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
-        hottest = start(collect.rows, whatif.hot_keys(source.log.messages, few, source.census.widest))
+        hottest = start(collect.rows, keys.hot_keys(source.log.messages, few, source.census.widest))
     hot = hottest.result()
     figures = replace(
         figures,

@@ -20,9 +20,10 @@ from subreplay.dispatch.service import Empirical, Fixed, Service
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
 from subreplay.model.words import KeyWords
-from subreplay.spark import collect, dispatch
+from subreplay.spark import collect
 from subreplay.spark.audit import passes
 from subreplay.spark.audit.worst import worst
+from subreplay.spark.dispatch import replay
 from subreplay.spark.read.log import as_log
 from subreplay.spark.read.source import Source
 from subreplay.spark.session import partitions
@@ -57,22 +58,22 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     groups = _groups(source, plans, recorded_times)
     width, shuffles = source.width, partitions(source.spark)
     parts = [
-        *([dispatch.predicted(source.inputs.messages, dispatchers, shuffles)] if dispatchers.scenarios else []),
-        *([dispatch.consumed(source.inputs.messages, groups, shuffles)] if groups.scenarios else []),
+        *([replay.predicted(source.inputs.messages, dispatchers, shuffles)] if dispatchers.scenarios else []),
+        *([replay.consumed(source.inputs.messages, groups, shuffles)] if groups.scenarios else []),
     ]
     rows = source.write(reduce(DataFrame.unionByName, parts), "predicted")
     last = source.extent["last"]
     with collect.together() as begin:
         jobs = {
-            "outcomes": begin(collect.rows, dispatch.outcomes(rows, last, width)),
-            "latencies": begin(collect.rows, dispatch.latencies(rows)),
-            "backlog": begin(collect.rows, dispatch.backlog(rows, width)),
-            "held": begin(collect.rows, dispatch.held(rows, width)),
-            "waits": begin(collect.rows, dispatch.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
-            "hash_waits": begin(collect.rows, dispatch.waits(rows, (*BY_PLACE, "generation"), MOST_BLOCKED)),
-            "drains": begin(collect.rows, dispatch.drains(rows, last)),
+            "outcomes": begin(collect.rows, replay.outcomes(rows, last, width)),
+            "latencies": begin(collect.rows, replay.latencies(rows)),
+            "backlog": begin(collect.rows, replay.backlog(rows, width)),
+            "held": begin(collect.rows, replay.held(rows, width)),
+            "waits": begin(collect.rows, replay.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
+            "hash_waits": begin(collect.rows, replay.waits(rows, (*BY_PLACE, "generation"), MOST_BLOCKED)),
+            "drains": begin(collect.rows, replay.drains(rows, last)),
         }
-        changed = begin(collect.rows, dispatch.changes(rows))
+        changed = begin(collect.rows, replay.changes(rows))
     found = {name: job.result() for name, job in jobs.items()}
     told = {
         name: retold(group, [row for row in changed.result() if row["scenario"] == name])
@@ -86,7 +87,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             seed=d.seed if d.draws else None,
             settings=d.words,
             last_published=last,
-            steps=dispatch.STEPS,
+            steps=replay.STEPS,
             judged=judged[s.name],
             **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
         )
@@ -144,7 +145,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     parts = []
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
-        deliveries = dispatch.as_deliveries(mine, config.subscription.name, _cumulative(section.get(name)))
+        deliveries = replay.as_deliveries(mine, config.subscription.name, _cumulative(section.get(name)))
         log = as_log(replace(source.inputs, deliveries=deliveries))
         judged = passes.published(
             passes.deliveries(passes.judged(log, judge)),
