@@ -21,7 +21,8 @@ from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile
 @by_reference
 class Cells(NamedTuple):
     """``key``, ``scope`` and ``hash`` (unsigned) of each run, whose cells are ``first[run]`` up to ``first[run + 1]``.
-    A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes, in a window, known by its number.
+    A cell has the messages ``begin`` up to ``end`` of the profile, of ``size`` bytes, the last of them published at
+    ``last`` (ns), in a window, known by its number.
     """
 
     key: Ints
@@ -32,6 +33,7 @@ class Cells(NamedTuple):
     end: Ints
     window: Ints
     size: Ints
+    last: Ints
 
 
 def cells_of(profile: TrafficProfile, extent: Extent) -> Cells:
@@ -63,9 +65,9 @@ def _cut(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArray[np
     _count(begin, end, profile.at, start, extent.width, first)
     first = np.cumsum(first)
     key, scope, number = runs.key.astype(np.int64), runs.scope.astype(np.int64), hashes.astype(np.int64)
-    begins, ends, window, size = (np.empty(first[-1], np.int64) for _ in range(4))
-    _fill(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size)
-    return Cells(key, scope, number, first, begins, ends, window, size)
+    begins, ends, window, size, last = (np.empty(first[-1], np.int64) for _ in range(5))
+    _fill(begin, end, profile.at, profile.size, start, extent.width, first, begins, ends, window, size, last)
+    return Cells(key, scope, number, first, begins, ends, window, size, last)
 
 
 @loop
@@ -84,7 +86,7 @@ def _count(
 @loop
 def _fill(
     begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Ints, ends: Ints,
-    window: Ints, size: Ints,
+    window: Ints, size: Ints, last: Ints,
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     for run in range(len(begin)):
         cell, i = first[run], begin[run]
@@ -94,5 +96,5 @@ def _fill(
             while i < end[run] and at[i] < bound:
                 total += sizes[i]
                 i += 1
-            ends[cell], size[cell] = i, total
+            ends[cell], size[cell], last[cell] = i, total, at[i - 1]
             cell += 1

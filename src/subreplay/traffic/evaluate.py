@@ -60,20 +60,20 @@ class Evaluator:
         cells = self._cells(policy)
         slots = np.ascontiguousarray(policy.slots(cells.hash.astype(np.uint32)), np.int64)
         size = len(found.names) + 1
-        sums, of_all, whole = (np.zeros(shape, np.int64) for shape in ((5, len(windows), size), (2, size), 3))
-        noted = np.zeros(len(profile), np.int64)
+        by_window, of_all = _tallies(len(windows) * size), _tallies(size)
+        whole, noted = np.zeros(3, np.int64), np.zeros(len(profile), np.int64)
         _add_up(
             cells,
             slots,
             _Rows(profile.at, profile.entry, profile.size),
             found.arrays,
             np.array([policy.routing == "any", moves]),
-            _Counts(sums, of_all, whole),
-            _Last(np.full((2, len(windows), size), _NEVER_SEEN), np.full((2, size), _NEVER_SEEN)),
+            _Counts(by_window, of_all, whole),
             noted,
         )
         told = moves_of(profile, found, noted, every=moves) if whole[2] or moves else MOVES.empty_table()
-        return Evaluation(windows, found.names, sums, of_all, whole[:2], told)
+        sums = np.ascontiguousarray(by_window.T[:_LAST].reshape(_LAST, len(windows), size))
+        return Evaluation(windows, found.names, sums, of_all.T[[_KEYS, _KEYS + _MOVED]], whole[:2], told)
 
     def _cells(self, policy: Policy) -> Cells:
         """With the hash by which a broker of that profile dispatches each run."""
@@ -99,38 +99,43 @@ class _Rows(NamedTuple):
     size: Ints
 
 
+_MESSAGES, _BYTES, _KEYS, _MOVED, _LAST = 0, 1, 2, 2, 5
+"""Columns of a tally: the counts of what was got, two further on those of what was moved (messages are 3, keys 4), and
+from ``_LAST`` on the key that was counted last, and the one that was counted last as moved.
+
+Runs of one key stand together, so a key is new where it is not the last one. What is counted together lies together:
+a row is as long as a line of the processor's cache.
+"""
+
+
+def _tallies(rows: int) -> Ints:
+    tallies = np.zeros((rows, 8), np.int64)
+    tallies[:, _LAST:] = _NEVER_SEEN
+    return tallies
+
+
 @by_reference
 class _Counts(NamedTuple):
-    """``sums``: the five counts by window and consumer; ``keys``: keys and keys moved by consumer; ``whole``: of all,
-    and how many messages were noted."""
+    """Tallies by window and consumer, and by consumer; ``whole``: keys and keys moved of all, and how many messages
+    were noted."""
 
-    sums: Ints
-    keys: Ints
+    by_window: Ints
+    of_all: Ints
     whole: Ints
-
-
-@by_reference
-class _Last(NamedTuple):
-    """The key that was counted last, and the one that was counted last as moved: by window and consumer, by consumer.
-
-    Runs of one key stand together, so a key is new where it is not the last one.
-    """
-
-    of_window: Ints
-    of_consumer: Ints
 
 
 @loop
 def _add_up(
-    cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, last: _Last,
-    noted: Ints,
+    cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, noted: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """One pass over all cells, in stretches of messages that have one owner.
+    """One pass over all runs: for each state that the run's owner is in, all cells that end in it, and then the part
+    of a cell that is cut by the change after it.
 
     A message of which it is to be told is noted as 1 + before * size + consumer.
     """
     by_entry, every = told[0], told[1]
-    nobody = counts.keys.shape[1] - 1
+    size = counts.of_all.shape[0]
+    nobody = size - 1
     last_key = last_moved = np.int64(_NEVER_SEEN)
     for run in range(len(cells.key)):
         key, scope, number = cells.key[run], cells.scope[run], cells.hash[run] & MASK_31
@@ -138,42 +143,73 @@ def _add_up(
             counts.whole[0] += 1
             last_key = key
         segment = up_to(owned.cuts, slots[run], owned.segments[scope], owned.segments[scope + 1]) - 1
-        state, past = owned.states[segment], owned.states[segment + 1]
-        begin = state
-        for cell in range(cells.first[run], cells.first[run + 1]):
-            at, end, window = cells.begin[cell], cells.end[cell], cells.window[cell]
-            while at < end:
-                if state + 1 < past and owned.since[state + 1] <= rows.at[at]:
-                    state = up_to(owned.since, rows.at[at], state + 1, past) - 1
-                bound = owned.since[state + 1] if state + 1 < past else NEVER
-                length, before, start = owned.length[state], nobody, at
-                if by_entry and length > 1:
-                    while at < end and rows.at[at] < bound:
-                        consumer = owned.members[owned.first[state] + _remainder(rows.entry[at], length)]
-                        _count(counts, last, 0, window, consumer, key, 1, rows.size[at])
-                        at += 1
-                    continue
-                consumer = _picked(owned, state, number, nobody)
-                if owned.until[state] > owned.since[state] and rows.at[at] < owned.until[state]:
-                    bound = min(bound, owned.until[state])
-                    before = _picked(owned, state - 1, number, nobody) if state > begin else nobody
-                if rows.at[end - 1] < bound and at == cells.begin[cell]:
-                    at, size = end, cells.size[cell]
+        first_state, past = owned.states[segment], owned.states[segment + 1]
+        state, cell, past_cell = first_state, cells.first[run], cells.first[run + 1]
+        at = cells.begin[cell] if cell < past_cell else 0
+        while cell < past_cell:
+            now = rows.at[at]
+            if state + 1 < past and owned.since[state + 1] <= now:
+                state = up_to(owned.since, now, state + 1, past) - 1
+            bound = owned.since[state + 1] if state + 1 < past else NEVER
+            length, before, in_turn = owned.length[state], nobody, False
+            consumer = _picked(owned, state, number, nobody)
+            if by_entry:
+                in_turn = length > 1
+            if not in_turn and owned.until[state] > owned.since[state] and now < owned.until[state]:
+                bound = min(bound, owned.until[state])
+                before = _picked(owned, state - 1, number, nobody) if state > first_state else nobody
+            moved = before not in (nobody, consumer)
+            noting = consumer == nobody or (moved and every)
+            if moved and key != last_moved:
+                last_moved = key
+                counts.whole[1] += 1
+            start = at
+            while cell < past_cell and cells.last[cell] < bound:
+                row, end = cells.window[cell] * size, cells.end[cell]
+                if in_turn:
+                    _deal(counts, row, key, rows, at, end, owned, owned.first[state], length)
                 else:
-                    size = np.int64(0)
-                    while at < end and rows.at[at] < bound:
-                        size += rows.size[at]
-                        at += 1
-                _count(counts, last, 0, window, consumer, key, at - start, size)
-                moved = before not in (nobody, consumer)
-                if moved:
-                    _count(counts, last, 1, window, consumer, key, at - start, size)
-                    if key != last_moved:
-                        last_moved = key
-                        counts.whole[1] += 1
-                if consumer == nobody or (moved and every):
-                    noted[start:at] = 1 + before * (nobody + 1) + consumer
-                    counts.whole[2] += at - start
+                    many = cells.size[cell] if at == cells.begin[cell] else _bytes(rows, at, end)
+                    _count(counts, row, consumer, key, end - at, many, moved)
+                cell += 1
+                at = end
+            if cell < past_cell and rows.at[at] < bound:
+                row, end = cells.window[cell] * size, at + 1
+                while rows.at[end] < bound:  # the last one of the cell is not
+                    end += 1
+                if in_turn:
+                    _deal(counts, row, key, rows, at, end, owned, owned.first[state], length)
+                else:
+                    _count(counts, row, consumer, key, end - at, _bytes(rows, at, end), moved)
+                at = end
+            if noting:
+                noted[start:at] = 1 + before * size + consumer
+                counts.whole[2] += at - start
+
+
+@step
+def _bytes(rows: _Rows, begin: int, end: int) -> Any:  # pragma: no cover - compiled
+    """How large some messages are together."""
+    total = np.int64(0)
+    for i in range(begin, end):
+        total += rows.size[i]
+    return total
+
+
+@step
+def _deal(
+    counts: _Counts, row: int, key: int, rows: _Rows, begin: int, end: int, owned: Ownership, first: int, length: int
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """Messages of a key whose entries go round so many consumers: without a branch, which nobody could foretell."""
+    for i in range(begin, end):
+        consumer = owned.members[first + _remainder(rows.entry[i], length)]
+        tally, whole = counts.by_window[row + consumer], counts.of_all[consumer]
+        tally[_MESSAGES] += 1
+        tally[_BYTES] += rows.size[i]
+        tally[_KEYS] += np.int64(tally[_LAST] != key)
+        tally[_LAST] = key
+        whole[_KEYS] += np.int64(whole[_LAST] != key)
+        whole[_LAST] = key
 
 
 @step
@@ -195,15 +231,25 @@ def _picked(owned: Ownership, state: int, number: int, nobody: int) -> int:  # p
 
 @step
 def _count(
-    counts: _Counts, last: _Last, moved: int, window: int, consumer: int, key: int, messages: Any, size: Any
+    counts: _Counts, row: int, consumer: int, key: int, messages: Any, size: Any, moved: bool
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
-    """Count messages of a key, or (1) that they were moved."""
-    counts.sums[3 * moved, window, consumer] += messages
-    if not moved:
-        counts.sums[1, window, consumer] += size
-    if last.of_window[moved, window, consumer] != key:
-        last.of_window[moved, window, consumer] = key
-        counts.sums[2 + 2 * moved, window, consumer] += 1
-    if last.of_consumer[moved, consumer] != key:
-        last.of_consumer[moved, consumer] = key
-        counts.keys[moved, consumer] += 1
+    """Count messages of a key that a consumer gets in the window of a row, and whether they were moved."""
+    tally = counts.by_window[row + consumer]
+    tally[_MESSAGES] += messages
+    tally[_BYTES] += size
+    if tally[_LAST] != key:
+        tally[_LAST] = key
+        tally[_KEYS] += 1
+        whole = counts.of_all[consumer]
+        if whole[_LAST] != key:
+            whole[_LAST] = key
+            whole[_KEYS] += 1
+    if moved:
+        tally[3] += messages
+        if tally[_LAST + 1] != key:
+            tally[_LAST + 1] = key
+            tally[_KEYS + _MOVED] += 1
+            whole = counts.of_all[consumer]
+            if whole[_LAST + 1] != key:
+                whole[_LAST + 1] = key
+                whole[_KEYS + _MOVED] += 1

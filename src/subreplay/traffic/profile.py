@@ -139,11 +139,8 @@ class TrafficProfile:
 
     def taken(self, runs: Runs) -> TrafficProfile:
         """Some of its runs, with the messages that they have."""
-        lengths = runs.end - runs.begin
-        ends = np.cumsum(lengths)
-        rows = np.repeat(runs.begin - (ends - lengths), lengths) + np.arange(lengths.sum())
+        rows, placed = _placed(runs)
         spread = self.spread[rows] if len(self.spread) else self.spread
-        placed = replace(runs, begin=ends - lengths, end=ends)
         return replace(self, runs=placed, at=self.at[rows], entry=self.entry[rows], size=self.size[rows], spread=spread)
 
     @classmethod
@@ -185,16 +182,43 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
         )  # fmt: skip
         rows, known = rows + len(part), known + len(part.keys)
     together = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
+    ordered = together.at(np.argsort(together.key, kind="stable"))
+    rows_in_order, placed = _placed(ordered)
+
+    def laid_out(name: str) -> Ints:
+        return np.concatenate([getattr(part, name) for part in parts])[rows_in_order]
+
+    at = laid_out("at")
     spreads = any(len(part.spread) for part in parts)
     spread = [part.spread if len(part.spread) else np.zeros(len(part) * spreads, np.uint32) for part in parts]
     return TrafficProfile(
         scopes=tuple(scopes),
         producers=tuple(producers),
         keys=keys,
-        runs=together.at(np.argsort(together.key, kind="stable")),
-        at=np.concatenate([part.at for part in parts]),
-        entry=np.concatenate([part.entry for part in parts]),
-        size=np.concatenate([part.size for part in parts]),
-        spread=np.concatenate(spread),
+        runs=_lengthened(placed, at),
+        at=at,
+        entry=laid_out("entry"),
+        size=laid_out("size"),
+        spread=np.concatenate(spread)[rows_in_order] if spreads else np.concatenate(spread),
         secret=parts[0].secret,
     )
+
+
+def _placed(runs: Runs) -> tuple[Ints, Runs]:
+    """The messages of some runs, one run after another; and the runs when their messages lie so."""
+    lengths = runs.end - runs.begin
+    ends = np.cumsum(lengths)
+    rows = np.repeat(runs.begin - (ends - lengths), lengths) + np.arange(lengths.sum())
+    return rows, replace(runs, begin=ends - lengths, end=ends)
+
+
+def _lengthened(runs: Runs, at: Ints) -> Runs:
+    """Neighbours that only differ in when they begin, as one run, where the second begins after the first ends."""
+    if not len(runs):
+        return runs
+    same = at[runs.begin[1:]] >= at[runs.end[:-1] - 1]
+    for name in ("key", "sticky", "routed", "scope", "producer"):
+        codes = getattr(runs, name)
+        same &= codes[1:] == codes[:-1]
+    first = np.flatnonzero(np.append(True, ~same))
+    return replace(runs.at(first), end=np.append(runs.begin[first[1:]], runs.end[-1]))
