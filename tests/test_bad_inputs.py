@@ -9,8 +9,10 @@ import pytest
 
 from subreplay import cli
 from subreplay.adapters import ADAPTERS
+from subreplay.errors import InputError
 from subreplay.spark import session
 from subreplay.spark.adapters import sources
+from subreplay.spark.read import input_statistics
 from tests.support.recordings import ROOT
 
 RECORDING = "4.0.8/s1f_key_shared_default_batching"
@@ -204,3 +206,10 @@ def test_a_mistake_in_a_run_file_is_one_sentence_with_its_line(tmp_path, monkeyp
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
     assert err.startswith(f"subreplay: run.yaml{sentence}")
+
+
+def test_a_membership_that_the_driver_cannot_fold_is_refused(monkeypatch):
+    monkeypatch.setattr(input_statistics, "MOST_EVENTS", 2)
+    assert input_statistics.bounded([{}, {}]) == [{}, {}]
+    with pytest.raises(InputError, match="leave out rows of events assigned"):
+        input_statistics.bounded([{}, {}, {}])

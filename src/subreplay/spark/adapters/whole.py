@@ -32,13 +32,14 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
 
 def in_process(spark: SparkSession, ingested: Ingested) -> Read:
     """What this process read itself: a recording that came with the package, say, which no task can reach."""
-    tables = {name: lake.of_arrow(spark, rows) for name, rows in ingested.tables.items()}
-    return Read(tables, lake.of_arrow(spark, tasks.quarantine(ingested.rejected)), ingested.told)
+    told = ingested.told
+    tables = {name: lake.of_arrow(spark, ingested.tables[name]) for name in told.rows}
+    return Read(tables, lake.of_arrow(spark, tasks.quarantine(ingested.rejected)), told)
 
 
 def _rows(adapter: Adapter, asked: tuple[Path, Options]) -> tasks.Rows:
     found = adapter(*asked)
-    yield from found.tables.items()
+    yield from ((name, found.tables[name]) for name in found.told.rows)
     yield tasks.REJECTED, tasks.quarantine(found.rejected)
     yield _TOLD, pa.table({"json": [json.dumps(asdict(found.told), default=str)]})
 

@@ -16,6 +16,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position
 from subreplay.audit.passes.repeats import members_once
 from subreplay.audit.rules.assignments import GroupStory
+from subreplay.errors import InputError
 from subreplay.model.columns import NEVER, UNKNOWN
 from subreplay.model.contracts import KEYS
 from subreplay.model.rows import MembershipEvent, Scope
@@ -25,6 +26,8 @@ from subreplay.timelines.membership import Present, dispatcher_events, inferred,
 
 INGEST: Final = "ingest"
 _PLACE: Final = ("ledger", "entry", "batch_index")
+MOST_EVENTS: Final = 1_000_000
+"""So many rows of a membership come to the driver, which folds them; about a gigabyte."""
 
 
 class Census(NamedTuple):
@@ -72,8 +75,8 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         messages = start(rows, _stored(inputs.checked["messages"]))
         deliveries = start(rows, _served(inputs.checked["deliveries"]))
         others = start(rows, _counted(small, inputs.ingest))
-        changes = start(rows, membership.orderBy("at", "seq", "consumer", "event"))
-        of_group = None if elsewhere is None else start(rows, elsewhere.orderBy("at", "seq", "consumer", "event"))
+        changes = start(_events, membership)
+        of_group = None if elsewhere is None else start(_events, elsewhere)
         open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
     stored, served, members = messages.result(), deliveries.result(), changes.result()
     places = {row["partition"] for row in (*stored, *served) if row["valid"]}
@@ -108,6 +111,22 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         last=max((row["last"] for row in delivered), default=UNKNOWN),
         group=group,
     )
+
+
+def _events(membership: DataFrame) -> Rows:
+    return bounded(rows(membership.orderBy("at", "seq", "consumer", "event").limit(MOST_EVENTS + 1)))
+
+
+def bounded(events: Rows) -> Rows:
+    """Events that the driver can fold. Raises ``InputError`` where there are more: a group of many partitions whose
+    owners change often tells of each at each change."""
+    if len(events) > MOST_EVENTS:
+        raise InputError(
+            f"membership: more than {MOST_EVENTS:,} rows, which is more than the driver folds; give a shorter time, or "
+            "leave out rows of events assigned, revoked, lost, owner and withdrawn: owners are then what the assignor "
+            "makes of the members"
+        )
+    return events
 
 
 def _in_nanos(membership: DataFrame) -> DataFrame:
