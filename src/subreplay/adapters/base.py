@@ -106,9 +106,9 @@ class Told:
     """What is told of a source that was read, beside its rows: counts, and a run to start from.
 
     ``rows`` are those of the canonical tables that it tells something of. ``quarantined`` are so many rejected rows, of
-    which ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not name.
-    ``notes`` are sentences about what the source does not tell, and how to add it. Section ``traffic`` of ``run`` has,
-    by table, what else a run has to say of it.
+    which ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not
+    name. ``notes`` are sentences about what the source does not tell, and how to add it. Section ``traffic`` of ``run``
+    has, by table, what else a run has to say of it.
     """
 
     rows: dict[str, int]
