@@ -18,7 +18,7 @@ from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
 from subreplay.policies.base import Policy
-from subreplay.timelines.membership import dispatcher_events, ownership_events, strangers
+from subreplay.timelines.membership import dispatcher_events, ownership_events, unknown_consumers
 from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()
@@ -87,7 +87,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     served = _consumers(delivered)
     untold = {row["consumer"] for row in served if row["instance"] is None}
     events = dispatcher_events(membership, _scopes(tables), untold)
-    unknown = strangers(served, membership)
+    unknown = unknown_consumers(served, membership)
     folded = plan("", policy, events, ownership_events(membership)).timelines
     others = {s: with_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
     would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from subreplay.timelines.membership import dispatcher_events, strangers
+from subreplay.timelines.membership import dispatcher_events, unknown_consumers
 from subreplay.timelines.namesakes import whose_leave
 
 TOPIC = "persistent://public/default/t"
@@ -86,4 +86,4 @@ def test_a_stranger_is_a_name_or_an_instance_of_it_that_never_joined(served, str
     membership = [{"event": "join", "consumer": name, "instance": instance} for name, instance in joins]
     membership.append({"event": "leave", "consumer": "e", "instance": None})
     row = {"consumer": served[0], "instance": served[1], "first": 1, "last": 2}
-    assert bool(strangers([row], membership)) is strange
+    assert bool(unknown_consumers([row], membership)) is strange

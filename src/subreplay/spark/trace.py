@@ -31,7 +31,7 @@ from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.input_statistics import census
+from subreplay.spark.read.input_statistics import input_statistics
 from subreplay.spark.read.log import as_log, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source
@@ -147,7 +147,7 @@ class _Evidence:
         sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
         before = checkpoint.handed_on(sink, run, inputs.topic)
-        found = census(inputs, None if before is None else before.carried)
+        found = input_statistics(inputs, None if before is None else before.carried)
         fit_batches(spark, found.widest)
         source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected), sink)
         return cls(source, audit_stages.fold(source), *_written(source))

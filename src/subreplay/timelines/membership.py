@@ -69,7 +69,9 @@ class Present(NamedTuple):
     last: int
 
 
-def strangers(served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]) -> dict[str, Present]:
+def unknown_consumers(
+    served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]
+) -> dict[str, Present]:
     """Who was ``served``, from ``first`` to ``last`` (ns), though no row of the membership tells its joining; both are
     known by ``consumer`` and, where both sides tell it, by ``instance``. An instance that is another name's says
     nothing."""

@@ -44,12 +44,14 @@ def fold(source: Source) -> Judge:
     """
     if source.before is not None:
         checkpoint.check_basis(source.before, source.config)
-    config, found = source.config, source.census
+    config, found = source.config, source.statistics
     policy = config.subscription.make_policy()
     folded = measured_plan(source, RECORDED, policy, source.events, found.group.told)
     others: Mapping[Scope, Dispatcher] = {}
-    if found.strangers:
-        events = {scope: with_unknown_consumers(scope, mine, found.strangers) for scope, mine in source.events.items()}
+    if found.unknown_consumers:
+        events = {
+            scope: with_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
+        }
         timelines = measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
     dispatchers = {
@@ -98,10 +100,10 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     log = source.log_with_earlier_messages()
     told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
-    assigned = assignment_findings(judge.policy, source.census.group)
+    assigned = assignment_findings(judge.policy, source.statistics.group)
     others = topic_findings.found(log.messages, judge, subscription, told, since, assigned)
     found = words.unionByName(others)
-    letters = "dead_letters" in source.census.with_rejected
+    letters = "dead_letters" in source.statistics.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)
     return source.write(found if given_up is None else found.unionByName(given_up), "violations")
 
@@ -131,7 +133,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
         topic=source.inputs.topic,
-        inputs=source.census.counts,
+        inputs=source.statistics.counts,
         extent=source.extent,
         width=width,
         plan=folded,
@@ -151,16 +153,16 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
         held=source.held,
-        unknown_consumers=tuple(sorted(source.census.strangers)),
+        unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
         members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
         quiet=source.quiet,
         repeated={
             "messages": totals["stored_again"],
-            "membership": source.census.repeated,
+            "membership": source.statistics.repeated,
             "deliveries": totals["repeated"],
         },
-        contradicted={"membership": source.census.contradicted, "deliveries": totals["contradicted"]},
-        quarantine=reasons(source.inputs, source.census.with_rejected),
+        contradicted={"membership": source.statistics.contradicted, "deliveries": totals["contradicted"]},
+        quarantine=reasons(source.inputs, source.statistics.with_rejected),
         scattered=passes.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
     )
 

@@ -161,7 +161,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
         counted = passes.finding_counts(mine, judge, config.windows.width * 1_000)
         found[name] = Figures(
             source.inputs.topic,
-            source.census.counts,
+            source.statistics.counts,
             source.extent,
             source.width,
             scenarios[name],

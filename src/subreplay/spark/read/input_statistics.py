@@ -22,7 +22,7 @@ from subreplay.model.contracts import KEYS
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark.collect import Rows, rows, together
 from subreplay.spark.read.log import Inputs, happened, is_commit, nanos
-from subreplay.timelines.membership import Present, dispatcher_events, inferred, strangers
+from subreplay.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
 
 INGEST: Final = "ingest"
 _PLACE: Final = ("ledger", "entry", "batch_index")
@@ -30,7 +30,7 @@ MOST_EVENTS: Final = 1_000_000
 """So many rows of a membership come to the driver, which folds them; about a gigabyte."""
 
 
-class Census(NamedTuple):
+class InputStatistics(NamedTuple):
     """``counts``: valid and quarantined rows of each table, and what an ingest had rejected already.
 
     ``extent``: first and last publish time (ns; of a day when nothing was published: delivery time), and how many
@@ -39,7 +39,7 @@ class Census(NamedTuple):
     ``lacking``: what rules need and the tables do not have.
     ``uncovered``: dispatchers that made their last delivery before the membership has anybody join.
     ``repeated``, ``contradicted``: rows of the membership that say the same as another one, and otherwise.
-    ``strangers``: who was served, and when, though no membership event tells its joining.
+    ``unknown_consumers``: who was served, and when, though no membership event tells its joining.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
     ``last``: the last delivery (ns).
@@ -53,7 +53,7 @@ class Census(NamedTuple):
     uncovered: frozenset[Scope]
     repeated: int
     contradicted: int
-    strangers: Mapping[str, Present]
+    unknown_consumers: Mapping[str, Present]
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
     widest: int
@@ -66,7 +66,7 @@ class Census(NamedTuple):
         return [row["table"] for row in self.counts if row["quarantined"]]
 
 
-def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
+def input_statistics(inputs: Inputs, carried: DataFrame | None = None) -> InputStatistics:
     """Look at each table once; ``carried`` is what the night before handed on."""
     small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
     membership = _in_nanos(inputs.membership)
@@ -89,7 +89,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
-    return Census(
+    return InputStatistics(
         counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
         extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
         events=seen,
@@ -104,7 +104,7 @@ def census(inputs: Inputs, carried: DataFrame | None = None) -> Census:
         uncovered=uncovered,
         repeated=repeated,
         contradicted=contradicted,
-        strangers=strangers(delivered, events),
+        unknown_consumers=unknown_consumers(delivered, events),
         lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"].values()) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
         widest=max((row["widest"] for row in stored), default=0),

@@ -24,7 +24,7 @@ from subreplay.spark.local import fits, local
 from subreplay.spark.profiled import Profiled, blocks
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.input_statistics import Census, census
+from subreplay.spark.read.input_statistics import InputStatistics, input_statistics
 from subreplay.spark.read.log import Inputs, Log, as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.traffic import Frames
@@ -47,7 +47,7 @@ class Source:
     inputs: Inputs
     log: Log
     before: checkpoint.HandedOn | None
-    census: Census
+    statistics: InputStatistics
     rejects: Rejects
     sink: Sink
     held: tuple[Stored, ...] = ()
@@ -56,19 +56,19 @@ class Source:
 
     @property
     def events(self) -> Events:
-        return self.census.events
+        return self.statistics.events
 
     @property
     def extent(self) -> Mapping[str, int]:
-        return self.census.extent
+        return self.statistics.extent
 
     @property
     def quiet(self) -> bool:
         """Whether it is a day without a row, of a topic with messages on others; or there is no row at all."""
-        if any(row["valid"] + row["quarantined"] for row in self.census.counts if row["table"] in _TRAFFIC):
+        if any(row["valid"] + row["quarantined"] for row in self.statistics.counts if row["table"] in _TRAFFIC):
             return False
         if not self.held:
-            return not self.census.with_rejected
+            return not self.statistics.with_rejected
         known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
         return self.config.date is not None and known
 
@@ -78,7 +78,7 @@ class Source:
         if self.stored_profile is not None:
             return self.stored_profile
         made = blocks(self.log.messages, self.config.keys.words, here=self.few)
-        return Profiled(made, self.census.extent["messages"])
+        return Profiled(made, self.statistics.extent["messages"])
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
@@ -143,7 +143,7 @@ def read(
     before = checkpoint.handed_on(sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
-    found = census(inputs, None if before is None else before.carried)
+    found = input_statistics(inputs, None if before is None else before.carried)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
@@ -162,10 +162,10 @@ def read(
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source
     day = {"first": source.begin, "last": source.horizon}
-    return replace(source, census=found._replace(extent={**found.extent, **day}))
+    return replace(source, statistics=found._replace(extent={**found.extent, **day}))
 
 
-def _lacking_altogether(found: Census) -> frozenset[Need]:
+def _lacking_altogether(found: InputStatistics) -> frozenset[Need]:
     """What rules need and the tables do not have, where one of them may be empty: then that alone is the reason."""
     lacking = set(found.lacking)
     if not found.extent["deliveries"]:
@@ -180,7 +180,7 @@ def _lacking_altogether(found: Census) -> frozenset[Need]:
 def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
     """The same for a what-if, which reads the traffic's profile where it is stored."""
     source = read(spark, config, sink, frames, messages_only=True)
-    count = source.census.extent["messages"]
+    count = source.statistics.extent["messages"]
     stored = None if frames else profiled.stored(spark, config, source.inputs.topic, source.log.messages, count)
     return replace(source, stored_profile=stored)
 
@@ -198,7 +198,7 @@ def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     frames |= {
         name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
     }
-    with_some = source.census.with_rejected
+    with_some = source.statistics.with_rejected
     rejected = [frame for name, frame in source.inputs.rejected.items() if name in with_some]
     nothing = lake.of_arrow(source.spark, QUARANTINE.empty_table()).coalesce(1)
     frames["quarantine"] = reduce(DataFrame.unionAll, rejected) if rejected else nothing

@@ -33,7 +33,7 @@ def sum_traffic(source: Source) -> Figures:
     )
     intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
     return Figures(
-        source.inputs.topic, source.census.counts, source.extent, source.width, folded, intervals,
+        source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
     )  # fmt: skip
 
@@ -44,10 +44,10 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     first, last = source.extent["first"], source.extent["last"]
     assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
     # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
-    with collect.together(1 if source.census.widest > keys.LARGE else 4) as start:
+    with collect.together(1 if source.statistics.widest > keys.LARGE else 4) as start:
         summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
-        hottest = start(collect.rows, keys.hot_keys(source.log.messages, few, source.census.widest))
+        hottest = start(collect.rows, keys.hot_keys(source.log.messages, few, source.statistics.widest))
     hot = hottest.result()
     figures = replace(
         figures,
@@ -68,7 +68,7 @@ def measured_plan(
 ) -> Plan:
     """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
     where keys decide, and the messages do not tell them."""
-    if policy.routing == "slot" and Need.KEYS in source.census.lacking:
+    if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
         raise InputError(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
