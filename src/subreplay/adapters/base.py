@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.held import instead
-from subreplay.model.tables import INPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+CANONICAL: Final = ("messages", "membership", "deliveries")
+"""The tables that ``subreplay.model.tables.INPUTS`` has."""
 
 
 class Reason(NamedTuple):
@@ -105,8 +107,9 @@ _PARSED: Final[dict[str, Callable[[str], Any]]] = {"coordinator_log": Path, "sta
 class Told:
     """What is told of a source that was read, beside its rows: counts, and a run to start from.
 
-    ``rows`` are those of the canonical tables that it tells something of. ``quarantined`` are so many rejected rows, of which
-    ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not name.
+    ``rows`` are those of the canonical tables that it tells something of. ``quarantined`` are so many rejected rows, of
+    which ``examples`` are the first. ``others`` are further subscriptions with their topics, which ``run`` does not
+    name.
     ``notes`` are sentences about what the source does not tell, and how to add it. Section ``traffic`` of ``run`` has,
     by table, what else a run has to say of it.
     """
@@ -135,7 +138,7 @@ class Ingested:
     @property
     def told(self) -> Told:
         """All but the rows."""
-        rows = {name: table.num_rows for name, table in self.tables.items() if name in INPUTS}
+        rows = {name: table.num_rows for name, table in self.tables.items() if name in CANONICAL}
         examples = self.rejected[:EXAMPLES]
         return Told(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
 
