@@ -81,8 +81,11 @@ class GroupRecording:
         return next(i for i in mine if i.consumer == row["consumer"] and i.start <= row["polled_at"] <= i.end)
 
     def others(self, row: Row, at: int) -> list[Row]:
-        """Polls of other consumers, of which each owned something else at that time, one for each."""
-        here = {i.consumer for mine in self.intervals().values() for i in mine if i.start < at < i.end}
+        """Polls of other consumers, of which each owned something else at that time, one for each; not of those that
+        had left, and were told later that it is lost."""
+        lost = {(told["consumer"], told["at"]) for told in self.files["membership"] if told["event"] == "lost"}
+        owned = (i for mine in self.intervals().values() for i in mine if i.start < at < i.end)
+        here = {i.consumer for i in owned if (i.consumer, i.end) not in lost}
         found = {p["consumer"]: p for p in self.polls if p["polled_at"] <= at and p["consumer"] in here}
         return [poll for consumer, poll in sorted(found.items()) if consumer != row["consumer"]]
 
