@@ -13,9 +13,9 @@ from subreplay.adapters import Options
 from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.policies import make
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
@@ -97,6 +97,18 @@ def test_k_owner_1_a_consumer_that_was_too_slow_owns_its_partitions_beside_their
 @pytest.mark.row("K-COMMIT-1")
 def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
     assert audit_of("k16_slow").excused["COMMIT_NOT_OWNER REFUSED"] == 2
+
+
+@pytest.mark.row("K-COMMIT-1")
+def test_k_commit_1_a_log_read_from_its_end_does_not_excuse_the_commit_of_another_one():
+    it = read(BY_NAME["k44_grow_latest"])
+    rows = it.tables["deliveries"].to_pylist()
+    members = sorted({row["consumer"] for row in rows})
+    commit = next(row for row in rows if row["ack_type"] == "Commit" and row["partition"] == 3)
+    commit["consumer"] = next(one for one in members if one != commit["consumer"])
+    changed = it.tables["deliveries"].from_pylist(rows, it.tables["deliveries"].schema)
+    found = audit_ingested(_with(it, it.tables["membership"], {"deliveries": changed}))
+    assert found.failing["COMMIT_NOT_OWNER"] == 1
 
 
 @pytest.mark.row("K-COMMIT-2")

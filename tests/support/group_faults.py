@@ -46,6 +46,8 @@ class GroupRecording:
 
     def ingested(self, folder: Path) -> Ingested:
         """What the adapter reads of it, by way of a folder."""
+        for stale in folder.glob("*.jsonl"):  # of another recording
+            stale.unlink()
         (folder / "scenario.json").write_text(json.dumps(self.scenario))
         for name, rows in self.files.items():
             (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
@@ -79,8 +81,11 @@ class GroupRecording:
         return next(i for i in mine if i.consumer == row["consumer"] and i.start <= row["polled_at"] <= i.end)
 
     def others(self, row: Row, at: int) -> list[Row]:
-        """Polls of other consumers, of which each owned something else at that time, one for each."""
-        here = {i.consumer for mine in self.intervals().values() for i in mine if i.start < at < i.end}
+        """Polls of other consumers, of which each owned something else at that time, one for each; not of those that
+        had left, and were told later that it is lost."""
+        lost = {(told["consumer"], told["at"]) for told in self.files["membership"] if told["event"] == "lost"}
+        owned = (i for mine in self.intervals().values() for i in mine if i.start < at < i.end)
+        here = {i.consumer for i in owned if (i.consumer, i.end) not in lost}
         found = {p["consumer"]: p for p in self.polls if p["polled_at"] <= at and p["consumer"] in here}
         return [poll for consumer, poll in sorted(found.items()) if consumer != row["consumer"]]
 
@@ -119,9 +124,14 @@ def a_record_moves(r: GroupRecording, rng: random.Random) -> str:
 
 
 def a_stranger_polls(r: GroupRecording, rng: random.Random) -> str:
-    """A record is given to a member that is not there any more, or not yet."""
+    """A record is given to a member that is not there any more, or not yet. (A static one stays when it closes.)"""
     row = rng.choice(r.once())
-    here = {i.consumer for mine in r.intervals().values() for i in mine if i.start < row["polled_at"] < i.end}
+    here = {one["name"] for one in r.scenario["consumers"] if one["instance"] is not None}
+    for told in (one for one in r.files["membership"] if one["at"] <= row["polled_at"]):
+        if told["event"] == "subscribe":
+            here.add(told["consumer"])
+        elif told["event"] == "close_end":
+            here.discard(told["consumer"])
     mine = {p["member_id"] for p in r.polls if p["consumer"] in here}
     other = one_of(rng, [p for p in r.polls if p["consumer"] not in here and p["member_id"] not in mine])
     row |= {name: other[name] for name in ("consumer", "member_id")}

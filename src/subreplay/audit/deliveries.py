@@ -5,6 +5,7 @@ One array is cheap to hand from function to function; a dozen are not.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +16,28 @@ from subreplay.kernels.loops import step
 from subreplay.model.columns import Ints
 
 Flags = NDArray[np.bool_]
+
+
+class Ending(IntEnum):
+    """How a delivery ended."""
+
+    NONE = 0  # there was none before
+    ACKED = 1
+    NACKED = 2  # its redelivery was asked for
+    CLOSED = 3  # its consumer left
+    OPEN = 4  # it had not ended
+    # of the members of a Kafka group, which had not committed it
+    REVOKED = 5  # its partition was taken from its consumer
+    LOST = 6  # ... which had left the group by max.poll.interval.ms, or was evicted, and did not know
+    CRASHED = 7  # its consumer's process ended, or its session timed out
+    SOUGHT = 8  # the application sought back to it, or before it
+
+
+FAILED_COMMIT, AUTOMATIC_COMMITS = 16, 32
+"""Bits beside the ending of what a member of a Kafka group had not committed, where it is known why: a commit of it had
+failed; commits of its partition are automatic, and it came after the last one."""
+WHY: Final = FAILED_COMMIT | AUTOMATIC_COMMITS
+
 
 # The columns of a delivery: the first six make a witness. KEY is the identity within which order is promised (-1:
 # none), NTH 0 for a first delivery, DUE when the message could be delivered at the earliest, RECEIVED when the

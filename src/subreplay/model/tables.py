@@ -225,7 +225,7 @@ FACTS: Final = pa.schema(
         _required("held_until", pa.int64()),
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
-        _required("previous", pa.int64()),  # how the one before ended: a `redelivery.Ending`, with `WHY`
+        _required("previous", pa.int64()),  # how the one before ended: a `audit.deliveries.Ending`, with `WHY`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
         _required("commit", pa.int8()),  # 0: none; else no delivery but the commit of an offset (``rules.commits``)
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by

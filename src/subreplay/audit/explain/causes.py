@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.wording import joined, otherwise
 from subreplay.audit.judge import Judge
-from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import Ints, column, flags, ints
 from subreplay.model.rows import Scope

@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import wording
-from subreplay.audit.rules.redelivery import WHY, Ending
 from subreplay.model.columns import NEVER, column
 
 _ENDINGS: Final = {

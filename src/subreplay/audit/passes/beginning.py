@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
+from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.undelivered import SETTLE
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Scope
@@ -123,6 +125,18 @@ def joined_before(timeline: Timeline, begin: int) -> dict[str, int]:
     if not missing and first <= begin:
         return {}
     return missing | dict.fromkeys(joins.keys() - missing.keys(), UNKNOWN) | {"": NEVER}
+
+
+def joined_earlier(timeline: Timeline, since: int, consumers: pa.Array, at: Ints, wrong: Flags) -> Flags:
+    """Whether each delivery, or commit, is explained by somebody who may have joined before the data begin
+    (``since``): its own consumer, or the owner of what looks ``wrong``."""
+    until = joined_before(timeline, since)
+    if not until:
+        return np.zeros(len(at), np.bool_)
+    names = consumers.dictionary_encode()
+    of_name = np.asarray(names.indices.fill_null(-1), np.int64)
+    explained: Flags = wrong | may_have_joined(until, names.dictionary.to_pylist(), of_name, at)
+    return explained
 
 
 def may_have_joined(until: Mapping[str, int], names: list[str | None], of_name: Ints, at: Ints) -> np.ndarray:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.needs import Need
+from subreplay.audit.passes.beginning import joined_earlier
 from subreplay.audit.passes.keys import numbers
 from subreplay.audit.passes.owners import owners_at
 from subreplay.audit.passes.positions import PositionState
@@ -44,7 +45,8 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
     scope = dispatcher.timeline.scope
     excuses |= context.rejects.excuses(scope.partition, place[0], place[1], at, column(rows, "consumer"))
     if state.beginning.since != UNKNOWN:
-        excuses |= Excuse.JOINED_EARLIER.bit
+        of = dispatcher.timeline, state.beginning.since, column(rows, "consumer")
+        excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
     if scope in context.uncovered:
         excuses |= Excuse.NOBODY_JOINED.bit
     if Need.DELIVERIES in context.lacking:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
 from subreplay.audit.context import Context, Dispatcher
-from subreplay.audit.deliveries import Flags
+from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.beginning import joined_before, may_have_joined
+from subreplay.audit.passes.beginning import joined_before, joined_earlier
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
 from subreplay.audit.passes.positions import (
@@ -41,7 +41,6 @@ from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
-from subreplay.audit.rules.redelivery import Ending
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
@@ -250,12 +249,8 @@ class _Batch:
         if beginning.since == UNKNOWN:
             return
         excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit
-        until = joined_before(self.dispatcher.timeline, beginning.since)
-        if until:
-            names = column(self.attempts, "consumer").dictionary_encode()
-            of_name = np.asarray(names.indices.fill_null(-1), np.int64)
-            joined = may_have_joined(until, names.dictionary.to_pylist(), of_name, at)
-            excuses[owners.wrong | joined] |= Excuse.JOINED_EARLIER.bit
+        of = self.dispatcher.timeline, beginning.since, column(self.attempts, "consumer")
+        excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
         unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
         if len(unknown) and not beginning.log_is_whole:
             places = np.append(self.of_message, len(self.head))

@@ -10,8 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.deliveries import Flags
-from subreplay.audit.rules.redelivery import Ending
+from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.range_table import NOBODY

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import GROUP, Code, Excuse, Rule
+from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.redelivery import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.kernels.loops import loop
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 
