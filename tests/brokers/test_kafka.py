@@ -69,7 +69,7 @@ def test_a_cluster_is_read_live_and_a_killed_consumer_is_the_cause(kafka: Broker
 
     (tmp_path / "groups").mkdir()
     (tmp_path / "groups/server.log").write_text(kafka.log.read_text())
-    jars = ",".join(str(jar) for jar in sorted((kafka_broker.JARS / "spark").glob("*.jar")))
+    jars = ",".join(str(jar) for jar in sorted((kafka_broker.BROKERS / "spark").glob("*.jar")))
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_SUBMIT_ARGS": f"--jars {jars} pyspark-shell"}
     command = [sys.executable, "-c", SCRIPT, kafka.address, str(tmp_path)]
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
