@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
-from urllib.error import URLError
+from typing import Any
 from urllib.request import urlopen
 
 from tests.support.kafka_broker import BROKERS, free_port, until, why_no_java
@@ -56,12 +56,12 @@ class Broker:
     def log(self) -> Path:
         return self.folder / "log/broker.log"
 
-    def ask(self, path: str) -> object:
+    def ask(self, path: str) -> Any:
         """An answer of the admin interface; None where there is none."""
         try:
-            with urlopen(f"http://localhost:{self.web}/admin/v2/{path}", timeout=5) as answer:
+            with urlopen(f"http://localhost:{self.web}/admin/v2/{path}", timeout=30) as answer:
                 return json.load(answer)
-        except (URLError, ConnectionError):
+        except OSError:
             return None
 
     def produce(self, topic: str, records: Sequence[tuple[str, str]]) -> None:
@@ -86,6 +86,11 @@ class Broker:
     def said(self, name: str) -> list[str]:
         """What a consumer has received."""
         return (self.folder / f"{name}.txt").read_text().splitlines()
+
+    def backlog(self, topic: str, subscription: str) -> int | None:
+        """How many messages wait for an acknowledgement; None where that is not told."""
+        stats = self.ask(f"{topic.replace('://', '/')}/stats")
+        return stats and stats["subscriptions"][subscription]["msgBacklog"]
 
     @contextmanager
     def polled(self, topic: str) -> Iterator[None]:
