@@ -38,7 +38,8 @@ quick: $(READY) ## run the tests that need no Spark
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
-brokers: $(READY) ## fetch the jars of a real Kafka, and run the tests that start one
+brokers: $(READY) ## fetch a real Kafka and a real Pulsar with their clients, and run the tests that start them
+	@$(PIP) install -q -c constraints.txt -e '.[brokers]'
 	@$(SPARK) $(BIN)/python .ci/fetch_broker_jars.py
 	@$(SPARK) $(BIN)/python -m pytest -m brokers $(ARGS)
 

@@ -1,21 +1,27 @@
 """Fetch what tests of real brokers need, once, into this virtual environment: a Kafka broker with its command-line
-clients, and Spark's Kafka source. Where a jar cannot be had, file ``failed`` has the reason, and those tests tell it.
+clients, Spark's Kafka source, and the distribution of Pulsar. Where one cannot be had, file ``failed`` or
+``pulsar-failed`` has the reason, and those tests tell it.
 
-Spark's own Ivy resolves them, as it does Delta's. It leaves out what Spark brings along.
+Spark's own Ivy resolves jars, as it does Delta's. It leaves out what Spark brings along. A distribution is an archive,
+which Spark does not resolve, so Ivy is asked by itself.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
+import pyspark
 from pyspark import __version__ as spark
 
 BROKERS = Path(sys.prefix) / "brokers"
 KAFKA = "4.0.0"
+PULSAR = "4.0.8"
 TOKENS = "org.apache.spark:spark-token-provider-kafka-0-10_2.13"
 SCRIPT = """
 import sys
@@ -33,8 +39,7 @@ def fetch(folder: str, packages: list[str], left_out: str = "none:none") -> str 
     command = [sys.executable, "-c", SCRIPT, ",".join(packages), str(ivy), left_out]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        why = re.findall(r"unresolved dependency: \S+?;\S+?(?=:)|UnknownHost\w+.*|Connect\w*Exception.*", done.stderr)
-        return f"{packages[0]} cannot be fetched: {why[0] if why else done.stderr.strip()[-300:]}"
+        return _failed(packages[0], done.stderr)
     (BROKERS / folder).mkdir(parents=True, exist_ok=True)
     for jar in (ivy / "jars").glob("*.jar"):
         shutil.copy(jar, BROKERS / folder / jar.name)
@@ -51,18 +56,47 @@ def source_of(version: str) -> str | None:
     return none_of_them or fetch("spark", [f"{TOKENS}:4.1.0-preview1"])
 
 
-def main() -> int:
-    if (BROKERS / "kafka").exists() and (BROKERS / "spark").exists():
-        return 0
-    BROKERS.mkdir(exist_ok=True)
+def distribution() -> str | None:
+    """Pulsar's distribution, unpacked; the reason where that failed."""
+    ivy = BROKERS / "ivy" / "pulsar"
+    jar = next((Path(pyspark.__file__).parent / "jars").glob("ivy-*.jar"))
+    settings = Path(__file__).with_name("ivy-archives.xml")
+    java = Path(os.environ["JAVA_HOME"], "bin/java") if "JAVA_HOME" in os.environ else "java"
+    command = [str(java), "-jar", str(jar), "-settings", str(settings), "-cache", str(ivy), "-confs", "default",
+               "-dependency", "org.apache.pulsar", "pulsar-server-distribution", PULSAR,
+               "-retrieve", f"{ivy}/[module].tar.gz", "-warn"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return _failed(f"Pulsar {PULSAR}", done.stdout + done.stderr)
+    with tarfile.open(ivy / "pulsar-server-distribution.tar.gz") as archive:
+        archive.extractall(ivy, filter="data")
+    (ivy / f"apache-pulsar-{PULSAR}").rename(BROKERS / "pulsar")
+    shutil.rmtree(ivy)
+    return None
+
+
+def _failed(what: str, said: str) -> str:
+    why = re.findall(r"unresolved dependency: \S+?;\S+?(?=:)|UnknownHost\w+.*|Connect\w*Exception.*", said)
+    return f"{what} cannot be fetched: {why[0] if why else said.strip()[-300:]}"
+
+
+def kafka() -> str | None:
+    """Kafka's broker and clients, and Spark's Kafka source; the reason where that failed."""
     clients = [f"org.apache.kafka:{name}:{KAFKA}" for name in ("kafka_2.13", "kafka-tools")]
     failed = fetch("kafka", [*clients, "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"])
-    failed = failed or (source_of(spark) and source_of("4.1.3"))
-    if failed:
-        (BROKERS / "failed").write_text(failed + "\n", encoding="utf-8")
-        sys.stderr.write(f"{failed}\n")
-    else:
-        (BROKERS / "failed").unlink(missing_ok=True)
+    return failed or (source_of(spark) and source_of("4.1.3"))
+
+
+def main() -> int:
+    BROKERS.mkdir(exist_ok=True)
+    for folders, get, reason in ((("kafka", "spark"), kafka, "failed"), (("pulsar",), distribution, "pulsar-failed")):
+        if all((BROKERS / folder).exists() for folder in folders):
+            continue
+        if failed := get():
+            (BROKERS / reason).write_text(failed + "\n", encoding="utf-8")
+            sys.stderr.write(f"{failed}\n")
+        else:
+            (BROKERS / reason).unlink(missing_ok=True)
     return 0
 
 

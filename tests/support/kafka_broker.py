@@ -1,5 +1,5 @@
-"""A real Kafka broker (KRaft, one node) and Kafka's own clients, as Java processes of the jars that ``make brokers``
-fetches."""
+"""A real Kafka broker (KRaft, one node) and its command-line tools, as Java processes of the jars that ``make brokers``
+fetches, and consumers of confluent-kafka in processes of their own."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyspark
 
-JARS = Path(os.environ.get("SUBREPLAY_BROKERS", Path(sys.prefix) / "brokers"))
-"""Folders ``kafka`` (broker and clients) and ``spark`` (Spark's Kafka source)."""
+BROKERS = Path(os.environ.get("SUBREPLAY_BROKERS", Path(sys.prefix) / "brokers"))
+"""Folders ``kafka`` (broker and clients), ``spark`` (Spark's Kafka source) and ``pulsar`` (the distribution)."""
 _PATIENCE = 120.0  # seconds
 _LOG4J = """<Configuration><Appenders><File name="f" fileName="{file}">
 <PatternLayout pattern="[%d{{yyyy-MM-dd HH:mm:ss,SSS}}{{UTC}}] %p %m (%c)%n"/></File></Appenders>
@@ -40,9 +41,15 @@ auto.create.topics.enable=false
 
 def missing() -> str | None:
     """Why there can be no broker here; None: there can."""
-    if not any((JARS / "kafka").glob("*kafka-server-*.jar")) or not any((JARS / "spark").glob("*.jar")):
-        why = JARS / "failed"
-        return why.read_text() if why.exists() else f"no jars of Kafka in {JARS}: make brokers fetches them"
+    if find_spec("confluent_kafka") is None:
+        return "confluent-kafka is not installed: make brokers does it"
+    if not any((BROKERS / "kafka").glob("*kafka-server-*.jar")) or not any((BROKERS / "spark").glob("*.jar")):
+        why = BROKERS / "failed"
+        return why.read_text() if why.exists() else f"no jars of Kafka in {BROKERS}: make brokers fetches them"
+    return why_no_java()
+
+
+def why_no_java() -> str | None:
     return None if shutil.which("java") else "there is no java on the PATH"
 
 
@@ -80,12 +87,9 @@ class Broker:
                   "parse.key=true", "--property", "key.separator=:", given=lines)  # fmt: skip
 
     def consume(self, topic: str, group: str, client: str) -> subprocess.Popen[bytes]:
-        """A console consumer, which goes on until it is ended."""
-        settings = {"client.id": client, "session.timeout.ms": "6000", "auto.commit.interval.ms": "200",
-                    "heartbeat.interval.ms": "500", "auto.offset.reset": "earliest"}  # fmt: skip
-        more = [word for name, value in settings.items() for word in ("--consumer-property", f"{name}={value}")]
-        command = [*_java(self.folder, client), "org.apache.kafka.tools.consumer.ConsoleConsumer",
-                   "--bootstrap-server", self.address, "--topic", topic, "--group", group, *more]  # fmt: skip
+        """A consumer of confluent-kafka, which goes on until it is ended, and records itself into ``captured/``."""
+        command = [sys.executable, "-m", "tests.support.kafka_consumer",
+                   self.address, topic, group, client, str(self.folder / "captured")]  # fmt: skip
         with (self.folder / f"{client}.txt").open("wb") as said:
             process = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL)
         self.clients.append(process)
@@ -99,7 +103,7 @@ class Broker:
 @contextmanager
 def broker(folder: Path) -> Iterator[Broker]:
     """A broker until the end, and its consumers with it."""
-    port, controller = _free(), _free()
+    port, controller = free_port(), free_port()
     settings = folder / "server.properties"
     settings.write_text(_SETTINGS.format(port=port, controller=controller, data=folder / "data"))
     java = _java(folder, "server")
@@ -132,10 +136,11 @@ def _java(folder: Path, name: str) -> list[str]:
     log4j.write_text(_LOG4J.format(file=folder / f"{name}.log"))
     scala = next((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))  # which Spark's Ivy leaves out
     return ["java", "-Xmx300m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={log4j}",
-            "-cp", f"{JARS / 'kafka'}/*:{scala}"]  # fmt: skip
+            "-cp", f"{BROKERS / 'kafka'}/*:{scala}"]  # fmt: skip
 
 
-def _free() -> int:
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
     with socket.socket() as found:
         found.bind(("localhost", 0))
         port: int = found.getsockname()[1]

@@ -1,0 +1,37 @@
+"""A consumer of pulsar-client under Key_Shared that records itself: run as a program, so that it can be killed.
+
+Arguments: service URL, topic, subscription, name, folder of captures, seconds from a receipt to its acknowledgement.
+It prints what it receives, and closes when it is terminated.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+import pulsar
+
+from subreplay import capture
+
+address, topic, subscription, name, folder, pause = sys.argv[1:]
+ended: list[int] = []
+signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+consumer = capture.wrap(
+    client.subscribe(topic, subscription, consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name),
+    folder,
+    subscription_type="Key_Shared",
+    flush_seconds=0.1,
+)
+while not ended:
+    try:
+        message = consumer.receive(timeout_millis=100)
+    except pulsar.Timeout:
+        continue
+    sys.stdout.write(message.data().decode() + "\n")
+    sys.stdout.flush()
+    time.sleep(float(pause))
+    consumer.acknowledge(message)
+consumer.close()
+client.close()
