@@ -13,7 +13,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
@@ -112,9 +111,9 @@ def added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [dict(zip(names, (*where, *sums[where]), strict=True)) for where in order]
 
 
-def slot_and_owner(timeline: Timeline, key: bytes, at: int) -> tuple[int, str | None]:
-    """The slot of a key and its owner's label at a time (ns)."""
-    hashes = np.array([murmur3_32(key)], np.uint32)
+def slot_and_owner(timeline: Timeline, murmur3: int, at: int) -> tuple[int, str | None]:
+    """The slot of a key with that hash, and its owner's label at a time (ns)."""
+    hashes = np.array([murmur3], np.uint32)
     slots = timeline.policy.slots(hashes)
     epoch = timeline.epoch_at(np.array([at]), np.array([0]))
     owner = int(timeline.owner_at(slots, hashes, epoch)[0])

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from subreplay.audit.needs import Need
 from subreplay.config.plans import routing_of, scenario_events
@@ -13,9 +15,10 @@ from subreplay.config.run import RECORDED
 from subreplay.config.scenario import AnyScenario
 from subreplay.errors import InputError
 from subreplay.figures import Figures
+from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Measuring, Policy
-from subreplay.spark import collect, keys
+from subreplay.spark import collect, keys, profiled
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
 from subreplay.traffic.evaluation import Extent
@@ -47,15 +50,43 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     with collect.together(1 if source.statistics.widest > keys.LARGE else 4) as start:
         summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
-        hottest = start(collect.rows, keys.hot_keys(source.log.messages, few, source.statistics.widest))
-    hot = hottest.result()
+        hottest = None if _told(source) else start(_of_messages, source, few)
+    hot = _of_profile(source, few) if hottest is None else hottest.result()
     figures = replace(
         figures,
         traffic=summed.result(),
-        hottest=hot[0]["messages"] if hot else 0,
-        hot_keys=[_hot_key(source, figures.plan, row) for row in hot[: source.config.report.hot_keys]],
+        hottest=hot[0].messages if hot else 0,
+        hot_keys=[_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
     )
     return figures, plans
+
+
+class _Hot(NamedTuple):
+    """A hot key in words, with the hash that decides its slot."""
+
+    word: str
+    hash: int
+    messages: int
+
+
+def _told(source: Source) -> bool:
+    """Whether the profile tells the hottest keys: it is in this process, and keys are told as digests."""
+    return not source.config.keys.words.show and source.profiled.messages <= profiled.IN_PROCESS
+
+
+def _of_profile(source: Source, few: int) -> list[_Hot]:
+    profile = source.profiled.here
+    assert profile is not None
+    keys, messages = (column[:few] for column in profile.hottest)
+    told = profile.keys.words(keys.astype(np.int32)), profile.keys.murmur3[keys].tolist(), messages.tolist()
+    return [_Hot(*key) for key in zip(*told, strict=True)]
+
+
+def _of_messages(source: Source, few: int) -> list[_Hot]:
+    words = source.config.keys.words
+    rows = collect.rows(keys.hot_keys(source.log.messages, few, source.statistics.widest))
+    keys = [bytes(row["key"]) for row in rows]
+    return [_Hot(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(keys, rows, strict=True)]
 
 
 def measured_plan(
@@ -86,11 +117,11 @@ def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
     return replace(folded, routing=routing, retention=scenario.kept_by)
 
 
-def _hot_key(source: Source, folded: Plan, row: Mapping[str, Any]) -> dict[str, Any]:
+def _hot_key(source: Source, folded: Plan, key: _Hot) -> dict[str, Any]:
     """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
-    found: dict[str, Any] = {"key": source.config.keys.words.word(bytes(row["key"])), "messages": row["messages"]}
+    found: dict[str, Any] = {"key": key.word, "messages": key.messages}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:
         return found | {"slot": None, "consumer": None}
     timeline = next(iter(folded.timelines.values()))
-    slot, owner = slot_and_owner(timeline, bytes(row["key"]), source.extent["last"])
+    slot, owner = slot_and_owner(timeline, key.hash, source.extent["last"])
     return found | {"slot": slot, "consumer": owner}
