@@ -85,8 +85,8 @@ def _of_profile(source: Source, few: int) -> list[_Hot]:
 def _of_messages(source: Source, few: int) -> list[_Hot]:
     words = source.config.keys.words
     rows = collect.rows(keys.hot_keys(source.log.messages, few, source.statistics.widest))
-    keys = [bytes(row["key"]) for row in rows]
-    return [_Hot(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(keys, rows, strict=True)]
+    of = [bytes(row["key"]) for row in rows]
+    return [_Hot(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(of, rows, strict=True)]
 
 
 def measured_plan(
