@@ -104,10 +104,10 @@ def test_an_audit_by_run_file_reads_the_topic_live(pulsar: Broker, tmp_path: Pat
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
     report = json.loads((tmp_path / "report/report.json").read_text())
-    received = sum(len(pulsar.said(name)) for name in ("steady", "killed"))
     assert report["verdict"] == "valid"
-    assert {row["table"]: (row["valid"], row["quarantined"]) for row in report["inputs"]} == {
-        "messages": (len(RECORDS), 0), "membership": (4, 0), "deliveries": (received, 0)
-    }  # fmt: skip
+    inputs = {row["table"]: row["valid"] for row in report["inputs"] if not row["quarantined"]}
+    receipts_kept = inputs.pop("deliveries")
+    assert inputs == {"messages": len(RECORDS), "membership": 4}
+    assert receipts_kept - len(RECORDS) in (0, 1)  # what the killed one had in hand may be on the disk, and came again
     causes = {epoch["cause"] for one in report["range_maps"] for epoch in one["epochs"]}
     assert [cause for cause in causes if "killed disconnected" in cause]
