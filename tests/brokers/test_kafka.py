@@ -9,10 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from subreplay.capture.events import Event
 from tests.support import kafka_broker
+from tests.support.captured import rows
 from tests.support.kafka_broker import Broker, until
 
 pytestmark = [
@@ -54,6 +57,10 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield running
 
 
+def receipts(kafka: Broker) -> list[dict[str, Any]]:
+    return [row for row in rows(kafka.folder / "captured") if row["event"] == Event.RECEIVE.value]
+
+
 def test_a_cluster_is_read_live_and_a_killed_consumer_is_the_cause(kafka: Broker, tmp_path: Path) -> None:
     kafka.create("orders", 3)
     steady, killed = (kafka.consume("orders", "billing", client) for client in ("steady", "killed"))
@@ -61,6 +68,7 @@ def test_a_cluster_is_read_live_and_a_killed_consumer_is_the_cause(kafka: Broker
     kafka.produce("orders", RECORDS)
     until(lambda: kafka.said("steady") + kafka.said("killed") >= len(RECORDS), steady)
     until(lambda: kafka.said("killed") > 0)
+    until(lambda: len(receipts(kafka)) == len(RECORDS))  # so that killing loses none
     killed.kill()
     until(lambda: "killed-" in kafka.log.read_text().partition("has failed, removing it")[0][-200:])
     kafka.produce("orders", RECORDS)

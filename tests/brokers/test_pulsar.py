@@ -38,10 +38,8 @@ def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """Two consumers under Key_Shared got all records; one was killed with messages that it had not acknowledged."""
     with pulsar_broker.broker(tmp_path_factory.mktemp("pulsar")) as running:
         with running.polled(TOPIC):
-            steady, killed = (
-                running.consume(TOPIC, "billing", "steady"),
-                running.consume(TOPIC, "billing", "killed", 0.05),
-            )
+            steady = running.consume(TOPIC, "billing", "steady")
+            killed = running.consume(TOPIC, "billing", "killed", "slow")
             until(lambda: running.log.read_text().count(f"Created subscription on topic {TOPIC} / billing") == 2)
             running.produce(TOPIC, RECORDS[:300])
             until(lambda: len(running.said("killed")) > 10, killed)
@@ -78,6 +76,7 @@ def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) ->
     (cause,) = by_log.causes
     assert "killed disconnected" in cause
     assert by_log.causes[cause] == len(held) > 0
+    assert set(by_receipts.causes) <= {cause}  # of the message that it had in hand, where it did
 
 
 SCRIPT = """
@@ -104,8 +103,11 @@ def test_an_audit_by_run_file_reads_the_topic_live(pulsar: Broker, tmp_path: Pat
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
-    assert f"messages: {len(RECORDS)} rows = {len(RECORDS)} valid + 0 quarantined" in ran.stdout
     report = json.loads((tmp_path / "report/report.json").read_text())
     assert report["verdict"] == "valid"
+    inputs = {row["table"]: row["valid"] for row in report["inputs"] if not row["quarantined"]}
+    receipts_kept = inputs.pop("deliveries")
+    assert inputs == {"messages": len(RECORDS), "membership": 4}
+    assert receipts_kept - len(RECORDS) in (0, 1)  # what the killed one had in hand may be on the disk, and came again
     causes = {epoch["cause"] for one in report["range_maps"] for epoch in one["epochs"]}
     assert [cause for cause in causes if "killed disconnected" in cause]

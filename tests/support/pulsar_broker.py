@@ -74,10 +74,11 @@ class Broker:
             producer.send(value.encode(), partition_key=key)
         client.close()
 
-    def consume(self, topic: str, subscription: str, name: str, pause: float = 0.0) -> subprocess.Popen[bytes]:
-        """A consumer under Key_Shared, which goes on until it is ended, and pauses before each acknowledgement."""
+    def consume(self, topic: str, subscription: str, name: str, *slow: str) -> subprocess.Popen[bytes]:
+        """A consumer under Key_Shared, which goes on until it is ended, and records itself into ``captured/``; a "slow"
+        one has nothing acknowledged that it would lose when it is killed."""
         command = [sys.executable, "-m", "tests.support.pulsar_consumer",
-                   self.address, topic, subscription, name, str(self.folder / "captured"), str(pause)]  # fmt: skip
+                   self.address, topic, subscription, name, str(self.folder / "captured"), *slow]  # fmt: skip
         with (self.folder / f"{name}.txt").open("wb") as said:
             process = subprocess.Popen(command, stdout=said, stderr=subprocess.DEVNULL)
         self.clients.append(process)

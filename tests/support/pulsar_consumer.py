@@ -1,7 +1,7 @@
 """A consumer of pulsar-client under Key_Shared that records itself: run as a program, so that it can be killed.
 
-Arguments: service URL, topic, subscription, name, folder of captures, seconds from a receipt to its acknowledgement.
-It prints what it receives, and closes when it is terminated.
+Arguments: service URL, topic, subscription, name, folder of captures, and "slow" where each acknowledgement waits until
+the receipt is on the disk. It prints what it receives, and closes when it is terminated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pulsar
 
 from subreplay import capture
 
-address, topic, subscription, name, folder, pause = sys.argv[1:]
+address, topic, subscription, name, folder, *slow = sys.argv[1:]
 ended: list[int] = []
 signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
 client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
@@ -31,7 +31,8 @@ while not ended:
         continue
     sys.stdout.write(message.data().decode() + "\n")
     sys.stdout.flush()
-    time.sleep(float(pause))
+    while slow and consumer.recording.counts.waiting:
+        time.sleep(0.01)
     consumer.acknowledge(message)
 consumer.close()
 client.close()

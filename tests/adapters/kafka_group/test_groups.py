@@ -17,6 +17,7 @@ from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from subreplay.adapters.kafka_group.groups import topic_names
 from subreplay.adapters.kafka_group.progress import PROGRESS
 from subreplay.adapters.kafka_group.rows import group_rows
+from subreplay.config.run import Subscription
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters import delta_logs
@@ -95,8 +96,10 @@ def test_the_policy_is_that_of_the_scenario(tmp_path, name):
         "topic": subscription["topic"],
         "policy": f"kafka.{policy}",
         "profile": "kafka-4.0",
-        "options": {"session_timeout_us": 0, "initial_rebalance_delay_us": 0},  # the coordinator has waited already
+        # the coordinator has waited already
+        "options": {"session.timeout.ms": 0, "group.initial.rebalance.delay.ms": 0},
     }
+    assert Subscription.model_validate(subscription).make_policy().name == f"kafka.{policy}"  # a run file takes it
 
 
 @pytest.mark.parametrize("name", FULL)

@@ -31,7 +31,7 @@ POLICIES: Final = {
     ("consumer", "range"): "kafka.server_range",
 }
 """Policies by protocol and assignor."""
-_NO_DELAYS: Final = {"session_timeout_us": 0, "initial_rebalance_delay_us": 0}
+_NO_DELAYS: Final = {"session.timeout.ms": 0, "group.initial.rebalance.delay.ms": 0}
 """Events have the instants of complete rebalances: the coordinator has waited already."""
 NOTES: Final = (
     "records of __consumer_offsets have no messages: name them as traffic.messages, such as {from: kafka-table.spark, "
