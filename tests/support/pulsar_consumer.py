@@ -10,29 +10,36 @@ import signal
 import sys
 import time
 
-import pulsar
-
 from subreplay import capture
 
-address, topic, subscription, name, folder, *slow = sys.argv[1:]
-ended: list[int] = []
-signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
-client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
-consumer = capture.wrap(
-    client.subscribe(topic, subscription, consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name),
-    folder,
-    subscription_type="Key_Shared",
-    flush_seconds=0.1,
-)
-while not ended:
-    try:
-        message = consumer.receive(timeout_millis=100)
-    except pulsar.Timeout:
-        continue
-    sys.stdout.write(message.data().decode() + "\n")
-    sys.stdout.flush()
-    while slow and consumer.recording.counts.waiting:
-        time.sleep(0.01)
-    consumer.acknowledge(message)
-consumer.close()
-client.close()
+
+def main() -> None:
+    """Consume until the process is terminated."""
+    import pulsar  # no other test needs it
+
+    address, topic, subscription, name, folder, *slow = sys.argv[1:]
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    client = pulsar.Client(address, logger=pulsar.ConsoleLogger(pulsar.LoggerLevel.Error))
+    consumer = capture.wrap(
+        client.subscribe(topic, subscription, consumer_type=pulsar.ConsumerType.KeyShared, consumer_name=name),
+        folder,
+        subscription_type="Key_Shared",
+        flush_seconds=0.1,
+    )
+    while not ended:
+        try:
+            message = consumer.receive(timeout_millis=100)
+        except pulsar.Timeout:
+            continue
+        sys.stdout.write(message.data().decode() + "\n")
+        sys.stdout.flush()
+        while slow and consumer.recording.counts.waiting:
+            time.sleep(0.01)
+        consumer.acknowledge(message)
+    consumer.close()
+    client.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.held import instead
-from subreplay.model.tables import INPUTS
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+CANONICAL: Final = ("messages", "membership", "deliveries")
+"""The tables that ``subreplay.model.tables.INPUTS`` has."""
 
 
 class Reason(NamedTuple):
@@ -135,7 +137,7 @@ class Ingested:
     @property
     def told(self) -> Told:
         """All but the rows."""
-        rows = {name: table.num_rows for name, table in self.tables.items() if name in INPUTS}
+        rows = {name: table.num_rows for name, table in self.tables.items() if name in CANONICAL}
         examples = self.rejected[:EXAMPLES]
         return Told(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
 
