@@ -191,7 +191,7 @@ def _note(figures: Figures, table: str) -> str:
 
 def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], spark_version: str) -> RunInfo:
     """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
-    subscription, policy = config.subscription, figures.plan.policy
+    subscription = config.subscription
     return RunInfo(
         run_id=config.run_id,
         kind=kind,
@@ -204,7 +204,7 @@ def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif
         window_end=instant(figures.extent["last"]),
         policy=subscription.policy,
         profile=subscription.profile,
-        options=tuple((option, str(getattr(policy, option))) for option in sorted(subscription.options)),
+        options=tuple((option, str(subscription.options[option])) for option in sorted(subscription.options)),
         config_digest=config.digest,
         versions=(("subreplay", __version__), ("spark", spark_version)),
         keys_shown=config.keys.show,
