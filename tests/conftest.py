@@ -1,4 +1,4 @@
-"""What tests share: one Spark session, started only for tests that ask for it, and which process runs them."""
+"""What tests share: one Spark session, started only for tests that ask for it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,6 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is marked
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the half of the files with Spark that a second process runs (.ci/test): they take as long as the others."""
-    for item in items:
-        if item.path.name >= "test_m":
-            item.add_marker("second_half")
 
 
 @pytest.fixture(scope="session")
