@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.base import CANONICAL
 from subreplay.adapters.kafka_recording.adapter import read, recording
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.rows import Poll
 from subreplay.errors import InputError
+from subreplay.model.tables import INPUTS
 from subreplay.spark.adapters import whole
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
@@ -67,7 +67,7 @@ def test_a_poll_that_names_another_ones_member_is_of_its_consumer(changed):
 def test_tasks_hand_on_the_canonical_tables_alone():
     kinds = [kind for kind, _ in whole._rows(ADAPTERS["kafka-recording"], (SLOW, Options()))]
     assert kinds == ["messages", "membership", "deliveries", "rejected", "told"] == [*whole._SHAPE]
-    assert kinds[:3] == [*CANONICAL]
+    assert kinds[:3] == [*INPUTS]
 
 
 def test_the_run_names_group_topic_policy_and_profile():

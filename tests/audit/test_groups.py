@@ -17,6 +17,7 @@ from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.needs import Need
 from subreplay.policies import make
+from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
 from tests.support.nights import audit_nights
@@ -180,4 +181,6 @@ def test_k_owner_3_without_callbacks_a_member_may_go_on_with_what_was_decided_to
     by_the_server = make("kafka.server_range", "kafka-4.0", session_timeout_us=0)
     assert "WRONG_OWNER a2" in findings(eager, "a1 a2", story)
     assert "WRONG_OWNER a2" not in findings(by_the_server, "a1 a2", story)
+    late = story.replace("a2>", f"~{REBALANCE_TIMEOUT_NS // 1_000 // STEP} a2>")  # it must have given it up by then
+    assert "WRONG_OWNER a2" in findings(by_the_server, "a1 a2", late)
     assert "WRONG_OWNER a2" in findings(by_the_server, "a1 a2", story.replace("+C1", "=C2 +C1 /C2 =C1"))

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from subreplay.adapters.pulsar_policies import unranked
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.needs import Need
 from subreplay.policies import make
+from tests.support.audits import changed
 from tests.support.history import history
 from tests.support.pure import audit_by, judge_of
 
@@ -22,6 +24,15 @@ def test_who_is_active_is_unknown_where_priority_levels_are(lacking: set[Need], 
     wrong = [row for row in rows.to_pylist() if row["codes"] & Code.WRONG_OWNER.bit]
     assert wrong
     assert {excuse_of(Code.WRONG_OWNER, row["excuses"]) for row in wrong} == {excuse}
+
+
+@pytest.mark.parametrize(
+    ("told", "ranked"), [({"type": "Failover"}, False), ({"type": "Failover", "priority": 0}, True), ({}, True)]
+)
+def test_a_run_over_failover_says_where_levels_are_not_told(told: dict[str, object], ranked: bool) -> None:
+    traffic, notes = unranked(changed(TO_THE_SECOND, "membership", **{"priority": None} | told)["membership"])
+    assert traffic == ({} if ranked else {"traffic": {"membership": {"ranked": False}}})
+    assert bool(notes) is not ranked
 
 
 def test_nothing_is_legal_for_it() -> None:

@@ -13,9 +13,6 @@ from subreplay.model.held import instead
 if TYPE_CHECKING:
     import pyarrow as pa
 
-CANONICAL: Final = ("messages", "membership", "deliveries")
-"""The tables that ``subreplay.model.tables.INPUTS`` has."""
-
 
 class Reason(NamedTuple):
     """Why a row does not fit the contract: the column, its value, the rule and what to do."""
@@ -137,7 +134,9 @@ class Ingested:
     @property
     def told(self) -> Told:
         """All but the rows."""
-        rows = {name: table.num_rows for name, table in self.tables.items() if name in CANONICAL}
+        from subreplay.model.tables import INPUTS  # not before: `--help` does not wait for Arrow
+
+        rows = {name: table.num_rows for name, table in self.tables.items() if name in INPUTS}
         examples = self.rejected[:EXAMPLES]
         return Told(rows, self.counts, len(self.rejected), examples, self.run, self.others, self.notes)
 

@@ -35,15 +35,16 @@ def policy_of(membership: pa.Table, subscription: str) -> tuple[dict[str, Any], 
     return {"policy": f"{_KEY_SHARED}consistent_hash"} | options, [_HASHING + _CONSISTENT + ("" if modes else _STICKY)]
 
 
-def unranked(run: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """A run (section ``subscription``) over a membership that does not tell priority levels, and a sentence about
-    them where they decide who is active (row P-FO-1)."""
-    if run["subscription"].get("policy") != TYPES["Failover"]:
-        return run, []
-    return run | {"traffic": {"membership": {"ranked": False}}}, [_UNRANKED]
+def unranked(membership: pa.Table) -> tuple[dict[str, Any], list[str]]:
+    """The part of a run, and a sentence, about a membership that does not tell the priority levels of a subscription
+    of type Failover, where they decide who is active (row P-FO-1)."""
+    joins = pc.and_(pc.equal(membership["type"], "Failover"), pc.equal(membership["event"], "join"))
+    if not membership.filter(joins)["priority"].null_count:
+        return {}, []
+    return {"traffic": {"membership": {"ranked": False}}}, [_UNRANKED]
 
 
 _UNRANKED: Final = (
-    "the priority levels of consumers are not told: that a message went to another consumer than the one that is "
+    "the priority levels of some consumers are not told: that a message went to another consumer than the one that is "
     "active where all have the same is unknown; if they have, write ranked: true under traffic.membership"
 )

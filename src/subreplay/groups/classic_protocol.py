@@ -17,7 +17,7 @@ from subreplay.groups.members import NO_REBALANCE, Members, Process
 from subreplay.groups.state import NONE
 from subreplay.model.rows import Instant
 from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import MAX_INITIAL_DELAY_NS, DetectedEvent, Rebalance
+from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS, DetectedEvent, Rebalance
 
 
 class Stage(IntEnum):
@@ -333,7 +333,7 @@ class ClassicProtocol(Coordinator):
 
     def _delayed(self) -> None:
         """An empty group has waited: for more, if some came meanwhile."""
-        most = self.delayed_since + MAX_INITIAL_DELAY_NS
+        most = self.delayed_since + REBALANCE_TIMEOUT_NS
         if self.more_came and self.now < most:
             self._delay(min(self.now + self.delay, most))
         else:

@@ -25,8 +25,9 @@ from subreplay.policies.kafka.roster import Roster
 from subreplay.timelines.namesakes import whose_leave
 from subreplay.timelines.timeline import BEGINNING, Epoch, Instants, Ints, OwnerIndex, Timeline, boundaries, joining
 
-MAX_INITIAL_DELAY_NS = 300_000_000_000
-"""No empty group waits longer than this for its members (``max.poll.interval.ms``, the rebalance timeout)."""
+REBALANCE_TIMEOUT_NS = 300_000_000_000
+"""The rebalance timeout (the default of ``max.poll.interval.ms``): no empty group waits longer for its members, and no
+member has longer to give up what was decided to be another's."""
 
 
 class Change(NamedTuple):
@@ -243,10 +244,10 @@ class GroupFold:
         delay: int = self.policy.initial_rebalance_delay_us * 1_000
         if self.here or self.policy.rebalance == "server" or not delay:
             return first
-        joins = [n.at.at for n in waiting if n.event.event == "join" and n.at.at <= first + MAX_INITIAL_DELAY_NS]
+        joins = [n.at.at for n in waiting if n.event.event == "join" and n.at.at <= first + REBALANCE_TIMEOUT_NS]
         end = first + delay
-        while any(end - delay < at <= end for at in joins[1:]) and end < first + MAX_INITIAL_DELAY_NS:
-            end = min(end + delay, first + MAX_INITIAL_DELAY_NS)
+        while any(end - delay < at <= end for at in joins[1:]) and end < first + REBALANCE_TIMEOUT_NS:
+            end = min(end + delay, first + REBALANCE_TIMEOUT_NS)
         return end
 
     def apply(

@@ -82,6 +82,7 @@ class Tenures(NamedTuple):
     until: Ints
     ends: tuple[str, ...]
     before: Ints
+    lost: Ints
 
 
 class _Directory(NamedTuple):
@@ -244,8 +245,8 @@ class Timeline:
 
     @cached_property
     def tenures(self) -> Tenures:
-        """Of a partition that has one owner, until when (ns) that of each epoch has it, and how that ends; and who had
-        it ``before`` (``NOBODY``: nobody ever)."""
+        """Of a partition that has one owner, until when (ns) that of each epoch has it, and how that ends; who had it
+        ``before`` (``NOBODY``: nobody ever), and when (ns) that one lost it."""
         epochs = np.arange(len(self.epochs))
         slots, hashes = np.full(len(epochs), self.policy.space[0]), np.zeros(len(epochs), np.uint32)
         owners = self.owner_at(slots, hashes, epochs.astype(np.int32))
@@ -253,13 +254,12 @@ class Timeline:
         following = after[np.searchsorted(after, epochs, "right")]
         starts = np.array([*(epoch.start.at for epoch in self.epochs), np.iinfo(np.int64).max], np.int64)
         causes = [*("" if epoch.cause is None else epoch.cause.event for epoch in self.epochs), ""]
-        before, latest, current = np.full(len(epochs), NOBODY), NOBODY, NOBODY
-        for epoch, owner in enumerate(owners.tolist()):
-            if owner != current and current != NOBODY:
-                latest = current
-            current, before[epoch] = owner, latest
+        changed = after[:-1]
+        lost = changed[owners[changed - 1] != NOBODY]
+        latest = np.searchsorted(lost, epochs, "right") - 1  # -1: nobody had lost it yet
+        before = np.append(owners[lost - 1], NOBODY)[latest]
         ends = self.ends or tuple(causes[epoch] for epoch in following.tolist())
-        return Tenures(starts[following], ends, before)
+        return Tenures(starts[following], ends, before, np.append(starts[lost], 0)[latest])
 
     @cached_property
     def stays(self) -> tuple[Ints, Ints]:

@@ -102,7 +102,7 @@ def test_priority_levels_are_those_that_explain_who_was_active():
     levels = {(row["consumer"], row["priority"]) for row in found.tables["membership"].to_pylist()}
     assert levels == {("a1", 1), ("b0", 0)}  # as they asked
     assert "traffic" not in found.run
-    assert any("active: b0 0, a1 1" in note for note in found.notes)
+    assert any("active: b0 0 (billing), a1 1 (billing)" in note for note in found.notes)
 
 
 @each

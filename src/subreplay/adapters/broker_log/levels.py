@@ -19,8 +19,6 @@ from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.pulsar.failover import Failover
 from subreplay.profiles import PULSAR_4_0
 
-ANNOUNCED: Final = "active"
-"""The kind of line that tells who is active."""
 MOST: Final = 6
 """Of so many names all orders are tried; of more than that only one level."""
 _SETTLED: Final = 100_000
@@ -39,8 +37,8 @@ class Seen(NamedTuple):
     active: str
 
 
-def ranked(membership: pa.Table, announced: pa.Table, end: int) -> tuple[pa.Table, frozenset[Subscription]]:
-    """The membership with the levels of the subscriptions whose announcements they explain, and these subscriptions.
+def ranked(membership: pa.Table, announced: pa.Table, end: int) -> pa.Table:
+    """The membership with the levels of the subscriptions whose announcements they explain.
 
     ``announced`` are the events of kind ``ANNOUNCED``, in order; ``end`` (µs) is when the log ends.
     """
@@ -54,7 +52,7 @@ def ranked(membership: pa.Table, announced: pa.Table, end: int) -> tuple[pa.Tabl
     priority = [known.get((topic, subscription), {}).get(consumer) for topic, subscription, consumer in names]
     at = membership.schema.get_field_index("priority")
     kind = membership.schema.field(at)
-    return membership.set_column(at, kind, pa.array(priority, kind.type)), frozenset(known)
+    return membership.set_column(at, kind, pa.array(priority, kind.type))
 
 
 def levels(seen: set[Seen]) -> Mapping[str, int] | None:

@@ -107,7 +107,7 @@ class Log:
         pairs = pairs_of(rows)
         version = pc.max(of.files["version"]).as_py()
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
-        membership, run, notes = suggested(pairs, cast, kinds, version, of_3)
+        membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3)
         if unsure := sum(single[place] for place in of_batch):
             notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip

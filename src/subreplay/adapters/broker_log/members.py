@@ -19,7 +19,9 @@ import pyarrow.compute as pc
 from subreplay.adapters.canonical import day
 
 RARE: Final = ("subscribing", "created", "refused", "closing", "disconnected", "disconnecting", "removed")
-WHOLE: Final = ("got", "shown", "nacked", "active", "removed", "disconnecting")
+ANNOUNCED: Final = "active"
+"""The kind of line that tells who is active."""
+WHOLE: Final = ("got", "shown", "nacked", ANNOUNCED, "removed", "disconnecting")
 """Kinds of lines that show a consumer whole."""
 _OWN_THREAD: Final = ("subscribing", "closing", "disconnected")
 NEVER: Final = 2**62

@@ -8,7 +8,6 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.broker_log.stories import Cast
 from subreplay.adapters.pulsar_policies import policy_of, unranked
 
 PROFILES: Final = ("3.2", "4.0", "4.2")
@@ -16,15 +15,14 @@ _EXCLUSIVE: Final = "Exclusive consumer is already connected"
 
 
 def suggested(
-    pairs: Sequence[tuple[str, str]], cast: Cast, kinds: pa.Table, version: str | None, of_3: bool
+    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, of_3: bool
 ) -> tuple[pa.Table, dict[str, Any], list[str]]:
-    """The membership of ``cast``, whose types of ``unknown`` are told where the log does, the run for the first of
-    ``pairs`` of subscriptions and topics, and sentences about what is not known of it.
+    """The membership, whose types of ``unknown`` are told where the log does, the run for the first of ``pairs`` of
+    subscriptions and topics, and sentences about what is not known of it.
 
     ``kinds`` are those of each subscription's events. ``version`` is what the broker said when it started; ``of_3``:
     its lines have the form of 3.x.
     """
-    membership = cast.membership
     if not pairs:
         return membership, {}, []
     subscription, topic = pairs[0]
@@ -42,19 +40,17 @@ def suggested(
         run["profile"] = _profile(version)
         if version not in PROFILES:
             notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
-    if (topic, subscription) in cast.ranked:
-        return membership, {"subscription": run}, [*notes, *_concluded(membership, subscription)]
-    whole, untold = unranked({"subscription": run})
-    return membership, whole, [*notes, *untold]
+    traffic, untold = unranked(membership)
+    return membership, {"subscription": run} | traffic, [*notes, *untold, *_concluded(membership)]
 
 
-def _concluded(membership: pa.Table, subscription: str) -> list[str]:
-    """What to say of priority levels that were concluded."""
-    mine = membership.filter(pc.equal(membership["subscription"], subscription))
-    if not pc.max(mine["priority"]).as_py():
+def _concluded(membership: pa.Table) -> list[str]:
+    """What to say of priority levels that were concluded, where they are not all the same."""
+    if not pc.max(membership["priority"]).as_py():
         return []
-    of = sorted(set(zip(mine["priority"].to_pylist(), mine["consumer"].to_pylist(), strict=True)), key=str)
-    told = ", ".join(f"{name} {level}" for level, name in of)
+    known = membership.filter(pc.is_valid(membership["priority"]))
+    of = zip(*(known[name].to_pylist() for name in ("subscription", "priority", "consumer")), strict=True)
+    told = ", ".join(f"{name} {level} ({subscription})" for subscription, level, name in sorted(set(of)))
     return [f"the log does not tell priority levels; these explain who was announced as active: {told}"]
 
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from subreplay.adapters.broker_log import polled
 from subreplay.adapters.broker_log.adapter import JOINED, apart, joined, types_of
 from subreplay.adapters.broker_log.deliveries import Fold
-from subreplay.adapters.broker_log.levels import ANNOUNCED, Subscription, ranked
-from subreplay.adapters.broker_log.members import RARE, WHOLE, Session, members
+from subreplay.adapters.broker_log.levels import ranked
+from subreplay.adapters.broker_log.members import ANNOUNCED, RARE, WHOLE, Session, members
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 
 KINDS: Final = pa.schema(
@@ -64,13 +64,11 @@ class Story:
 
 
 class Cast(NamedTuple):
-    """The ``stories`` of a log, its canonical ``membership``, the ``unnamed`` rows of it (``JOINED``), and the
-    subscriptions whose priority levels are known."""
+    """The ``stories`` of a log, its canonical ``membership``, and the ``unnamed`` rows of it (``JOINED``)."""
 
     stories: tuple[Story, ...]
     membership: pa.Table
     unnamed: pa.Table
-    ranked: frozenset[Subscription]
 
 
 class Span(NamedTuple):
@@ -103,8 +101,8 @@ def cast_of(rare: pa.Table, kinds: pa.Table, seen: pa.Table | None, span: Span) 
             for name in sorted(types_of(_at(kinds, topic, partition)))
         ]
     announced = rare.filter(pc.equal(rare["kind"], ANNOUNCED))
-    membership, of = ranked(pa.concat_tables(tables), announced, span.end)
-    return Cast(tuple(stories), membership, pa.concat_tables(unnamed), of)
+    membership = ranked(pa.concat_tables(tables), announced, span.end)
+    return Cast(tuple(stories), membership, pa.concat_tables(unnamed))
 
 
 def told(story: Story, batches: Iterable[pa.Table]) -> Iterator[tuple[str, pa.Table]]:

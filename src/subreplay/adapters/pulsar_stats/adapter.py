@@ -171,8 +171,8 @@ def _run(found: Stats, subscription: str, topic: str) -> tuple[dict[str, Any], l
         pc.and_(pc.equal(whole["subscription"], subscription), pc.equal(whole["topic"], topic))
     )
     policy, notes = policy_of(mine, subscription)
-    run, untold = unranked({"subscription": {"name": subscription, "topic": topic, **policy}})
-    return run, [*notes, *untold]
+    traffic, untold = unranked(found.membership)
+    return {"subscription": {"name": subscription, "topic": topic, **policy}} | traffic, [*notes, *untold]
 
 
 class _Collected:

@@ -15,6 +15,7 @@ from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.range_table import NOBODY
 from subreplay.policies.base import Policy
+from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS
 
 ENDS: Final = {
     "": Ending.REVOKED, "revoked": Ending.REVOKED, "assigned": Ending.REVOKED, "owner": Ending.REVOKED,
@@ -60,7 +61,7 @@ def owners_at(
     to it (``PersistentDispatcherSingleActiveConsumer.readEntriesComplete`` looks before it sends).
 
     The members of a Kafka group that is not eager go on with a partition until they hear that it is another's, and have
-    given it up. Where callbacks do not tell when that was, the owner before is right, too.
+    given it up. Where callbacks do not tell when that was, the owner before is right, too, up to the rebalance timeout.
     """
     timeline, sessions = dispatcher.timeline, dispatcher.sessions
     served = sessions.served(names, instances)
@@ -93,8 +94,8 @@ def owners_at(
         ends = np.where(right, np.array([ENDS[how] for how in tenures.ends], np.int64)[within], ends)
         if not timeline.ends and policy.rebalance != "eager":  # type: ignore[attr-defined]
             late = np.flatnonzero(~right & (at != UNKNOWN))
-            had = tenures.before[epoch[late]]
-            found = (had != NOBODY) & sessions.fits(had, served.of(late))
+            had, lost = tenures.before[epoch[late]], tenures.lost[epoch[late]]
+            found = (had != NOBODY) & (at[late] - lost <= REBALANCE_TIMEOUT_NS) & sessions.fits(had, served.of(late))
             late = late[found]
             right[late], in_transition[late], session[late] = True, True, had[found]
             left[late], ends[late] = at[late], Ending.REVOKED

@@ -84,7 +84,7 @@ def input_statistics(inputs: Inputs, carried: DataFrame | None = None) -> InputS
     delivered = [row for row in served if row["valid"] and row["last"] is not None]
     events, repeated, contradicted = members_once(inferred(delivered, inputs.topic) if inputs.inferred else members)
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
-    joined = any(row["event"] == "join" for row in events)
+    joins = [row for row in events if row["event"] == "join"]
     seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
@@ -99,8 +99,8 @@ def input_statistics(inputs: Inputs, carried: DataFrame | None = None) -> InputS
         | ({Need.COMMITS} if not any(row["commits"] for row in served) else set())
         | ({Need.EXACT_MEMBERSHIP} if inputs.inferred else set())
         | ({Need.EVERY_DELIVERY} if inputs.sampled else set())
-        | (set() if inputs.ranked else {Need.PRIORITIES})
-        | ({Need.MEMBERSHIP} if not joined or (last and uncovered == set(last)) else set()),
+        | ({Need.PRIORITIES} if not inputs.ranked and any(row["priority"] is None for row in joins) else set())
+        | ({Need.MEMBERSHIP} if not joins or (last and uncovered == set(last)) else set()),
         uncovered=uncovered,
         repeated=repeated,
         contradicted=contradicted,

@@ -47,7 +47,7 @@ class Inputs:
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
     sampled: bool = False  # the deliveries are a sample
-    ranked: bool = True  # the membership tells the consumers' priority levels
+    ranked: bool = True  # a priority that the membership does not tell is 0, and not unknown
     group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
     near: Mapping[str, DataFrame] | None = None  # what a date needs of other days, where the driver has it; {}: nothing
