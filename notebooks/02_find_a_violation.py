@@ -132,7 +132,7 @@ display(found.select("code", "explanation", "cause"))
 # COMMAND ----------
 
 worst = found.first()
-message = trace.Place.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
+message = trace.Position.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
 for line in trace.of_message(spark, run, message, last=50):
     print(line)
 
@@ -144,9 +144,9 @@ for line in trace.of_message(spark, run, message, last=50):
 
 # COMMAND ----------
 
-place = (moved["ledger"], moved["entry"])
+position = (moved["ledger"], moved["entry"])
 messages = ingested.tables["messages"].select(["ledger", "entry", "key"]).to_pylist()
-key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == place)
+key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == position)
 for line in trace.of_key(spark, run, key, last=20):
     print(line)
 

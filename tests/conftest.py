@@ -13,13 +13,15 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Of a few thousand rows, to compile code well costs Java more than to run it: so for every Java that tests start
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC")
+
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The session of the whole test run: small, local, with Delta.
 
-    Of a few thousand rows, compiling queries and hot code costs more than running them: Java interprets queries and
-    compiles itself simply.
+    Queries are interpreted: to compile them, too, costs more than to run them.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config.run import Spark
@@ -28,7 +30,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
     conf = {
         "spark.sql.warehouse.dir": str(warehouse),
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC",
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.ui.explainMode": "simple",
         "spark.databricks.delta.stats.collect": "false",

@@ -27,7 +27,7 @@ from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.trace import Place
+from subreplay.spark.trace import Position
 from tests.reports import made_reports
 from tests.support.snapshots import snapshot
 
@@ -584,7 +584,7 @@ def test_explaining_any_key(spoken, key):
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ("persistent://public/default/orders:5:120", ("persistent://public/default/orders", -1, 5, 120, None)),
         (
@@ -594,9 +594,9 @@ def test_explaining_any_key(spoken, key):
         ("orders:0:7", ("orders", -1, 0, 7, None)),
     ],
 )
-def test_a_message_is_named_by_topic_ledger_and_entry(text, place):
-    found = Place.parse(text)
-    assert (found.scope.topic, found.scope.partition, found.ledger, found.entry, found.batch_index) == place
+def test_a_message_is_named_by_topic_ledger_and_entry(text, position):
+    found = Position.parse(text)
+    assert (found.scope.topic, found.scope.partition, found.ledger, found.entry, found.batch_index) == position
     assert str(found) == text
 
 

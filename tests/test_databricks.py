@@ -51,11 +51,11 @@ def test_files_and_names_are_there() -> None:
     for task in BUNDLE["resources"]["jobs"]["notebooks"]["tasks"]:
         assert (ROOT / task["notebook_task"]["notebook_path"]).exists()
     variables = {name: each["default"] for name, each in BUNDLE["variables"].items()}
-    place = variables["catalog"], variables["schema"]
+    names = variables["catalog"], variables["schema"]
     run = config.load(RUN)
-    assert run.output.tables == Schema(schema=".".join(place))
+    assert run.output.tables == Schema(schema=".".join(names))
     assert run.output.report.startswith(
-        f"/Volumes/{'/'.join(place)}/{BUNDLE['resources']['volumes']['reports']['name']}/"
+        f"/Volumes/{'/'.join(names)}/{BUNDLE['resources']['volumes']['reports']['name']}/"
     )
     (scope,) = (each["name"] for each in BUNDLE["resources"]["secret_scopes"].values())
     assert run.keys.secret == Kept("databricks", f"{scope}/keys")

@@ -36,6 +36,7 @@ py4j.protocol.Py4JNetworkError: Answer from Java side is empty                  
 Py4JError: org.apache.spark.api.python.PythonUtils.toSeq does not exist in the JVM | Spark's Java process ended
 [Errno 111] Connection refused                                                   | Spark's Java process ended
 subreplay.errors.InputError: s: no membership                                    | ! s: no membership
+Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size is INT64 here,
 [SOMETHING_NEW] nobody has seen this                                             | Spark broke off: [SOMETHING_NEW]
 """
 

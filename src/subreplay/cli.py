@@ -201,11 +201,11 @@ def explain(
     if message is not None or "traffic" in run.model_fields_set:
         from subreplay.spark import trace
 
-        place = None if message is None else trace.Place.parse(message)
+        position = None if message is None else trace.Position.parse(message)
         if key is not None:
             lines.append(["", *trace.of_key(session(run.spark), run, key, last)])
-        if place is not None:
-            lines.append(trace.of_message(session(run.spark), run, place, last))
+        if position is not None:
+            lines.append(trace.of_message(session(run.spark), run, position, last))
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0

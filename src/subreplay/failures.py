@@ -168,12 +168,12 @@ def explained(error: Exception) -> SubreplayError | None:
 
 def of_system(error: OSError, path: object = None, doing: str = "read or written") -> SubreplayError:
     """An error of the operating system about a file: of the name that was given, or of the environment."""
-    place = path if path is not None else error.filename or "a file"
+    location = path if path is not None else error.filename or "a file"
     why = error.strerror or str(error) or type(error).__name__
     if error.errno in _WRONG_KIND:
-        return InputError(f"{place}: cannot be {doing}: {why}; is the name right?")
+        return InputError(f"{location}: cannot be {doing}: {why}; is the name right?")
     remedy = "free some" if error.errno in _FULL else "check its permissions, or choose another place"
-    return EnvironmentFailed(f"{place}: cannot be {doing}: {why}; {remedy}")
+    return EnvironmentFailed(f"{location}: cannot be {doing}: {why}; {remedy}")
 
 
 def of_lines(error: Exception, path: object) -> SubreplayError:
@@ -193,15 +193,16 @@ def _of_spark(error: Exception) -> SubreplayError:
     if "JAVA_GATEWAY_EXITED" in told:
         return EnvironmentFailed(_no_java())
     found = _FILE.search(told)
-    place = f"{found[1]}: " if found else ""
+    location = f"{found[1]}: " if found else ""
     if differing := _TYPES.search(told):
         name, wanted, given = differing.groups()
         return InputError(
-            f"{place}column {name} is {given} here, and {wanted} in other files of its table; write all with one type"
+            f"{location}column {name} is {given} here, and {wanted} by the schema of its table, which another file "
+            "tells, or Spark's own note in this one; write every file with one type, without notes of another schema"
         )
     for sign in SIGNS:
         if re.search(sign.pattern, told):
-            return sign.kind(f"{place}{sign.meaning}; {sign.remedy}")
+            return sign.kind(f"{location}{sign.meaning}; {sign.remedy}")
     first = next((line.strip() for line in _message(error).splitlines() if line.strip()), type(error).__name__)
     return EnvironmentFailed(f"Spark broke off: {first[:300]}")
 

@@ -50,7 +50,7 @@ class Figures:
     guessable: bool = False  # digests of keys are keyed with the default secret
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before
-    withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, places (some)
+    withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 

@@ -14,9 +14,9 @@ TABLES = history("a1 a2,a3 a4 a5", "+C1 a1>C1 a1! a2>C1 a3>C1 a2! a3! a4>C1 a4? 
 def in_batches(table: pa.Table, *entries: int) -> pa.Table:
     """The rows, of which these entries are batches of one."""
     batched = pc.is_in(table["entry"], value_set=pa.array(entries, pa.int64()))
-    place = table.schema.get_field_index("batch_index")
+    index = table.schema.get_field_index("batch_index")
     return table.set_column(
-        place, table.schema.field(place), pc.if_else(batched, pa.scalar(0, pa.int32()), table["batch_index"])
+        index, table.schema.field(index), pc.if_else(batched, pa.scalar(0, pa.int32()), table["batch_index"])
     )
 
 
@@ -31,7 +31,7 @@ def test_a_delivery_of_no_batch_is_of_the_batch_of_one_that_the_messages_tell() 
 
 def test_what_names_no_message_of_a_batch_of_several_is_of_none() -> None:
     cut = TABLES["deliveries"].filter(pc.equal(TABLES["deliveries"]["entry"], 1))
-    place = cut.schema.get_field_index("batch_index")
-    whole = cut.set_column(place, cut.schema.field(place), pa.array([-1] * len(cut), pa.int32()))
+    index = cut.schema.get_field_index("batch_index")
+    whole = cut.set_column(index, cut.schema.field(index), pa.array([-1] * len(cut), pa.int32()))
     found = findings_of(auto_split(), TABLES | {"deliveries": whole})
-    assert {place for code, place in found if code == "UNKNOWN_MESSAGE"} == {(1, -1)}
+    assert {index for code, index in found if code == "UNKNOWN_MESSAGE"} == {(1, -1)}

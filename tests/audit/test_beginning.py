@@ -52,8 +52,10 @@ def test_a_fault_well_inside_of_cut_data_is_found(
     rng = Random(f"{fault.__name__}/{scenario}")
     moment = min(some_moment(capture, rng), some_moment(capture, rng))
     cut(capture, moment, messages, joins=True, acks=False)
-    settled = {faults.place(m) for m in capture.messages if m["publish_time"] * 1000 < moment + faults.SECOND // 10}
-    capture.__dict__["once"] = [d for d in capture.once if faults.place(d) not in settled]
+    settled = {
+        faults.position_of(m) for m in capture.messages if m["publish_time"] * 1000 < moment + faults.SECOND // 10
+    }
+    capture.__dict__["once"] = [d for d in capture.once if faults.position_of(d) not in settled]
     expected = fault(capture, rng)
     failing = found(capture).failing
     assert expected.witness in failing[expected.code]

@@ -39,7 +39,7 @@ def handed_on(tables: History, lookback: int, words: KeyWords | None = IN_THE_CL
     )
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     found = Checkpoint(words=words)
-    found.take(rows.filter(column(rows, "carried").is_valid()))
+    found.take(rows.filter(column(rows, "checkpoint").is_valid()))
     return found.arrays()
 
 
@@ -77,11 +77,11 @@ def test_the_state_of_many_keys_and_sessions_is_small() -> None:
     for row in log:
         at = row["publish_time"] + random.randrange(1000, 3000)
         ends = {"delivered_at": at, "received_at": at + 500, "acked_at": at + random.randrange(1000, 100_000)}
-        place = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
+        position = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
         told_by = {"subscription": SUBSCRIPTION, "consumer": "D", "seq": 0, "redelivery_count": 0, "source": "observed"}
-        served.append({"date": row["date"], **place, **told_by, **ends})
+        served.append({"date": row["date"], **position, **told_by, **ends})
     tables = told | {"messages": to_table("messages", log), "deliveries": to_table("deliveries", served)}
     judge = replace(judge_of(auto_split(), tables), horizon=(begin + 10_000_000_000) * 1000, lookback=NEVER)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
-    checkpoint = column(rows, "carried").drop_null().to_pylist()
+    checkpoint = column(rows, "checkpoint").drop_null().to_pylist()
     assert sum(len(row["data"]) for row in checkpoint) < 40 * keys

@@ -49,11 +49,11 @@ def test_facts_come_back_as_they_went() -> None:
 
 
 instants = st.sampled_from([UNKNOWN, 0, 7, NEVER])
-places = st.tuples(
+positions = st.tuples(
     st.sampled_from([3, 3, 4]), st.integers(0, 2), st.sampled_from([-1, -1, 0]), st.just(1), instants
 )  # often the same
 names = st.sampled_from([None, "c1", "c10", "c2"])
-logs = st.lists(st.tuples(st.sampled_from("tttu"), st.sampled_from([0, 0, 0, -1]), places, names), max_size=60)
+logs = st.lists(st.tuples(st.sampled_from("tttu"), st.sampled_from([0, 0, 0, -1]), positions, names), max_size=60)
 
 
 @given(logs, st.data())
@@ -62,8 +62,14 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
 ) -> None:
     keys = ("ledger", "entry", "batch_index", "kind", "at")
     rows = [
-        {"topic": topic, "partition": partition, **dict(zip(keys, place, strict=True)), "seq": 0, "consumer": consumer}
-        for topic, partition, place, consumer in drawn
+        {
+            "topic": topic,
+            "partition": partition,
+            **dict(zip(keys, position, strict=True)),
+            "seq": 0,
+            "consumer": consumer,
+        }
+        for topic, partition, position, consumer in drawn
     ]
     order = ["topic", "partition", *BY_POSITION.columns]
     wanted = sorted(rows, key=lambda row: (*(row[name] for name in order), row["consumer"] or ""))

@@ -29,8 +29,8 @@ SHARED = make("pulsar.shared", "pulsar-4.0")
 
 
 def first(partition: int, at: int, messages: int = 1, key: str | None = "k", producer: str = "p") -> dict[str, Any]:
-    place = {"topic": "t", "partition": partition, "ledger": 5, "entry": at, "batch_index": -1}
-    return place | {"published": at * SECOND, "producer": producer, "key": key, "messages": messages}
+    position = {"topic": "t", "partition": partition, "ledger": 5, "entry": at, "batch_index": -1}
+    return position | {"published": at * SECOND, "producer": producer, "key": key, "messages": messages}
 
 
 class TestPartitions:
@@ -73,14 +73,14 @@ class TestRanges:
 
 
 def given_up(entry: int, count: int = 3, nacked: bool = True, acked: bool = False) -> dict[str, Any]:
-    place = {"topic": "t", "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1, "key": "k"}
-    return place | {"consumer": "C1", "at": SECOND, "redelivery_count": count, "nacked": nacked, "acked": acked}
+    position = {"topic": "t", "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1, "key": "k"}
+    return position | {"consumer": "C1", "at": SECOND, "redelivery_count": count, "nacked": nacked, "acked": acked}
 
 
 def letter(entry: int, of: int, key: str = "k", judged: bool = True) -> dict[str, Any]:
     origin = {"origin_ledger": 1, "origin_entry": of, "origin_batch_index": -1}
-    place = {"topic": "t", "partition": -1, "ledger": 9, "entry": entry, "batch_index": -1}
-    return place | origin | {"key": key, "published": SECOND, "judged": judged}
+    position = {"topic": "t", "partition": -1, "ledger": 9, "entry": entry, "batch_index": -1}
+    return position | origin | {"key": key, "published": SECOND, "judged": judged}
 
 
 def judged(exhausted: list[dict[str, Any]], letters: list[dict[str, Any]]) -> list[tuple[Code, int, Excuse]]:
@@ -119,7 +119,7 @@ def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[t
     letters = [letter(entry, of, key) for entry, (key, of) in enumerate(told)]
     table = pa.Table.from_pylist(letters, schema=LETTERS).sort_by([(name, "ascending") for name in STREAM])
     found = [f.explanation.split()[3] for f in disorder(table.to_batches(rows))]
-    assert sorted(found) == sorted(f"9:{place[1]}" for place in dead_letters_behind(letters))
+    assert sorted(found) == sorted(f"9:{position[1]}" for position in dead_letters_behind(letters))
 
 
 @pytest.mark.parametrize(("terms", "rows"), [(Terms(max_redeliveries=3), 1), (Terms(), 0)])

@@ -191,6 +191,6 @@ def published_just_in_time(tables: History) -> History:
     latest = [first.get(entry, late) for entry in messages["entry"].to_pylist()]
     for i in range(len(latest) - 1, 0, -1):
         latest[i - 1] = min(latest[i - 1], latest[i])
-    place = messages.schema.get_field_index("publish_time")
-    published = pa.array(latest, messages.schema.field(place).type)
-    return tables | {"messages": messages.set_column(place, messages.schema.field(place), published)}
+    index = messages.schema.get_field_index("publish_time")
+    published = pa.array(latest, messages.schema.field(index).type)
+    return tables | {"messages": messages.set_column(index, messages.schema.field(index), published)}

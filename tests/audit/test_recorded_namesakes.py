@@ -63,11 +63,13 @@ def test_a_delivery_at_the_other_of_its_name_is_at_the_wrong_owner(capture: Capt
     steady = [d for d in capture.once if d["instance"] == second and capture.steady(faults.at(d))]
     moved = Random(seed).choice(steady)
     moved["instance"] = first
-    assert found(capture).failing == {"WRONG_OWNER": [faults.place(moved)]}
+    assert found(capture).failing == {"WRONG_OWNER": [faults.position_of(moved)]}
 
 
 def test_one_of_them_that_never_joined_is_not_connected(capture: Capture) -> None:
     _, second, _ = twins(capture)
     capture.membership = [m for m in capture.membership if m["instance"] != second]
     failing = found(capture).failing
-    assert set(failing["NOT_CONNECTED"]) == {faults.place(d) for d in capture.deliveries if d["instance"] == second}
+    assert set(failing["NOT_CONNECTED"]) == {
+        faults.position_of(d) for d in capture.deliveries if d["instance"] == second
+    }

@@ -58,8 +58,8 @@ LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
     ],
 )
 def test_what_a_rejected_row_could_explain(code: Code, tables: History, rejected: Reject, excuse: Excuse) -> None:
-    place = tables["messages"]["ledger"][0].as_py()
-    mine = rejected._replace(ledger=place) if rejected.ledger is not None else rejected
+    ledger = tables["messages"]["ledger"][0].as_py()
+    mine = rejected._replace(ledger=ledger) if rejected.ledger is not None else rejected
     assert doubts(code, tables, mine) == {excuse}
 
 

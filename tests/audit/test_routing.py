@@ -77,9 +77,9 @@ def test_a_partition_that_does_not_exist_is_always_wrong():
 def test_l_route_3_producers_with_different_schemes_are_named():
     keys = pa.array(KEYS * 3 + [None], pa.binary())
     producers = pa.array(["java"] * 40 + ["murmur"] * 40 + ["other"] * 40 + ["java"])
-    places = np.array(sent(KEYS) + sent(KEYS, MURMUR3_32_HASH) + [0] * 40 + [3])
+    partitions = np.array(sent(KEYS) + sent(KEYS, MURMUR3_32_HASH) + [0] * 40 + [3])
 
-    found = mixed_hashing(hashed(keys, producers, places, 4))
+    found = mixed_hashing(hashed(keys, producers, partitions, 4))
 
     assert (found.java_string, found.murmur3, found.unexplained) == (("java",), ("murmur",), ("other",))
     assert found.words() == (
@@ -98,12 +98,12 @@ def test_l_route_3_one_scheme_or_none_is_not_mixed():
 @pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_are_not_ascii():
     two = pa.array(["p", "q", "q"])
-    places = np.zeros(3, np.int64)
-    hazard = java_string_hazard(hashed(pa.array(["é".encode(), b"a", None]), two, places, 4))
+    partitions = np.zeros(3, np.int64)
+    hazard = java_string_hazard(hashed(pa.array(["é".encode(), b"a", None]), two, partitions, 4))
     assert hazard.startswith("1 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash")
-    assert java_string_hazard(hashed(pa.array([b"a", b"b", None]), two, places, 4)) is None
+    assert java_string_hazard(hashed(pa.array([b"a", b"b", None]), two, partitions, 4)) is None
     assert (
-        java_string_hazard(hashed(pa.array(["é".encode(), None, None]), two, places, 4)) is None
+        java_string_hazard(hashed(pa.array(["é".encode(), None, None]), two, partitions, 4)) is None
     )  # one producer with keys
 
 

@@ -43,7 +43,7 @@ def main(*paths: str) -> None:
         for _ in range(-(-FILE // len(plain))):
             file.write(plain)
     log = LogFile(path, path.name, 0, 1, Options())
-    partitions = [of_topic(found, *place) for place in topics(found)]
+    partitions = [of_topic(found, *topic_partition) for topic_partition in topics(found)]
     works: dict[str, tuple[int, Callable[[], Any]]] = {
         "one substring": (size * times, lambda: pc.match_substring(text, "to pendingAcks in")),
         "events": (size * times, lambda: events(lines)),

@@ -48,15 +48,15 @@ def write(folder: Path, deliveries: int, of_one_key: int = 0) -> None:
         at = MIDNIGHT + second * SECOND
         published[(published > at - QUIET) & (published <= at)] = at + 1
     partition = (keys % PARTITIONS).astype(np.int32)
-    place = np.empty(n, np.int64)
+    index = np.empty(n, np.int64)
     for number in range(PARTITIONS):
         mine = np.flatnonzero(partition == number)
-        place[mine] = np.arange(len(mine))
+        index[mine] = np.arange(len(mine))
     words = pa.array([f"order-{key:06}".encode() for key in range(KEYS)])
     messages = {
-        "date": _day(n), "topic": _word(TOPIC, n), "partition": partition, "ledger": 100 + place // LEDGER,
-        "entry": place % LEDGER, "batch_index": np.full(n, -1, np.int32), "key": words.take(pa.array(keys)),
-        "producer": _word("p", n), "sequence_id": place, "publish_time": published, "size": draw.integers(100, 2000, n),
+        "date": _day(n), "topic": _word(TOPIC, n), "partition": partition, "ledger": 100 + index // LEDGER,
+        "entry": index % LEDGER, "batch_index": np.full(n, -1, np.int32), "key": words.take(pa.array(keys)),
+        "producer": _word("p", n), "sequence_id": index, "publish_time": published, "size": draw.integers(100, 2000, n),
     }  # fmt: skip
     _write(folder / "messages", messages, MESSAGES)
     _write(folder / "membership", _membership(), MEMBERSHIP)

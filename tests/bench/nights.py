@@ -43,7 +43,7 @@ def main(keys: int = 1_000_000, sessions: int = 5_000) -> None:
         began = time.perf_counter()
         carried = _night(replace(first, lookback=lookback), log)
         took = time.perf_counter() - began
-        size = sum(len(row["data"]) for row in carried["carried"].to_pylist())
+        size = sum(len(row["data"]) for row in carried["checkpoint"].to_pylist())
         began = time.perf_counter()
         _night(replace(_judge(BEGIN + 2 * DAY - 1, sessions), lookback=lookback), carried)
         again = time.perf_counter() - began
@@ -90,11 +90,11 @@ def _night(judge: Judge, log: pa.Table) -> pa.Table:
     """Judge a log; what is handed on, as the ``LOG`` rows that the next night begins with."""
     blocks = sorted(shuffle_blocks(log.to_batches(BATCH), BY_POSITION), key=lambda block: block.first_key)
     facts = shuffle_blocks(judge.by_position(external_merge(blocks, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    found = [b.column("carried").drop_null() for b in judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME))]
+    found = [b.column("checkpoint").drop_null() for b in judge.by_time(external_merge(sorted_on_disk(facts), BY_TIME))]
     carried = pa.concat_arrays([some for some in found if len(some)])
     told = {"topic": SCOPE.topic, "partition": -1, "batch_index": 0, "seq": 0, "kind": CARRY, "ledger": UNKNOWN,
             "entry": 0, "at": 0}  # fmt: skip
-    return _table({"carried": carried}, told, len(carried))
+    return _table({"checkpoint": carried}, told, len(carried))
 
 
 def _table(given: dict[str, object], told: dict[str, object], rows: int) -> pa.Table:

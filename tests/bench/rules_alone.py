@@ -56,16 +56,16 @@ def main(folder: Path) -> dict[str, Any]:
 def _audited(folder: Path, partitions: Iterable[int]) -> tuple[float, Ints]:
     seconds, found = 0.0, []
     for number, partition in enumerate(partitions):
-        judge, rows = _judge(partition), _log(folder, partition)
+        judge, rows = judge_of(partition), log_of(folder, partition)
         if not number:
-            _judged(judge, [some[: WARM_UP // BATCH] for some in rows])
+            codes_of(judge, [some[: WARM_UP // BATCH] for some in rows])
         began = time.perf_counter()
-        found.append(_judged(judge, rows))
+        found.append(codes_of(judge, rows))
         seconds += time.perf_counter() - began
     return seconds, np.concatenate(found)
 
 
-def _judged(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
+def codes_of(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
     """The findings of a topic partition, of each delivery that has any."""
     blocks = sorted(
         chain.from_iterable(shuffle_blocks(some, BY_POSITION) for some in rows), key=lambda block: block.first_key
@@ -75,13 +75,13 @@ def _judged(judge: Judge, rows: list[list[pa.RecordBatch]]) -> Ints:
     return judged.filter(pc.is_null(judged["load"]))["codes"].to_numpy()
 
 
-def _judge(partition: int) -> Judge:
+def judge_of(partition: int) -> Judge:
     members = day.timeline(partition)
     spans = (Span(MINUTE, MINUTE), Span(6 * MINUTE, 6 * MINUTE))
     return Judge(members.policy, {members.scope: Dispatcher.of(members)}, spans=spans, findings_only=True)
 
 
-def _log(folder: Path, partition: int) -> list[list[pa.RecordBatch]]:
+def log_of(folder: Path, partition: int) -> list[list[pa.RecordBatch]]:
     """Messages and deliveries of a topic partition as Spark hands them over."""
     messages, deliveries = (
         pq.read_table(folder / name, filters=[("partition", "=", partition)]) for name in ("messages", "deliveries")

@@ -13,25 +13,25 @@ from pathlib import Path
 
 import polars as pl
 
-PLACE = ("partition", "ledger", "entry", "batch_index")
+POSITION = ("partition", "ledger", "entry", "batch_index")
 
 
 def violations(folder: Path) -> dict[str, int]:
     """How many deliveries break each rule."""
-    messages = pl.scan_parquet(folder / "messages/*.parquet").select(*PLACE, "key")
+    messages = pl.scan_parquet(folder / "messages/*.parquet").select(*POSITION, "key")
     deliveries = pl.scan_parquet(folder / "deliveries/*.parquet").select(
-        *PLACE, "consumer", "delivered_at", "acked_at", "nacked_at", "redelivery_count"
+        *POSITION, "consumer", "delivered_at", "acked_at", "nacked_at", "redelivery_count"
     )
-    rows = deliveries.join(messages, on=PLACE).sort("delivered_at").with_columns(
-        place=pl.struct("ledger", "entry", "batch_index").rank("dense"),
+    rows = deliveries.join(messages, on=POSITION).sort("delivered_at").with_columns(
+        position=pl.struct("ledger", "entry", "batch_index").rank("dense"),
         until=pl.coalesce("acked_at", "nacked_at"),
     )  # fmt: skip
     rows = rows.with_columns(
-        reached=pl.col("place").cum_max().over("partition", "key"),
+        reached=pl.col("position").cum_max().over("partition", "key"),
         held=pl.col("until").cum_max().shift().over("partition", "key"),
         before=pl.col("consumer").shift().over("partition", "key"),
     )
-    early = (pl.col("reached") > pl.col("place")) & (pl.col("redelivery_count") == 0)
+    early = (pl.col("reached") > pl.col("position")) & (pl.col("redelivery_count") == 0)
     shared = (pl.col("held") > pl.col("delivered_at")) & (pl.col("before") != pl.col("consumer"))
     return rows.select(order=early.sum(), owner=shared.sum()).collect().row(0, named=True)
 

@@ -32,7 +32,7 @@ def test_a_topic_of_kafka_has_the_columns_of_sparks_source() -> None:
     given = messages("kafka-live", **KAFKA)
     assert given.maps
     assert given.mapping == {"from": "kafka-table.spark"}
-    assert given.place == "kafka-live orders"
+    assert given.location == "kafka-live orders"
     assert not messages("pulsar-live", **PULSAR).maps
 
 

@@ -27,7 +27,7 @@ def of(secret: object) -> RunConfig:
 
 
 @pytest.fixture
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+def references(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The same secret at a place of every kind."""
     runtime = ModuleType("databricks.sdk.runtime")
     scopes = {("keys", "audit/nightly"): HIDDEN}
@@ -41,8 +41,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reference_stands_for_the_secret_and_does_not_hold_it(kind: str, places: dict[str, str]) -> None:
-    found = of({kind: places[kind]})
+def test_a_reference_stands_for_the_secret_and_does_not_hold_it(kind: str, references: dict[str, str]) -> None:
+    found = of({kind: references[kind]})
     assert HIDDEN.encode() not in pickle.dumps(found)
     assert found.keys.words == KeyWords.of(False, HIDDEN)
     assert not found.keys.readable
@@ -50,7 +50,7 @@ def test_a_reference_stands_for_the_secret_and_does_not_hold_it(kind: str, place
 
 
 @pytest.mark.parametrize("given", [HIDDEN, {"env": "SECRET_OF_KEYS"}])
-def test_a_run_does_not_show_its_secret(given: object, places: dict[str, str]) -> None:
+def test_a_run_does_not_show_its_secret(given: object, references: dict[str, str]) -> None:
     found = of(given)
     assert found.keys.words
     for told in (repr(found), str(found), found.model_dump_json(), json.dumps(found.model_dump(mode="json"))):
@@ -84,7 +84,7 @@ def test_no_mistake_around_a_secret_shows_it(text: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "kind", "why"),
+    ("reference", "kind", "why"),
     [
         ({"env": "NOBODY_SET_THIS"}, ConfigError, "{env: NOBODY_SET_THIS}: there is no such environment variable"),
         ({"env": "SET_TO_NOTHING"}, ConfigError, "{env: SET_TO_NOTHING} is empty"),
@@ -95,14 +95,14 @@ def test_no_mistake_around_a_secret_shows_it(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_a_place_without_a_secret_is_named(
-    place: dict[str, str], kind: type[Exception], why: str, places: dict[str, str], here: Path,
+    reference: dict[str, str], kind: type[Exception], why: str, references: dict[str, str], here: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("SET_TO_NOTHING", "")
     (here / "bytes").write_bytes(b"\xff\xfe\x00")
     (here / "long").write_text("x" * 100_001)
     with pytest.raises(kind, match=re.escape(why)) as error:
-        of(place).keys.words  # noqa: B018
+        of(reference).keys.words  # noqa: B018
     assert str(error.value).startswith("keys.secret: ")
 
 

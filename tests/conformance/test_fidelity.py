@@ -75,7 +75,7 @@ def test_a_stuck_consumer_keeps_the_newcomer_waiting_for_what_the_broker_kept_ba
     joined, released = notes["join", "c3"]["stats_t_ns"], notes["release", "c2"]["t_ns"]
     newcomer = next(c.index for c in recorded.timeline.consumers if c.name == "c3")
     produced = {(e["ledger"], e["entry"]): e["t_ns"] for e in rows(folder, "broker_events") if e["ev"] == "produced"}
-    times = np.array([produced[place] for place in given.ordinals])
+    times = np.array([produced[ordinal] for ordinal in given.ordinals])
 
     def split(side):
         mine = side[side.consumer == newcomer]

@@ -34,8 +34,8 @@ def leaves(value, path=()):
         for name, inner in value.items():
             yield from leaves(inner, (*path, name))
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from leaves(inner, (*path, place))
+        for index, inner in enumerate(value):
+            yield from leaves(inner, (*path, index))
     elif value is not None:
         yield path
 
@@ -47,10 +47,10 @@ def altered(value):
 
 
 def change(case, path):
-    place = case
+    part = case
     for step in path[:-1]:
-        place = place[step]
-    place[path[-1]] = altered(place[path[-1]])
+        part = part[step]
+    part[path[-1]] = altered(part[path[-1]])
 
 
 ANSWERS = {

@@ -67,7 +67,7 @@ def test_a_coordinator_that_gives_partitions_to_the_wrong_member_is_told():
 
     assert {one.generation for one in found} == {3}
     assert len(found) == 4
-    assert all(one.decided != one.due and one.place.topic == "orders" for one in found)
+    assert all(one.decided != one.due and one.topic_partition.topic == "orders" for one in found)
 
 
 def test_a_partition_that_nobody_was_given_is_told():
@@ -78,7 +78,7 @@ def test_a_partition_that_nobody_was_given_is_told():
     tables = decoded(name) | {"classic_groups": pa.Table.from_pylist(rows, decoded(name)["classic_groups"].schema)}
     (found,) = differences(tables, *arguments(name))
 
-    assert found.place == TopicPartition(missing["topic"], missing["partition"])
+    assert found.topic_partition == TopicPartition(missing["topic"], missing["partition"])
     assert (found.decided, found.due) == (None, member["member_id"])
 
 

@@ -2,6 +2,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from numba.core.caching import CacheImpl
@@ -14,7 +15,7 @@ NEW_STATE = """
 import numpy as np
 from subreplay.audit.passes.states import States
 states = States(1)
-states.places(np.array([5]))
+states.indices(np.array([5]))
 print(states.rows[0, 0])
 """
 
@@ -53,6 +54,33 @@ def _printed(root: Path) -> str:
         command, env=environment | {"PYTHONPATH": str(root)}, capture_output=True, text=True, check=True, cwd=root
     )
     return ran.stdout.strip()
+
+
+SLOW = """
+import numpy as np
+from subreplay.kernels.compiled import compiled
+
+@compiled
+def kernel(values):
+    return np.sort(np.unique(values)).cumsum()
+"""
+AT_ONCE = """
+import sys, time
+import numpy as np
+import slow
+while time.time() < float(sys.argv[1]):
+    time.sleep(0.001)
+assert slow.kernel(np.arange(3)).tolist() == [0, 1, 3]
+print(sum(slow.kernel.stats.cache_misses.values()))
+"""
+
+
+def test_of_processes_that_start_together_one_compiles_and_the_others_wait_for_it(tmp_path):
+    (tmp_path / "slow.py").write_text(SLOW)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])}
+    command = [sys.executable, "-c", AT_ONCE, str(time.time() + 4)]
+    started = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    assert sorted(int(each.communicate()[0]) for each in started) == [0, 0, 1]
 
 
 def test_kernels_see_constants_codes_and_option_records_but_no_report():

@@ -45,7 +45,8 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
     messages, deliveries = (rows.filter(pc.equal(rows["kind"], kind)) for kind in (0, 1))
     hashes, thing = np.unique(murmur3_32_array(outer_sticky_keys(messages, policy.profile)), return_inverse=True)
     published = {
-        place: (int(key), int(at)) for place, key, at in zip(places(messages), thing, ints(messages, "at"), strict=True)
+        position: (int(key), int(at))
+        for position, key, at in zip(positions(messages), thing, ints(messages, "at"), strict=True)
     }
     members = of_keys(policy, hashes, Scope(story[0]["topic"]), lambda number: f"c{number + 1}")
     before = None
@@ -59,12 +60,12 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
         members.change(phase.leaving, ())
         begin, end = (round(at.timestamp() * 1e9) for at in (phase.begin, phase.end))
         served = [
-            (*published[place], int(name[1:]) - 1)
-            for place, at, again, name in zip(
-                places(deliveries), ints(deliveries, "at"), ints(deliveries, "redelivery_count", 0),
+            (*published[position], int(name[1:]) - 1)
+            for position, at, again, name in zip(
+                positions(deliveries), ints(deliveries, "at"), ints(deliveries, "redelivery_count", 0),
                 deliveries["consumer"].to_pylist(), strict=True,
             )
-            if begin < at < end and not again and begin < published[place][1]
+            if begin < at < end and not again and begin < published[position][1]
         ]  # fmt: skip
         keys, at, consumer = np.array(served, np.int64).T
         owners = members.owners()
@@ -78,7 +79,7 @@ def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str,
         before = owners
 
 
-def places(rows):  # type: ignore[no-untyped-def]
+def positions(rows):  # type: ignore[no-untyped-def]
     return list(zip(*(ints(rows, name).tolist() for name in ("ledger", "entry", "batch_index")), strict=True))
 
 

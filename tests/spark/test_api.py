@@ -85,7 +85,7 @@ def test_every_result_table_is_that_of_the_command(spark: SparkSession, bundled:
     for name in written:
         frame, table = getattr(bundled.result, name), lake.read(spark, bundled.tables, name, "delta")
         if name == "audited":  # what it carries is packed, and sealed, anew by each run
-            frame, table = (rows.where("carried IS NULL").drop("carried") for rows in (frame, table))
+            frame, table = (rows.where("checkpoint IS NULL").drop("checkpoint") for rows in (frame, table))
         assert_df_equality(
             frame.select(*table.columns), table, ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
         )
@@ -208,7 +208,7 @@ def test_frames_that_no_platform_keeps_are_computed_again(spark: SparkSession, m
     def refused(*_: object) -> DataFrame:
         raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
 
-    rows, sink = spark.range(3), Kept()
+    rows, sink = spark.range(3), Kept(lambda: spark)
     monkeypatch.setattr(type(rows), "persist", refused)
     found = sink.write(rows, "found", subscription="sub")
     assert [(row.id, row.subscription, row.date) for row in found.collect()] == [(i, "sub", None) for i in range(3)]
@@ -217,7 +217,7 @@ def test_frames_that_no_platform_keeps_are_computed_again(spark: SparkSession, m
 
 @pytest.mark.spark
 def test_a_closed_result_keeps_nothing(spark: SparkSession) -> None:
-    sink = Kept()
+    sink = Kept(lambda: spark)
     found = sink.write(spark.range(3).withColumn("n", F.lit(1)), "found")
     assert found.storageLevel.useMemory
     sink.release()

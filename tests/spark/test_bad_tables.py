@@ -36,8 +36,8 @@ def spoiled(tables: Path, tmp_path: Path) -> Path:
 def audited(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Audited:
     """Audit other tables of that subscription; exit code and the last sentence on standard error."""
 
-    def run(place: Path, *options: str) -> tuple[int, str]:
-        arguments = ["--config", str(tables / "audit.yaml"), "--tables", str(place), "--out", str(tmp_path / "out")]
+    def run(path: Path, *options: str) -> tuple[int, str]:
+        arguments = ["--config", str(tables / "audit.yaml"), "--tables", str(path), "--out", str(tmp_path / "out")]
         code = main(["audit", *arguments, *options, "--quiet"])
         said = capsys.readouterr().err.splitlines()
         return code, next(line for line in said if line.startswith("subreplay: "))
@@ -94,9 +94,9 @@ def test_a_garbled_delta_log(audited: Audited, spoiled: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tables", "tables/audited"])
 def test_an_output_where_a_file_is_in_the_way(audited: Audited, tables: Path, tmp_path: Path, name: str) -> None:
-    place = tmp_path / "out" / name
-    place.parent.mkdir(parents=True)
-    place.write_text("in the way")
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("in the way")
     code, said = audited(tables)
     assert code in (2, 4)
     assert "fault of subreplay" not in said

@@ -51,5 +51,5 @@ def test_a_fault_beside_it_stays_a_fault(spark: SparkSession, tmp_path: Path) ->
 
 def without_first_of(deliveries: pa.Table, consumer: str) -> pa.Table:
     """The deliveries without one of them: its message is lost."""
-    place = pc.index(deliveries["consumer"], consumer).as_py()
-    return pa.concat_tables([deliveries.slice(0, place), deliveries.slice(place + 1)])
+    row = pc.index(deliveries["consumer"], consumer).as_py()
+    return pa.concat_tables([deliveries.slice(0, row), deliveries.slice(row + 1)])

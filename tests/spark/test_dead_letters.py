@@ -33,10 +33,10 @@ def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSes
     letters = [_letter(m) for m in tables["messages"].to_pylist() if m["origin"]]
     missing = never_arrived(tables["deliveries"].to_pylist(), letters, 3)
     assert missing == {(int(lost[0]), int(lost[1]), -1): True}
-    assert {_place(r): r["verdict"] == "invalid" for r in dlq if r["code"] == "DLQ_INCOMPLETE"} == missing
-    behind = {_place(m): tuple(m[f"origin_{name}"] for name in PLACE) for m in letters}
-    late = [behind[place] for place in dead_letters_behind(letters)]
-    assert sorted(_place(r) for r in dlq if r["code"] == "DLQ_ORDER") == sorted(late) != []
+    assert {_position(r): r["verdict"] == "invalid" for r in dlq if r["code"] == "DLQ_INCOMPLETE"} == missing
+    behind = {_position(m): tuple(m[f"origin_{name}"] for name in POSITION) for m in letters}
+    late = [behind[position] for position in dead_letters_behind(letters)]
+    assert sorted(_position(r) for r in dlq if r["code"] == "DLQ_ORDER") == sorted(late) != []
     counts = spark.read.format("delta").load(str(tmp_path / "tables/finding_counts")).where("code LIKE 'DLQ%'")
     assert {r["code"]: r["sum(count)"] for r in counts.groupBy("code").sum("count").collect()} == {
         "DLQ_INCOMPLETE": 1,
@@ -44,15 +44,15 @@ def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSes
     }
 
 
-PLACE = ("ledger", "entry", "batch_index")
+POSITION = ("ledger", "entry", "batch_index")
 
 
-def _place(row: dict[str, Any]) -> tuple[int, ...]:
-    return tuple(row[name] for name in PLACE)
+def _position(row: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(row[name] for name in POSITION)
 
 
 def _letter(message: dict[str, Any]) -> dict[str, Any]:
     origin = message["origin"]
     return message | {"topic": origin["topic"], "partition": origin["partition"]} | {
-        f"origin_{name}": origin[name] for name in PLACE
+        f"origin_{name}": origin[name] for name in POSITION
     }  # fmt: skip

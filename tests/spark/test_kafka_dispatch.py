@@ -21,8 +21,8 @@ EXAMPLE = Path(__file__).parents[2] / "conf/examples/kafka_dispatch.yaml"
 def replayed(spark, tmp_path_factory):
     out = tmp_path_factory.mktemp("kafka")
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(out / "in")]) == 0
-    places = {"traffic": Traffic(path=f"{out}/in"), "output": Output(tables=f"{out}/tables", report=f"{out}/report")}
-    result = pipeline.whatif(spark, config.load(EXAMPLE).model_copy(update=places))
+    locations = {"traffic": Traffic(path=f"{out}/in"), "output": Output(tables=f"{out}/tables", report=f"{out}/report")}
+    result = pipeline.whatif(spark, config.load(EXAMPLE).model_copy(update=locations))
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
     return result.report, lake.read(spark, f"{out}/tables", "whatif_predicted", "delta")
 
@@ -33,8 +33,8 @@ def test_every_record_is_accounted_for(replayed):
         assert view.outcomes.published == view.outcomes.acked + view.outcomes.pending == 4000
         assert max(point.waiting + point.unacked for point in view.backlog) > 0
     ended = rows.where("kind = 0 AND (settled OR outcome = 'pending')")
-    places = ended.select("scenario", "partition", "ledger", "entry", "batch_index")
-    assert ended.count() == places.distinct().count() == 4 * 4000
+    positions = ended.select("scenario", "partition", "ledger", "entry", "batch_index")
+    assert ended.count() == positions.distinct().count() == 4 * 4000
 
 
 def test_duplicates_come_from_the_crash_and_the_rules_allow_them(replayed):

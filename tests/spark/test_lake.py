@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from itertools import product
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +18,19 @@ from subreplay.spark import lake
 
 pytestmark = pytest.mark.spark
 RUN = {"subscription": "sub", "topic": "t", "date": "2026-11-21"}
+
+
+def replaced(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
+    """As Spark writes a table."""
+    lake.replace(spark.range(rows), root, name, form, **where)
+
+
+def put(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
+    """As rows that the driver has are written."""
+    lake.put(spark, pa.table({"id": pa.array(range(rows), pa.int64())}), root, name, **where)
+
+
+writers = pytest.mark.parametrize("write", [replaced, put])
 
 
 def read(spark: SparkSession, root: Path) -> DataFrame:
@@ -29,44 +45,82 @@ def test_rows_get_the_date_of_their_run(spark: SparkSession, tmp_path: Path) -> 
     assert [str(row.date) for row in read(spark, tmp_path).collect()] == ["2026-11-21"] * 2
 
 
-def test_any_name_is_found_again_and_replaces_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
+@writers
+def test_any_name_is_found_again_and_replaces_nothing_else(spark: SparkSession, tmp_path: Path, write: Any) -> None:
     names = ["a'b", "../..", "a=b/c", "%2F", "a\\b", "\n", "x" * 300]
     for name in (*names, names[0]):
-        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN | {"subscription": name})
+        write(spark, 1, str(tmp_path), "found", "delta", **RUN | {"subscription": name})
     assert sorted(row.subscription for row in read(spark, tmp_path).collect()) == sorted(names)
 
 
+@writers
 @pytest.mark.parametrize("name", ["", "__HIVE_DEFAULT_PARTITION__"])
-def test_a_name_that_stands_for_null_is_refused(spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_a_name_that_stands_for_null_is_refused(spark: SparkSession, tmp_path: Path, name: str, write: Any) -> None:
     with pytest.raises(InputError, match="choose another"):
-        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN | {"subscription": name})
+        write(spark, 1, str(tmp_path), "found", "delta", **RUN | {"subscription": name})
 
 
-def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, tmp_path: Path) -> None:
+@writers
+def test_a_table_of_another_layout_is_left_alone_and_told(spark: SparkSession, tmp_path: Path, write: Any) -> None:
     earlier = spark.range(3).withColumns(
         {n: F.lit(v).cast("date" if n == "date" else "string") for n, v in RUN.items()}
     )
     earlier.write.format("delta").partitionBy("date").save(str(tmp_path / "found"))
     with pytest.raises(InputError, match=r"found: another version .* set output\.tables to another place"):
-        lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
+        write(spark, 1, str(tmp_path), "found", "delta", **RUN)
     assert read(spark, tmp_path).count() == 3
 
 
-def test_eight_runs_at_once_make_one_table_and_write_it_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_both_ways_of_writing_leave_the_same_table(spark: SparkSession, tmp_path: Path) -> None:
+    """Whichever comes first; types, nulls and instants are kept, whatever the time zone that rows were made in."""
+    when = pa.array([1_700_000_000_000_000, None], pa.timestamp("us", "America/New_York"))
+    nested = pa.array(
+        [{"at": 1, "why": ["a", None]}, None], pa.struct([("at", when.type), ("why", pa.list_(pa.string()))])
+    )
+    rows = pa.table({"n": pa.array([1, None], pa.int32()), "key": [b"k", None], "when": when, "nested": nested})
+    at_first, later = tmp_path / "at first", tmp_path / "later"
+    for day in ("2026-11-20", "2026-11-21"):
+        where = RUN | {"date": day}
+        lake.replace(lake.of_arrow(spark, rows), str(at_first), "found", "delta", **where)
+        lake.put(spark, rows, str(at_first), "found", **where)
+        lake.put(spark, rows, str(later), "found", **where)
+        lake.replace(lake.of_arrow(spark, rows), str(later), "found", "delta", **where)
+    assert "delta-rs" in (later / "found/_delta_log" / f"{0:020}.json").read_text()
+    for root in (at_first, later):
+        found = read(spark, root)
+        assert found.schema == lake.of_arrow(spark, lake.rows_with_values(rows, RUN)).schema
+        assert found.count() == 4
+        assert (
+            found.where("date = '2026-11-21'")
+            .drop("date")
+            .exceptAll(lake.of_arrow(spark, lake.rows_with_values(rows, RUN)).drop("date"))
+            .isEmpty()
+        )
+
+
+def test_without_delta_rs_spark_writes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "deltalake", None)
+    put(spark, 2, str(tmp_path), "found", "delta", **RUN)
+    assert read(spark, tmp_path).count() == 2
+
+
+@writers
+def test_eight_runs_at_once_make_one_table_and_write_it_again(spark: SparkSession, tmp_path: Path, write: Any) -> None:
     runs = [
         {"subscription": s, "topic": t, "date": d}
         for s, t, d in product(("s1", "s2"), ("t1", "t2"), ("2026-11-20", "2026-11-21"))
     ]
     for rows in (3, 2):  # the table is new, then there
-        failed = at_once(spark, tmp_path, runs, rows)
+        failed = at_once(spark, tmp_path, runs, rows, write)
         assert not failed
         found = read(spark, tmp_path).groupBy("subscription", "topic", "date").count().collect()
         assert [row["count"] for row in found] == [rows] * len(runs)
 
 
-def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path: Path) -> None:
-    lake.replace(spark.range(1), str(tmp_path), "found", "delta", **RUN)
-    failed = at_once(spark, tmp_path, [RUN] * 4, 5)
+@writers
+def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path: Path, write: Any) -> None:
+    write(spark, 1, str(tmp_path), "found", "delta", **RUN)
+    failed = at_once(spark, tmp_path, [RUN] * 4, 5, write)
     assert len(failed) < 4
     assert all(
         isinstance(error, EnvironmentFailed) and "another run is writing the same" in str(error) for error in failed
@@ -74,22 +128,23 @@ def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path:
     assert read(spark, tmp_path).count() == 5
 
 
-def at_once(spark: SparkSession, root: Path, runs: list[dict[str, str]], rows: int) -> list[Exception]:
+def at_once(spark: SparkSession, root: Path, runs: list[dict[str, str]], rows: int, write: Any) -> list[Exception]:
     """What went wrong when all of them wrote at the same time, each in a session of its own."""
     failed: list[Exception] = []
     ready = threading.Barrier(len(runs))
 
-    def write(where: dict[str, str]) -> None:
+    def run(where: dict[str, str]) -> None:
         session = spark.newSession()
         ready.wait()
         try:
-            lake.replace(session.range(rows), str(root), "found", "delta", **where)
+            write(session, rows, str(root), "found", "delta", **where)
         except Exception as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=write, args=(where,)) for where in runs]
+    threads = [threading.Thread(target=run, args=(where,)) for where in runs]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    spark.createDataFrame([], "id long")  # the active session is that which made the latest frame, of all threads
     return failed

@@ -10,8 +10,8 @@ import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.model.tables import CARRIED, JUDGED, VIOLATIONS
-from subreplay.spark import local
+from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
+from subreplay.spark import collect
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
 
@@ -31,7 +31,7 @@ def test_few_rows_and_many_come_to_the_same_tables(
     assert audit(run_file, tmp_path / "few", first) in (0, 1)
     shutil.copytree(tmp_path / "few", tmp_path / "many")
     codes = [audit(run_file, tmp_path / "few", second)]
-    monkeypatch.setattr(local, "MOST_ROWS", -1)
+    monkeypatch.setattr(collect, "MOST_ROWS", -1)
     codes.append(audit(run_file, tmp_path / "many", second))
     assert codes[0] == codes[1]
     for name in TABLES:
@@ -50,21 +50,21 @@ def rows(spark: SparkSession, path: Path, day: str) -> list[str]:
 
 def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:
     """Arrow would cast no row without a struct to one whose fields must be there."""
-    schema = pa.schema([pa.field("carried", CARRIED), pa.field("times", pa.list_(pa.int64()))])
+    schema = pa.schema([pa.field("checkpoint", CHECKPOINT), pa.field("times", pa.list_(pa.int64()))])
     one = {"name": "n", "width": 1, "rows": 2, "part": 0, "data": b"x"}
-    frame = local.of_batches(
-        spark, pa.Table.from_pylist([{"carried": one, "times": [1]}, {}], schema).to_batches(), schema
+    frame = collect.of_batches(
+        spark, pa.Table.from_pylist([{"checkpoint": one, "times": [1]}, {}], schema).to_batches(), schema
     )
     strict = spark.createDataFrame([(tuple(one.values()), [1]), (None, None)], spark_schema(schema))
     for given in frame.where("true"), strict:
-        assert [row.carried and row.carried.data for row in local.local(given).collect()] == [b"x", None]
+        assert [row.checkpoint and row.checkpoint.data for row in collect.local(given).collect()] == [b"x", None]
 
 
 def test_no_batch_at_all_is_a_frame_without_rows(spark: SparkSession) -> None:
     for schema in (VIOLATIONS, JUDGED):
-        assert local.local(local.of_batches(spark, [], schema)).columns == schema.names
+        assert collect.local(collect.of_batches(spark, [], schema)).columns == schema.names
 
 
 @pytest.mark.parametrize(("rows", "widest", "fits"), [(10, 10, True), (50_001, 1, False), (100, 1_000_000, False)])
 def test_what_may_come_to_the_driver_is_bounded_in_rows_and_bytes(rows: int, widest: int, fits: bool) -> None:
-    assert local.fits(rows, widest) is fits
+    assert collect.fits(rows, widest) is fits

@@ -87,7 +87,7 @@ def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, 
     facts = {fact["label"]: fact["value"] for fact in json.loads((nightly / "report/report.json").read_text())["facts"]}
     assert facts["Goes on from the audit of"] == DATES[1]
     for out in (nightly, month / "whole"):
-        audited = spark.read.format("delta").load(str(out / "tables/audited")).where("carried IS NULL")
+        audited = spark.read.format("delta").load(str(out / "tables/audited")).where("checkpoint IS NULL")
         assert audited.where("delivered").count() == received
 
 
@@ -146,8 +146,8 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
     tables = {name: pq.read_table(waiting.parent / "in" / name) for name in ("messages", "membership", "deliveries")}
     for name in ("membership", "deliveries"):
         rows = tables[name]
-        place = rows.schema.get_field_index("subscription")
-        of_all = [rows.set_column(place, rows.schema.field(place), pa.repeat(n, rows.num_rows)) for n in names]
+        index = rows.schema.get_field_index("subscription")
+        of_all = [rows.set_column(index, rows.schema.field(index), pa.repeat(n, rows.num_rows)) for n in names]
         tables[name] = pa.concat_tables(of_all)
     run = config.load(save(tables, tmp_path, subscription=SHARED), date=dates(1)[0])
     out = Output(tables=str(tmp_path / "tables"), report=str(tmp_path / "report"))
@@ -283,8 +283,8 @@ def test_a_day_without_messages_and_deliveries_ends_what_was_open(
 
 def open_at_the_end(spark: SparkSession, out: Path, date: str) -> bool:
     """Whether a night hands on positions that are open."""
-    audited = spark.read.format("delta").load(str(out / "tables/audited")).where("carried.name = 'open'")
-    rows = audited.where(F.col("date") == date).select("carried.rows").collect()
+    audited = spark.read.format("delta").load(str(out / "tables/audited")).where("checkpoint.name = 'open'")
+    rows = audited.where(F.col("date") == date).select("checkpoint.rows").collect()
     assert rows  # it hands on its state
     return any(row.rows > 0 for row in rows)
 
@@ -302,9 +302,9 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
     def told(keys: str, *known: tuple[str, int], since: int = UNKNOWN) -> list[tuple[str, int]]:
         """Keys by partition; a capital: of an earlier day."""
         rows = [
-            {"topic": "t", "partition": place, "ledger": 5, "entry": entry, "batch_index": -1, "kind": 0, "at": entry,
+            {"topic": "t", "partition": index, "ledger": 5, "entry": entry, "batch_index": -1, "kind": 0, "at": entry,
              "seq": 0, "key": key.lower().encode(), "producer": "p", "before": key.isupper()}
-            for place, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
+            for index, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
         ]  # fmt: skip
         log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
         earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None

@@ -16,7 +16,7 @@ from subreplay.audit.checkpoint import Checkpoint
 from subreplay.cli import main
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.tables import CARRIED, INPUTS, MESSAGES
+from subreplay.model.tables import CHECKPOINT, INPUTS, MESSAGES
 from subreplay.model.words import KeyWords
 from subreplay.reports.assemble.report import GUESSABLE
 from subreplay.spark import lake
@@ -135,7 +135,7 @@ def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     audited = table(spark, steady, "audited")
     assert audited.where("key like 'Order%'").count() == 0
     keys = {bytes(row.key) for row in lake.read(spark, str(steady / "in"), "messages", "delta").select("key").collect()}
-    state = pa.array([row.carried.asDict() for row in audited.where("carried IS NOT NULL").collect()], CARRIED)
+    state = pa.array([row.checkpoint.asDict() for row in audited.where("checkpoint IS NOT NULL").collect()], CHECKPOINT)
     numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
     for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())
@@ -202,7 +202,7 @@ def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others
     pages = {name: (steady / "report" / name).read_bytes() for name in ("report.html", "report.json", "report.txt")}
     foreign = (
         table(spark, steady, "audited")
-        .where("carried IS NULL")
+        .where("checkpoint IS NULL")
         .limit(3)
         .withColumn("date", F.lit("2001-01-01").cast("date"))
     )
@@ -246,13 +246,13 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
         one, other = (table(spark, tmp_path / kept, name) for kept in ("all", "findings"))
         assert sorted(map(str, one.collect())) == sorted(map(str, other.collect())), name
     other = every.where("codes = 0").orderBy("partition", "ledger", "entry").first()
-    place = (
+    message = (
         f"{other.topic}{f'-partition-{other.partition}' if other.partition >= 0 else ''}:{other.ledger}:{other.entry}"
     )
     lives = []
     for kept in ("all", "findings"):
         capsys.readouterr()
-        assert main(["explain", "--config", str(run_file), "--out", str(tmp_path / kept), "--message", place]) == 0
+        assert main(["explain", "--config", str(run_file), "--out", str(tmp_path / kept), "--message", message]) == 0
         lives.append(capsys.readouterr().out.splitlines())
     assert ["with findings only" in life[1] for life in lives] == [False, True]
     assert lives[0][:1] + lives[0][2:] == lives[1][:1] + lives[1][2:]

@@ -77,13 +77,13 @@ class Workplace:
 
     def run(self, command: str) -> tuple[int, str]:
         """Exit code and standard output, of a command that may need what another one wrote."""
-        for needed in [other for place, other in NEEDS.items() if place in command and other != command]:
+        for needed in [other for folder, other in NEEDS.items() if folder in command and other != command]:
             assert self.run(needed)[0] == 0
         if command not in self.said:
-            out, place = io.StringIO(), f"{self.folder}/build/"
+            out, folder = io.StringIO(), f"{self.folder}/build/"
             with redirect_stdout(out):  # Spark was started elsewhere, and takes relative paths from there
-                code = cli.main(shlex.split(command.replace("build/", place))[1:])
-            self.said[command] = code, out.getvalue().replace(place, "build/")
+                code = cli.main(shlex.split(command.replace("build/", folder))[1:])
+            self.said[command] = code, out.getvalue().replace(folder, "build/")
         return self.said[command]
 
 

@@ -220,16 +220,16 @@ def test_a_look_at_anything_ends_in_a_sentence(
     (tmp_path / "x.avro").write_bytes(b"Obj\x01")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
-    for place, code, said in (
+    for location, code, said in (
         ("empty", 2, "no file there"), ("words.parquet", 4, "is damaged"), ("not there", 2, "no such file"),
         ("pretty.json", 2, "one JSON object a line"), ("x[1].csv", 2, "for a pattern"),
         ("x.avro", 4, "cannot read avro"), ("loop", 2, "no such file"),
         ("server.log", 2, "beside a copy of __consumer_offsets"),
         ("pip.whl", 2, "no such file"),
     ):  # fmt: skip
-        assert main(["inspect", str(tmp_path / place), "--to", str(tmp_path / "run.yaml")]) == code, place
+        assert main(["inspect", str(tmp_path / location), "--to", str(tmp_path / "run.yaml")]) == code, location
         error = capsys.readouterr().err
-        assert said in " ".join(error.split()), place
+        assert said in " ".join(error.split()), location
         assert "Traceback" not in error
     assert main(["inspect", "", "--to", str(tmp_path / "run.yaml")]) == 2
     assert not (tmp_path / "run.yaml").exists()

@@ -70,8 +70,8 @@ def changed(row: dict[str, Any], trial: Trial) -> dict[str, Any]:
     """The row, with what has to go with the changed value."""
     column, _, field = trial.column.partition(".")
     if column == "origin":
-        place = {"topic": "t", "partition": -1, "ledger": 0, "entry": 0, "batch_index": -1}
-        return row | {"origin": place | {field: trial.value}}
+        position = {"topic": "t", "partition": -1, "ledger": 0, "entry": 0, "batch_index": -1}
+        return row | {"origin": position | {field: trial.value}}
     if column == "ranges":
         ends = {"start": 0, "end": 65_535} | {field: trial.value}
         return row | {"ranges": [ends | ({"end": ends["start"]} if field == "start" and trial.legal else {})]}

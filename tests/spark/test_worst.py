@@ -25,9 +25,9 @@ def finding(entry: int, rng: random.Random) -> dict[str, Any]:
     """A row of table ``violations``; a third of them were never delivered."""
     moment = ORIGIN + timedelta(seconds=rng.randrange(60))
     told = {"cause": "unexplained", "witness": [], "explanation": f"finding {entry}", "excuse": None, "key": None}
-    place = {"topic": "t", "partition": rng.randrange(2), "ledger": 1, "entry": entry, "batch_index": -1}
+    position = {"topic": "t", "partition": rng.randrange(2), "ledger": 1, "entry": entry, "batch_index": -1}
     return {
-        "date": moment.date(), "subscription": "s", **place, **told, "slot": 0, "epoch": 1, "moment": moment,
+        "date": moment.date(), "subscription": "s", **position, **told, "slot": 0, "epoch": 1, "moment": moment,
         "code": rng.choice(["LOST", "LOST", "LOST", "SKIP"]), "verdict": rng.choice(["valid", "invalid", "unknown"]),
         "consumer": rng.choice(["a", "b", "c", None]), "at": rng.choice([None, moment, moment]),
     }  # fmt: skip

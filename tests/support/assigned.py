@@ -86,8 +86,8 @@ def moves(rows: list[dict[str, Any]], every: bool) -> Sums:
         told = row["consumer"] is None or (every and moved(row))
         if told or every:
             sides = (row["before"] if moved(row) else None, row["consumer"]) if told else (None, None)
-            place = row["topic"], row["partition"], row["epoch"]
-            groups[place + sides].append(row | {"told": told})
+            key = row["topic"], row["partition"], row["epoch"]
+            groups[key + sides].append(row | {"told": told})
     return {
         group: (len(mine), sum(row["size"] or 0 for row in mine), len({row["own"] for row in mine if row["told"]}))
         for group, mine in groups.items()

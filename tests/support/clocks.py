@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.clocks import LAGS, QUANTILES
 from tests.support.history import History
-from tests.support.pure import PLACE
+from tests.support.pure import POSITION
 
 OWN_LOG = ("delivered_at", "received_at", "acked_at", "nacked_at")
 
@@ -22,25 +22,25 @@ def off(tables: History, consumer: str, micros: int, columns: Iterable[str]) -> 
     rows = tables["deliveries"]
     mine = pc.equal(rows["consumer"], consumer)
     for name in columns:
-        place = rows.schema.get_field_index(name)
+        index = rows.schema.get_field_index(name)
         moved = pc.add(rows[name], pa.scalar(micros, pa.duration("us")))
-        rows = rows.set_column(place, rows.schema.field(place), pc.if_else(mine, moved, rows[name]))
+        rows = rows.set_column(index, rows.schema.field(index), pc.if_else(mine, moved, rows[name]))
     return tables | {"deliveries": rows}
 
 
 def lags(tables: History) -> list[dict[str, Any]]:
     """What ``spark.read.clocks.lags`` finds in tables."""
-    of_message = [tables["messages"][name].to_pylist() for name in PLACE]
+    of_message = [tables["messages"][name].to_pylist() for name in POSITION]
     times = pc.coalesce(tables["messages"]["deliver_at"], tables["messages"]["publish_time"])
     due = dict(zip(zip(*of_message, strict=True), _micros(times), strict=True))
     rows = tables["deliveries"].filter(tables["deliveries"]["delivered_at"].is_valid()).sort_by("delivered_at")
     names = ("delivered_at", "received_at", "acked_at")
     found: dict[str, dict[str, list[int]]] = defaultdict(lambda: {name: [] for name in LAGS})
-    places = zip(*(rows[name].to_pylist() for name in PLACE), strict=True)
-    for place, who, at, received, acked in zip(
-        places, rows["consumer"].to_pylist(), *(_micros(rows[name]) for name in names), strict=True
+    positions = zip(*(rows[name].to_pylist() for name in POSITION), strict=True)
+    for position, who, at, received, acked in zip(
+        positions, rows["consumer"].to_pylist(), *(_micros(rows[name]) for name in names), strict=True
     ):
-        since = due.pop(place, None)  # first deliveries only
+        since = due.pop(position, None)  # first deliveries only
         for name, begin, end in (("dispatch", since, at), ("receipt", at, received), ("end", at, acked)):
             if begin is not None and end is not None:
                 found[who][name].append((end - begin) * 1_000)

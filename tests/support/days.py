@@ -50,8 +50,8 @@ def _slowed(rows: pa.Table, begin: int, factor: int) -> pa.Table:
 
 def _dated(name: str, rows: pa.Table) -> pa.Table:
     known = pc.coalesce(rows[OF_TABLE[name]], rows["acked_at"]) if name == "deliveries" else rows[OF_TABLE[name]]
-    place = rows.schema.get_field_index("date")
-    return rows.set_column(place, rows.schema.field("date"), known.cast(pa.date32()))
+    index = rows.schema.get_field_index("date")
+    return rows.set_column(index, rows.schema.field("date"), known.cast(pa.date32()))
 
 
 def save(tables: Tables, folder: Path, lookback_days: int = 1, **run: Any) -> Path:

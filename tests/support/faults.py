@@ -74,13 +74,13 @@ class Capture:
 
     @cached_property
     def keys(self) -> dict[str, Any]:
-        return {place(m): m["ordering_key"] or m["key"] for m in self.messages}
+        return {position_of(m): m["ordering_key"] or m["key"] for m in self.messages}
 
     @cached_property
     def once(self) -> list[Row]:
         """Deliveries of messages that were delivered once, outside batches, and acknowledged, in order of time."""
-        times = Counter(place(d) for d in self.deliveries)
-        clean = [d for d in self.deliveries if times[place(d)] == 1 and d["acked_at"] and d["batch_index"] < 0]
+        times = Counter(position_of(d) for d in self.deliveries)
+        clean = [d for d in self.deliveries if times[position_of(d)] == 1 and d["acked_at"] and d["batch_index"] < 0]
         return sorted(clean, key=at)
 
     @cached_property
@@ -89,7 +89,7 @@ class Capture:
         found = defaultdict(list)
         for d in self.once:
             key = (
-                (d["partition"],) if self.active else (d["partition"], self.keys.get(place(d)))
+                (d["partition"],) if self.active else (d["partition"], self.keys.get(position_of(d)))
             )  # of cut data, messages may be missing
             if key[-1] is not None:
                 found[key].append(d)
@@ -133,7 +133,7 @@ def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
     return policy, parse(ingested.run, name).topic.terms, rows
 
 
-def place(row: Row) -> str:
+def position_of(row: Row) -> str:
     return f"{row['ledger']}:{row['entry']}"
 
 
@@ -169,7 +169,7 @@ def swap_two_deliveries_of_a_key(c: Capture, rng: Random) -> Expected:
     """Two messages of one key change places in one consumer's stream, maybe one before it was published."""
     pairs = [(a, b) for ds in c.by_key for a, b in pairwise(ds) if a["consumer"] == b["consumer"] and _after(a, b)]
     a, b = rng.choice(pairs)
-    witness = place(a)
+    witness = position_of(a)
     exchange(a, b, "ledger", "entry")
     return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", witness, frozenset({"BEFORE_PUBLICATION"}))
 
@@ -195,7 +195,7 @@ def move_a_delivery(c: Capture, rng: Random) -> Expected:
     """One message goes to another connected consumer."""
     d = rng.choice([d for d in c.once if c.steady(at(d)) and len(c.connected(at(d))) > 1])
     d["consumer"] = rng.choice(sorted(c.connected(at(d)) - {d["consumer"]}))
-    return Expected("WRONG_OWNER", place(d))
+    return Expected("WRONG_OWNER", position_of(d))
 
 
 def serve_a_standby_too(c: Capture, rng: Random) -> Expected:
@@ -210,7 +210,7 @@ def serve_a_standby_too(c: Capture, rng: Random) -> Expected:
     for d in c.once:
         if d["partition"] == first["partition"] and at(first) <= at(d) <= at(last):
             d["consumer"] = other
-    return Expected("TWO_ACTIVE", place(second), frozenset({"WRONG_OWNER"}))
+    return Expected("TWO_ACTIVE", position_of(second), frozenset({"WRONG_OWNER"}))
 
 
 def acknowledge_without_delivery(c: Capture, rng: Random) -> Expected:
@@ -218,14 +218,14 @@ def acknowledge_without_delivery(c: Capture, rng: Random) -> Expected:
     d = rng.choice(c.once)
     put(d, "delivered", None)
     d["received_at"] = None
-    return Expected("LOST", place(d), frozenset({"SKIP"} if c.active else ()))
+    return Expected("LOST", position_of(d), frozenset({"SKIP"} if c.active else ()))
 
 
 def skip_a_message(c: Capture, rng: Random) -> Expected:
     """A message is neither delivered nor acknowledged."""
     d = rng.choice(c.once[: len(c.once) // 2])
     c.deliveries.remove(d)
-    return Expected("LOST", place(d), frozenset({"SKIP"} if c.active else ()))
+    return Expected("LOST", position_of(d), frozenset({"SKIP"} if c.active else ()))
 
 
 def jump_over_some_messages(c: Capture, rng: Random) -> Expected:
@@ -236,7 +236,7 @@ def jump_over_some_messages(c: Capture, rng: Random) -> Expected:
                         and c.steady(at(ds[i - 1]), at(ds[i + 3]))])  # fmt: skip
     for d in ds[first : first + 3]:
         c.deliveries.remove(d)
-    return Expected("SKIP", place(ds[first + 3]), frozenset({"LOST"}))
+    return Expected("SKIP", position_of(ds[first + 3]), frozenset({"LOST"}))
 
 
 def deliver_again_after_the_acknowledgement(c: Capture, rng: Random) -> Expected:
@@ -246,7 +246,7 @@ def deliver_again_after_the_acknowledgement(c: Capture, rng: Random) -> Expected
     put(again, "delivered", acked(d) + 1)
     put(again, "acked", acked(d) + 2)
     c.deliveries.append(again)
-    return Expected("DUP_DELIVERY", place(d))
+    return Expected("DUP_DELIVERY", position_of(d))
 
 
 def deliver_again_while_outstanding(c: Capture, rng: Random) -> Expected:
@@ -255,7 +255,7 @@ def deliver_again_while_outstanding(c: Capture, rng: Random) -> Expected:
     again = dict(d)
     put(again, "delivered", at(d) + 5)
     c.deliveries.append(again)
-    return Expected("DUP_OUTSTANDING", place(d))
+    return Expected("DUP_OUTSTANDING", position_of(d))
 
 
 def acknowledge_after_the_next_owner_was_served(c: Capture, rng: Random) -> Expected:
@@ -272,7 +272,7 @@ def acknowledge_after_the_next_owner_was_served(c: Capture, rng: Random) -> Expe
     ]
     a, b = rng.choice(pairs)
     put(a, "acked", at(b) + 1000)
-    return Expected("KEY_TWO_OWNERS", place(b), frozenset({"BEFORE_PREDECESSOR_ACK"}))
+    return Expected("KEY_TWO_OWNERS", position_of(b), frozenset({"BEFORE_PREDECESSOR_ACK"}))
 
 
 def key_goes_on_too_soon(c: Capture, rng: Random) -> Expected:
@@ -286,7 +286,7 @@ def forget_a_join(c: Capture, rng: Random) -> Expected:
     consumer = rng.choice(sorted({d["consumer"] for d in c.deliveries}))
     first = min((d for d in c.deliveries if d["consumer"] == consumer and d["delivered_at"]), key=at)
     c.membership = [m for m in c.membership if m["consumer"] != consumer or m["event"] != "join"]
-    return Expected("NOT_CONNECTED", place(first))
+    return Expected("NOT_CONNECTED", position_of(first))
 
 
 def forget_a_leave(c: Capture, rng: Random) -> Expected:
@@ -310,19 +310,21 @@ def acknowledge_cumulatively(c: Capture, rng: Random) -> Expected:
     """One of many consumers acknowledges cumulatively."""
     d = rng.choice(c.once)
     d["ack_type"] = "Cumulative"
-    return Expected("CUM_ACK_MISUSE", place(d))
+    return Expected("CUM_ACK_MISUSE", position_of(d))
 
 
 def deliver_before_its_time(c: Capture, rng: Random) -> Expected:
     """A delayed message comes two seconds before its time, or when it was published."""
-    messages = {place(m): m for m in c.messages}
+    messages = {position_of(m): m for m in c.messages}
     late = [
-        d for d in c.once if (messages[place(d)]["deliver_at"] or 0) > messages[place(d)]["publish_time"] + 1_200_000
+        d
+        for d in c.once
+        if (messages[position_of(d)]["deliver_at"] or 0) > messages[position_of(d)]["publish_time"] + 1_200_000
     ]
     d = rng.choice(late)
-    m = messages[place(d)]
+    m = messages[position_of(d)]
     put(d, "delivered", max(m["deliver_at"] - 2_000_000, m["publish_time"] + 1) * 1000)
-    return Expected("EARLY", place(d))
+    return Expected("EARLY", position_of(d))
 
 
 def send_more_than_the_queue_holds(c: Capture, rng: Random) -> Expected:
@@ -341,7 +343,7 @@ def publish_twice(c: Capture, rng: Random) -> Expected:
     log = [m for m in c.messages if m["partition"] == original["partition"]]
     last = max(log, key=lambda m: (m["ledger"], m["entry"]))
     c.messages.append(original | {"ledger": last["ledger"], "entry": last["entry"] + 1})
-    return Expected("DUP_PUBLISH", place(c.messages[-1]))
+    return Expected("DUP_PUBLISH", position_of(c.messages[-1]))
 
 
 def exchange_sequence_ids(c: Capture, rng: Random) -> Expected:
@@ -349,28 +351,28 @@ def exchange_sequence_ids(c: Capture, rng: Random) -> Expected:
     a = rng.choice([m for m in c.messages if m["batch_index"] < 0 and m["sequence_id"] > 0])
     b = rng.choice([m for m in c.messages if m["partition"] == a["partition"] and m["sequence_id"] > 0 and m is not a])
     exchange(a, b, "sequence_id")
-    return Expected("PRODUCER_ORDER", place(max(a, b, key=lambda m: (m["ledger"], m["entry"]))))
+    return Expected("PRODUCER_ORDER", position_of(max(a, b, key=lambda m: (m["ledger"], m["entry"]))))
 
 
 def write_one_position_twice(c: Capture, rng: Random) -> Expected:
     """One position has two contents."""
     m = rng.choice(c.messages)
     c.messages.append(m | {"size": m["size"] + 1})
-    return Expected("DIVERGENT_ID", place(m))
+    return Expected("DIVERGENT_ID", position_of(m))
 
 
 def forget_a_message(c: Capture, rng: Random) -> Expected:
     """A message was delivered that the log does not have."""
     d = rng.choice(c.once)
-    c.messages = [m for m in c.messages if place(m) != place(d)]
-    return Expected("UNKNOWN_MESSAGE", place(d))
+    c.messages = [m for m in c.messages if position_of(m) != position_of(d)]
+    return Expected("UNKNOWN_MESSAGE", position_of(d))
 
 
 def mix_a_batch(c: Capture, rng: Random) -> Expected:
     """One message of a batch has another key than the first."""
     m = rng.choice([m for m in c.messages if m["batch_index"] > 0])
     m["key"] = b"a key of its own"
-    return Expected("MIXED_BATCH", place(m))
+    return Expected("MIXED_BATCH", position_of(m))
 
 
 def move_a_message_to_another_partition(c: Capture, rng: Random) -> Expected:
@@ -393,7 +395,7 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
     for row in (*c.messages, *c.deliveries):
         row["entry"] *= 2  # room for one behind each
     d = rng.choice([d for d in c.once if c.steady(at(d)) and d["delivered_nanos"] < 999])
-    neighbour = next(m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    neighbour = next(m for m in c.messages if position_of(m) == position_of(d) and m["partition"] == d["partition"])
     key = next(k for i in count() if d["partition"] not in _partitions_of(k := f"a key of its own {i}", partitions))
     if not whole_key:
         common = Counter(m["key"] for m in c.messages if m["partition"] != d["partition"])
@@ -401,7 +403,7 @@ def _moved(c: Capture, rng: Random, whole_key: bool) -> str:
         key = rng.choice([key for key in often if d["partition"] not in _partitions_of(key, partitions)])
     c.messages.append(neighbour | {"entry": d["entry"] + 1, "key": key.encode(), "sequence_id": -1})
     c.deliveries.append(d | {"entry": d["entry"] + 1, "delivered_nanos": d["delivered_nanos"] + 1})
-    return place(c.messages[-1])
+    return position_of(c.messages[-1])
 
 
 @cache
@@ -420,7 +422,7 @@ def lose_a_dead_letter(c: Capture, rng: Random) -> Expected:
     """A message that was given up is not on the dead letter topic."""
     lost = rng.choice(c.letters)
     c.letters = [m for m in c.letters if m["origin"] != lost["origin"]]
-    return Expected("DLQ_INCOMPLETE", place(lost["origin"]))
+    return Expected("DLQ_INCOMPLETE", position_of(lost["origin"]))
 
 
 def exchange_dead_letters(c: Capture, rng: Random) -> Expected:
@@ -431,7 +433,7 @@ def exchange_dead_letters(c: Capture, rng: Random) -> Expected:
     pairs = [(a, b) for ms in by_key.values() for a, b in pairwise(ms) if _origin(a) < _origin(b)]
     a, b = rng.choice(pairs)
     exchange(a, b, "origin")
-    return Expected("DLQ_ORDER", place(b["origin"]))
+    return Expected("DLQ_ORDER", position_of(b["origin"]))
 
 
 S1, S1B, S1E = "s1_key_shared_autosplit", "s1b_key_shared_stuck", "s1e_key_shared_key_based_batching"
@@ -493,7 +495,7 @@ def exhausted(c: Capture) -> pa.Table:
     acked = {position(d) for d in attempts if d["acked_at"]}
     rows = [
         {name: d.get(name) for name in EXHAUSTED.names}
-        | {"key": str(c.keys[place(d)]), "at": at(d), "acked": position(d) in acked}
+        | {"key": str(c.keys[position_of(d)]), "at": at(d), "acked": position(d) in acked}
         | {"nacked": d["nacked_at"] is not None or d["refused_at"] is not None}
         for d in last.values()
         if position(d) not in arrived

@@ -27,7 +27,7 @@ from tests.support.faults import (
     at,
     exchange,
     nanos,
-    place,
+    position_of,
     put,
 )
 
@@ -58,7 +58,7 @@ def exchange_two_consumers(c: Capture, rng: Random) -> Expected:
     ]
     a, b = rng.choice(neighbours)
     exchange(a, b, "consumer")
-    return Expected("WRONG_OWNER", place(a))
+    return Expected("WRONG_OWNER", position_of(a))
 
 
 def deliver_to_a_second_consumer_too(c: Capture, rng: Random) -> Expected:
@@ -67,14 +67,14 @@ def deliver_to_a_second_consumer_too(c: Capture, rng: Random) -> Expected:
     d = rng.choice(long)
     again = _later(c, d, at(d) + 5)
     again["consumer"] = _elsewhere(c, d, rng)
-    return Expected("WRONG_OWNER" if c.policy.routing != "any" else "DUP_OUTSTANDING", place(d))
+    return Expected("WRONG_OWNER" if c.policy.routing != "any" else "DUP_OUTSTANDING", position_of(d))
 
 
 def deliver_elsewhere_after_the_acknowledgement(c: Capture, rng: Random) -> Expected:
     """A message that was acknowledged comes again, to another consumer."""
     d = rng.choice([d for d in c.once if c.steady(at(d), acked(d) + 10) and len(c.connected(at(d))) > 1])
     _later(c, d, acked(d) + 5)["consumer"] = _elsewhere(c, d, rng)
-    return Expected("DUP_DELIVERY", place(d), frozenset({"WRONG_OWNER"}))
+    return Expected("DUP_DELIVERY", position_of(d), frozenset({"WRONG_OWNER"}))
 
 
 def deliver_to_one_that_left(c: Capture, rng: Random) -> Expected:
@@ -84,14 +84,14 @@ def deliver_to_one_that_left(c: Capture, rng: Random) -> Expected:
             if left < at(d) - 5 * MILLISECOND and name not in c.connected(at(d)) and c.steady(at(d))]  # fmt: skip
     d, name = rng.choice(late)
     d["consumer"] = name
-    return Expected("NOT_CONNECTED", place(d))
+    return Expected("NOT_CONNECTED", position_of(d))
 
 
 def deliver_to_a_stranger(c: Capture, rng: Random) -> Expected:
     """A message goes to a consumer that nobody knows."""
     d = rng.choice(c.once)
     d["consumer"] = "nobody-knows"
-    return Expected("NOT_CONNECTED", place(d))
+    return Expected("NOT_CONNECTED", position_of(d))
 
 
 def come_late(c: Capture, rng: Random) -> Expected:
@@ -109,7 +109,7 @@ def come_late(c: Capture, rng: Random) -> Expected:
     put(a, "acked", max(acked(a), at(a) + MILLISECOND))
     if a["received_at"] is not None:
         a["received_at"] = max(a["received_at"], at(a) // 1000 + 1)
-    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", place(a))
+    return Expected("PARTITION_ORDER" if c.active else "KEY_ORDER", position_of(a))
 
 
 def exchange_two_messages_in_the_log(c: Capture, rng: Random) -> Expected:
@@ -117,16 +117,16 @@ def exchange_two_messages_in_the_log(c: Capture, rng: Random) -> Expected:
     of_key: dict[object, list[Row]] = {}
     for m in sorted(c.messages, key=lambda m: (m["ledger"], m["entry"])):
         of_key.setdefault((m["partition"], m["key"], m["producer"]), []).append(m)
-    one = {place(d) for d in c.once}
+    one = {position_of(d) for d in c.once}
     pairs = [
         (a, b)
         for (_, key, _), ms in of_key.items()
         for a, b in pairwise(ms)
-        if key is not None and {place(a), place(b)} <= one and a["sequence_id"] > 0
+        if key is not None and {position_of(a), position_of(b)} <= one and a["sequence_id"] > 0
     ]
     a, b = rng.choice(pairs)
     exchange(a, b, "sequence_id", "publish_time", "size")
-    return Expected("PRODUCER_ORDER", place(b), frozenset({"BEFORE_PUBLICATION"}))
+    return Expected("PRODUCER_ORDER", position_of(b), frozenset({"BEFORE_PUBLICATION"}))
 
 
 def forget_an_acknowledgement(c: Capture, rng: Random) -> Expected:
@@ -135,14 +135,14 @@ def forget_an_acknowledgement(c: Capture, rng: Random) -> Expected:
     d = rng.choice(c.once)
     put(d, "acked", None)
     implied = {"SKIP"} if c.active else {"KEY_TWO_OWNERS", "BEFORE_PREDECESSOR_ACK"}
-    return Expected("UNACKED", place(d), frozenset(implied))
+    return Expected("UNACKED", position_of(d), frozenset(implied))
 
 
 def acknowledge_before_the_delivery(c: Capture, rng: Random) -> Expected:
     """The acknowledgement is older than the delivery."""
     d = rng.choice(c.once)
     put(d, "acked", at(d) - MILLISECOND)
-    return Expected("ACK_EARLY", place(d))
+    return Expected("ACK_EARLY", position_of(d))
 
 
 def end_too_soon(c: Capture, rng: Random) -> Expected:
@@ -150,12 +150,12 @@ def end_too_soon(c: Capture, rng: Random) -> Expected:
     del rng
     last = max(c.messages, key=lambda m: (m["publish_time"], m["partition"], m["ledger"], m["entry"]))
     behind = {
-        place(m)
+        position_of(m)
         for m in c.messages
         if m["partition"] == last["partition"] and (m["ledger"], m["entry"]) >= (last["ledger"], last["entry"])
     }
-    c.deliveries = [d for d in c.deliveries if place(d) not in behind]
-    return Expected("UNSEEN", place(last))
+    c.deliveries = [d for d in c.deliveries if position_of(d) not in behind]
+    return Expected("UNSEEN", position_of(last))
 
 
 def let_a_message_expire(c: Capture, rng: Random) -> Expected:
@@ -163,7 +163,7 @@ def let_a_message_expire(c: Capture, rng: Random) -> Expected:
     c.terms = replace(c.terms, ttl=MILLISECOND // 1000)
     d = rng.choice(c.once[: len(c.once) // 2])
     c.deliveries.remove(d)
-    return Expected("LOST", place(d), excused=True)
+    return Expected("LOST", position_of(d), excused=True)
 
 
 def compact_a_message_away(c: Capture, rng: Random) -> Expected:
@@ -171,20 +171,20 @@ def compact_a_message_away(c: Capture, rng: Random) -> Expected:
     c.terms = replace(c.terms, compacted=True)
     d, _ = rng.choice([pair for ds in c.by_key for pair in pairwise(ds) if pair[0]["ledger"] <= pair[1]["ledger"]])
     c.deliveries.remove(d)
-    return Expected("LOST", place(d), excused=True)
+    return Expected("LOST", position_of(d), excused=True)
 
 
 def change_a_key(c: Capture, rng: Random) -> Expected:
     """The log says another key than the one that a message was dispatched by."""
     owners: dict[object, set[str]] = {}
     for d in c.once:
-        owners.setdefault(c.keys[place(d)], set()).add(d["consumer"])
+        owners.setdefault(c.keys[position_of(d)], set()).add(d["consumer"])
     d = rng.choice([d for d in c.once if c.steady(at(d))])
     others = [key for key, names in owners.items() if key is not None and d["consumer"] not in names]
     other = rng.choice(sorted(others))
-    (m,) = (m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    (m,) = (m for m in c.messages if position_of(m) == position_of(d) and m["partition"] == d["partition"])
     m["key"], m["ordering_key"] = other, None
-    return Expected("WRONG_OWNER", place(d), frozenset({"KEY_ORDER"}))
+    return Expected("WRONG_OWNER", position_of(d), frozenset({"KEY_ORDER"}))
 
 
 def ask_for_the_slots_of_another(c: Capture, rng: Random) -> Expected:
@@ -222,9 +222,9 @@ def starve_a_partition(c: Capture, rng: Random) -> Expected:
 def deliver_before_the_publication(c: Capture, rng: Random) -> Expected:
     """A message comes five seconds before it was published."""
     d = rng.choice(c.once)
-    (m,) = (m for m in c.messages if place(m) == place(d) and m["partition"] == d["partition"])
+    (m,) = (m for m in c.messages if position_of(m) == position_of(d) and m["partition"] == d["partition"])
     m["publish_time"] = at(d) // 1000 + 5_000_000
-    return Expected("BEFORE_PUBLICATION", place(d))
+    return Expected("BEFORE_PUBLICATION", position_of(d))
 
 
 def deliver_again_for_no_cause(c: Capture, rng: Random) -> Expected:
@@ -233,7 +233,7 @@ def deliver_again_for_no_cause(c: Capture, rng: Random) -> Expected:
     again = d | {"redelivery_count": d["redelivery_count"] + 1}
     put(again, "delivered", at(d) + 5)
     c.deliveries.append(again)
-    return Expected("REDELIVERED_UNASKED", place(d))
+    return Expected("REDELIVERED_UNASKED", position_of(d))
 
 
 def misplace_beside_a_stranger(c: Capture, rng: Random) -> Expected:
@@ -242,7 +242,7 @@ def misplace_beside_a_stranger(c: Capture, rng: Random) -> Expected:
     stray, d = rng.sample(apart, 2)
     stray["consumer"] = "nobody-knows"
     d["consumer"] = _elsewhere(c, d, rng)
-    return Expected("WRONG_OWNER", place(d), frozenset({"NOT_CONNECTED"}))
+    return Expected("WRONG_OWNER", position_of(d), frozenset({"NOT_CONNECTED"}))
 
 
 FURTHER: dict[Callable[[Capture, Random], Expected], tuple[str, ...]] = {

@@ -22,7 +22,7 @@ from subreplay.conformance.fidelity_groups.owners import Interval, by_callbacks
 from tests.support.groups import Audited, audit_ingested, audited
 
 Row = dict[str, Any]
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 EAGER = ("range", "roundrobin", "sticky")
 MILLISECOND = 1_000_000
 
@@ -68,12 +68,12 @@ class GroupRecording:
             times[record(row)] += 1
         return [row for row in self.polls if times[record(row)] == 1]
 
-    def intervals(self) -> dict[Place, list[Interval]]:
+    def intervals(self) -> dict[TopicPartition, list[Interval]]:
         """Who owned each partition when, by the callbacks."""
         told = [Happening.model_validate(row) for row in self.files["membership"]]
         eager = self.scenario["protocol"] == "classic" and self.scenario["assignor"] in EAGER
         owned = by_callbacks(told, eager, max(row.at for row in told))
-        return {(place.topic, place.partition): [*mine] for place, mine in owned.items()}
+        return {(topic_partition.topic, topic_partition.partition): [*mine] for topic_partition, mine in owned.items()}
 
     def owned(self, row: Row) -> Interval:
         """The interval that a poll lies in."""
@@ -89,9 +89,9 @@ class GroupRecording:
         found = {p["consumer"]: p for p in self.polls if p["polled_at"] <= at and p["consumer"] in here}
         return [poll for consumer, poll in sorted(found.items()) if consumer != row["consumer"]]
 
-    def committed(self) -> dict[Place, list[Row]]:
+    def committed(self) -> dict[TopicPartition, list[Row]]:
         """The successful commits of each partition, in order of time."""
-        found: dict[Place, list[Row]] = defaultdict(list)
+        found: dict[TopicPartition, list[Row]] = defaultdict(list)
         for row in sorted(self.commits, key=lambda row: row["done_at"]):
             if row["ok"]:
                 found[row["topic"], row["partition"]].append(row)
@@ -140,7 +140,7 @@ def a_stranger_polls(r: GroupRecording, rng: random.Random) -> str:
 
 def a_record_is_skipped(r: GroupRecording, rng: random.Random) -> str:
     """A record is committed, and given to nobody."""
-    committed = {place: max(row["offset"] for row in rows) for place, rows in r.committed().items()}
+    committed = {topic_partition: max(row["offset"] for row in rows) for topic_partition, rows in r.committed().items()}
     row = one_of(rng, [p for p in r.once() if p["offset"] < committed.get((p["topic"], p["partition"]), 0)])
     r.polls.remove(row)
     return "LOST"
@@ -164,13 +164,13 @@ def two_records_change_places(r: GroupRecording, rng: random.Random) -> str:
 def a_record_comes_before_its_owner(r: GroupRecording, rng: random.Random) -> str:
     """A record is given to a consumer while the partition is another one's."""
     turns = [
-        (before, after, place) for place, mine in r.intervals().items()
+        (before, after, topic_partition) for topic_partition, mine in r.intervals().items()
         for before, after in pairwise(mine)
         if after.start >= before.end > before.start + 50 * MILLISECOND and before.consumer != after.consumer
     ]  # fmt: skip
     found = [
-        (p, before) for before, after, place in turns for p in r.once()
-        if (p["topic"], p["partition"]) == place and p["consumer"] == after.consumer
+        (p, before) for before, after, topic_partition in turns for p in r.once()
+        if (p["topic"], p["partition"]) == topic_partition and p["consumer"] == after.consumer
         and after.start <= p["polled_at"] <= after.end
         and any(q["consumer"] == p["consumer"] and q["member_id"] == p["member_id"]
                 and q["polled_at"] < before.end - 30 * MILLISECOND for q in r.polls)
@@ -242,7 +242,7 @@ def a_commit_goes_back(r: GroupRecording, rng: random.Random) -> str:
 
 def a_commit_runs_ahead(r: GroupRecording, rng: random.Random) -> str:
     """A commit is of a higher offset than what its consumer was given."""
-    highest: dict[Place, int] = defaultdict(int)
+    highest: dict[TopicPartition, int] = defaultdict(int)
     for row in r.polls:
         highest[row["topic"], row["partition"]] = max(highest[row["topic"], row["partition"]], row["offset"])
     row = one_of(rng, [c for c in r.commits if c["ok"] and c["offset"] < highest[c["topic"], c["partition"]] - 30])
@@ -258,34 +258,34 @@ def a_commit_runs_ahead(r: GroupRecording, rng: random.Random) -> str:
 # Ownership
 
 
-def _turns(r: GroupRecording) -> Iterator[tuple[Place, Interval, Interval]]:
-    for place, mine in sorted(r.intervals().items()):
+def _turns(r: GroupRecording) -> Iterator[tuple[TopicPartition, Interval, Interval]]:
+    for topic_partition, mine in sorted(r.intervals().items()):
         for before, after in pairwise(mine):
             if before.consumer != after.consumer and before.end <= after.start:
-                yield place, before, after
+                yield topic_partition, before, after
 
 
 def an_interval_ends_late(r: GroupRecording, rng: random.Random) -> str:
     """A consumer is told that its partitions are revoked when another one owns one of them already."""
-    place, before, after = one_of(rng, [*_turns(r)])
-    row = _callback(r, "revoked", before.consumer, before.end, place)
+    topic_partition, before, after = one_of(rng, [*_turns(r)])
+    row = _callback(r, "revoked", before.consumer, before.end, topic_partition)
     row["at"] = rng.randrange(after.start + 1, max(after.start + 2, min(after.end, after.start + 10**9)))
     return "TWO_OWNERS"
 
 
 def an_interval_begins_early(r: GroupRecording, rng: random.Random) -> str:
     """A consumer is assigned partitions while another one owns one of them."""
-    place, before, after = one_of(rng, [*_turns(r)])
-    row = _callback(r, "assigned", after.consumer, after.start, place)
+    topic_partition, before, after = one_of(rng, [*_turns(r)])
+    row = _callback(r, "assigned", after.consumer, after.start, topic_partition)
     row["at"] = rng.randrange(max(before.start + 1, before.end - 10**9), before.end)
     return "TWO_OWNERS"
 
 
-def _callback(r: GroupRecording, event: str, consumer: str, at: int, place: Place) -> Row:
+def _callback(r: GroupRecording, event: str, consumer: str, at: int, topic_partition: TopicPartition) -> Row:
     found = [
         row for row in r.files["membership"]
         if row["event"] == event and row["consumer"] == consumer and row["at"] == at
-        and "-".join(map(str, place)) in row["partitions"]
+        and "-".join(map(str, topic_partition)) in row["partitions"]
     ]  # fmt: skip
     if not found:
         raise Unfit

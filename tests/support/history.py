@@ -57,7 +57,7 @@ def key_of(letter: str) -> bytes:
     )  # fmt: skip
 
 
-def places(log: str) -> dict[str, tuple[int, int]]:
+def positions(log: str) -> dict[str, tuple[int, int]]:
     """The entry and batch index of each message of a log, by name."""
     found = {}
     for entry, word in enumerate(log.split()):
@@ -69,7 +69,7 @@ def places(log: str) -> dict[str, tuple[int, int]]:
 
 def history(log: str, story: str, partition: int = -1) -> History:
     """Canonical tables of a history."""
-    where = places(log)
+    where = positions(log)
     membership: list[dict[str, Any]] = []
     deliveries: list[dict[str, Any]] = []
     closing: dict[str, int] = {}
@@ -105,9 +105,9 @@ def history(log: str, story: str, partition: int = -1) -> History:
         "deliveries": to_table("deliveries", deliveries),
     }
     for name, table in tables.items():
-        place = table.schema.get_field_index("partition")
+        index = table.schema.get_field_index("partition")
         values = pa.array([partition] * table.num_rows, pa.int32())
-        tables[name] = table.set_column(place, table.schema.field("partition"), values)
+        tables[name] = table.set_column(index, table.schema.field("partition"), values)
     return tables
 
 
@@ -120,7 +120,7 @@ def _messages(log: str) -> list[dict[str, Any]]:
             at = START + entry * 1000
             row = {
                 "date": day(at),
-                **_place((entry, index if len(names) > 1 else -1)),
+                **_position((entry, index if len(names) > 1 else -1)),
                 "key": key_of(letter),
                 "producer": producer or "p",
                 "sequence_id": len(rows) if sequence_id is None else int(sequence_id),
@@ -136,20 +136,20 @@ def _messages(log: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _place(where: tuple[int, int]) -> dict[str, Any]:
+def _position(where: tuple[int, int]) -> dict[str, Any]:
     return {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": where[0], "batch_index": where[1]}
 
 
 def _delivery(where: tuple[int, int], consumer: str, at: int, count: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "consumer": consumer, "delivered_at": at, "seq": 0, "redelivery_count": count}
-    return {"date": day(at), **_place(where), **told, "source": "observed"}
+    return {"date": day(at), **_position(where), **told, "source": "observed"}
 
 
 def _commit(consumer: str, sign: str, offset: int, at: int) -> dict[str, Any]:
     told = {"subscription": SUBSCRIPTION, "consumer": consumer, "seq": 0, "redelivery_count": 0, "source": "observed"}
     kind = "AutoCommit" if sign == "!!" else "Commit"
     committed = {"acked_at": at, "ack_type": kind, "outcome": "refused" if sign == "?" else "acked"}
-    return {"date": day(at), **_place((offset, -1)), **told, **committed}
+    return {"date": day(at), **_position((offset, -1)), **told, **committed}
 
 
 def _of_member(consumer: str, at: int) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def auto_split(profile: str = "pulsar-4.0", **options: Any) -> Policy:
 
 def findings(policy: Policy, log: str, story: str, terms: Terms = NOTHING_TOLD, partition: int = -1) -> list[str]:
     """Findings as ``CODE message`` where they fail, ``code message`` where they are allowed, by message."""
-    names = {where: name for name, where in places(log).items()}
+    names = {where: name for name, where in positions(log).items()}
     found = findings_of(policy, history(log, story, partition), terms)
     return sorted(f"{code} {names[where]}" for code, where in found)
 

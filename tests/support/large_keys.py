@@ -19,11 +19,11 @@ def write(folder: Path, messages: int, size: int) -> Path:
     served = {"subscription": "sub", "consumer": "C1", "redelivery_count": 0, "source": "observed"}
     for entry in range(messages):
         at = START + entry * 1_000
-        place = {"date": day(at), "topic": TOPIC, "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1}
+        position = {"date": day(at), "topic": TOPIC, "partition": -1, "ledger": 1, "entry": entry, "batch_index": -1}
         key = f"{entry:09d}".encode() * (size // 9)
         published = {"key": key, "producer": "p", "sequence_id": entry, "publish_time": at, "size": 1}
-        rows["messages"].append(place | published)
-        rows["deliveries"].append(place | served | {"delivered_at": at + 100, "acked_at": at + 200, "seq": entry})
+        rows["messages"].append(position | published)
+        rows["deliveries"].append(position | served | {"delivered_at": at + 100, "acked_at": at + 200, "seq": entry})
     joined = START - SECOND
     rows["membership"] = [
         {"date": day(joined), "subscription": "sub", "topic": TOPIC, "partition": -1, "type": "Key_Shared",

@@ -12,8 +12,8 @@ from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
+from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.terms import Terms
-from subreplay.audit.unknown_consumers import with_unknown_consumers
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
@@ -22,7 +22,7 @@ from subreplay.timelines.membership import dispatcher_events, ownership_events, 
 from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()
-PLACE = ["topic", "partition", "ledger", "entry", "batch_index"]
+POSITION = ["topic", "partition", "ledger", "entry", "batch_index"]
 ORDER = ["topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "consumer", "instance"]
 
 
@@ -113,7 +113,7 @@ def _consumers(delivered: pa.Table) -> list[dict[str, Any]]:
 
 def _lowest(messages: pa.Table) -> dict[Scope, Position]:
     """The lowest position of each log."""
-    return {scope: min(places) for scope, places in _by_scope(messages).items()}
+    return {scope: min(positions) for scope, positions in _by_scope(messages).items()}
 
 
 def _last(delivered: pa.Table) -> int:
@@ -126,15 +126,17 @@ def _served(delivered: pa.Table) -> dict[Scope, FirstServed]:
     micros, beyond = delivered["delivered_at"].cast(pa.int64()), delivered["delivered_nanos"]
     at = pc.add(pc.multiply(micros, 1000), pc.fill_null(beyond.cast(pa.int64()), 0))
     again = pc.greater(delivered["redelivery_count"], 0)
-    places = _by_scope(delivered.append_column("at", at).append_column("again", again), "at", "again")
-    return {scope: FirstServed(min(at for *_, at, _ in of), min(of)[:3], *min(of)[3:]) for scope, of in places.items()}
+    positions = _by_scope(delivered.append_column("at", at).append_column("again", again), "at", "again")
+    return {
+        scope: FirstServed(min(at for *_, at, _ in of), min(of)[:3], *min(of)[3:]) for scope, of in positions.items()
+    }
 
 
 def _by_scope(rows: pa.Table, *more: str) -> dict[Scope, list[Any]]:
     """Positions, and what is beside them, by topic partition."""
     found: dict[Scope, list[Any]] = {}
-    for topic, partition, *place in zip(*(rows[name].to_pylist() for name in (*PLACE, *more)), strict=True):
-        found.setdefault(Scope(topic, partition), []).append(tuple(place))
+    for topic, partition, *position in zip(*(rows[name].to_pylist() for name in (*POSITION, *more)), strict=True):
+        found.setdefault(Scope(topic, partition), []).append(tuple(position))
     return found
 
 
@@ -144,8 +146,10 @@ def with_receipts(judge: Judge, receipts: bool) -> Judge:
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:
-    places = {(t, p) for t, p in zip(*(tables["messages"][c].to_pylist() for c in ("topic", "partition")), strict=True)}
-    return sorted(places)
+    positions = {
+        (t, p) for t, p in zip(*(tables["messages"][c].to_pylist() for c in ("topic", "partition")), strict=True)
+    }
+    return sorted(positions)
 
 
 def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000, terms: Terms = NOTHING_TOLD) -> pa.Table:

@@ -62,7 +62,7 @@ def test_apart_in_time_they_are_the_moves_of_the_epochs_summed_by_names(policy, 
         for move in epoch.moves:
             if min(move.before, move.after) > NOBODY:
                 names = timeline.consumers[move.before].name, timeline.consumers[move.after].name
-                place = (epoch.index, *names)
-                expected[place] = expected.get(place, 0) + move.end - move.start + 1
-    expected = {place: slots for place, slots in expected.items() if place[1] != place[2]}
+                key = (epoch.index, *names)
+                expected[key] = expected.get(key, 0) + move.end - move.start + 1
+    expected = {key: slots for key, slots in expected.items() if key[1] != key[2]}
     assert {(h.epoch, h.before, h.after): h.slots for h in handovers(timeline)} == expected

@@ -79,11 +79,11 @@ def test_every_message_of_a_real_log_ends_exactly_once(recording, policy, profil
     log, found = predict(recording, policy, profile=profile, consumers=fails)
     deliveries = of_kind(found, DELIVERY)
     done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
-    place = ("partition", "ledger", "entry", "batch_index")
-    ended = Counter(zip(*(done[name].to_pylist() for name in place), strict=True))
+    position = ("partition", "ledger", "entry", "batch_index")
+    ended = Counter(zip(*(done[name].to_pylist() for name in position), strict=True))
 
     assert set(ended.values()) == {1}
-    assert set(ended) == set(zip(*(log[name].to_pylist() for name in place), strict=True))
+    assert set(ended) == set(zip(*(log[name].to_pylist() for name in position), strict=True))
     assert pc.sum(of_kind(found, INTERVAL)["messages_published"]).as_py() == log.num_rows
 
 
@@ -123,11 +123,11 @@ def owners_by_key(recording, profile="pulsar-4.0"):
     """Of each key: the consumers that its messages went to; nobody leaves or is slow."""
     log, found = predict(recording, "pulsar.key_shared.consistent_hash", profile=profile,
                          consumers={"receiver_queue_size": 100_000})  # fmt: skip
-    place = ("partition", "ledger", "entry", "batch_index")
-    keys = dict(zip(zip(*(log[n].to_pylist() for n in place), strict=True), log["key"].to_pylist(), strict=True))
+    position = ("partition", "ledger", "entry", "batch_index")
+    keys = dict(zip(zip(*(log[n].to_pylist() for n in position), strict=True), log["key"].to_pylist(), strict=True))
     deliveries = of_kind(found, DELIVERY)
     rows = zip(
-        zip(*(deliveries[n].to_pylist() for n in place), strict=True), deliveries["slot"].to_pylist(), strict=True
+        zip(*(deliveries[n].to_pylist() for n in position), strict=True), deliveries["slot"].to_pylist(), strict=True
     )
     slots = {}
     for at, slot in rows:

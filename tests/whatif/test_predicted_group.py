@@ -90,8 +90,8 @@ def test_every_record_ends_once_and_no_promise_is_broken(policy):
     group, log, found = predict(policy)
     deliveries = of_kind(found, DELIVERY)
     done = deliveries.filter(pc.or_(deliveries["settled"], pc.equal(deliveries["outcome"], "pending")))
-    place = ("partition", "ledger", "entry", "batch_index")
-    ended = Counter(zip(*(done[name].to_pylist() for name in place), strict=True))
+    position = ("partition", "ledger", "entry", "batch_index")
+    ended = Counter(zip(*(done[name].to_pylist() for name in position), strict=True))
     judge, rows = judged(group, log, found)
     open_ = unexcused(np.asarray(rows["codes"]), np.asarray(rows["excuses"]))
     broken = [c.name for c in Code if judge.standings[c] is Standing.PROMISED and (open_ & c.bit).any()]

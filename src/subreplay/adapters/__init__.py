@@ -16,7 +16,11 @@ def _module(name: str) -> Any:
 ADAPTERS: Final[dict[str, Adapter]] = {
     each.name: each
     for each in (
-        Adapter("capture", lambda path, _: _module("capture.adapter").read(path)),
+        Adapter(
+            "capture",
+            lambda path, _: _module("capture.adapter").read(path),
+            streamed=lambda path, _: _module("capture.folds").streamed(path),
+        ),
         Adapter("pulsar-recording", lambda path, _: _module("pulsar_recording.adapter").read(path)),
         Adapter(
             "pulsar-broker-log",
@@ -27,11 +31,13 @@ ADAPTERS: Final[dict[str, Adapter]] = {
             "pulsar-stats",
             lambda path, options: _module("pulsar_stats.adapter").read(path, options),
             ("topic", "subscription", "times"),
+            lambda path, options: _module("pulsar_stats.folds").streamed(path, options),
         ),
         Adapter(
             "otlp-spans",
             lambda path, options: _module("otlp.spans").read(path, options),
             ("topic", "subscription", "sampled"),
+            lambda path, options: _module("otlp.folds").streamed(path, options),
         ),
         Adapter("kafka-recording", lambda path, _: _module("kafka_recording.adapter").read(path)),
         Adapter(

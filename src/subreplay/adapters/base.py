@@ -13,6 +13,8 @@ from subreplay.model.held import instead
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from subreplay.adapters.streams import Streamed
+
 
 class Reason(NamedTuple):
     """Why a row does not fit the contract: the column, its value, the rule and what to do."""
@@ -143,11 +145,13 @@ class Ingested:
 
 @dataclass(frozen=True)
 class Adapter:
-    """Reads a path into canonical tables. ``takes`` are the options that it knows."""
+    """Reads a path into canonical tables. ``takes`` are the options that it knows. ``streamed`` says how to read the
+    same of any size; without it all is held in memory."""
 
     name: str
     read: Callable[[Path, Options], Ingested]
     takes: tuple[str, ...] = field(default=())
+    streamed: Callable[[Path, Options], Streamed] | None = None
 
     def __call__(self, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
         """Raises ``ConfigError`` where an option is told that this adapter does not take."""

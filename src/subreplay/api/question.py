@@ -103,7 +103,7 @@ class Question:
         """Where the result tables go: where the run says, if it says so."""
         if "tables" in self.config.output.model_fields_set:
             return OnDisk(self.session, self.config.output.tables, prefix)
-        return Kept()
+        return Kept(lambda: self.session)
 
     @property
     def session(self) -> SparkSession:
@@ -129,9 +129,9 @@ class Question:
     def _lines(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Iterator[str]:
         frames = self.frames if self.given else None
         if message is not None:
-            place = trace.Place.parse(message, "message")
+            position = trace.Position.parse(message, "message")
             with as_it_was(self.session):
-                yield from trace.of_message(self.session, self.config, place, last, sink, frames)
+                yield from trace.of_message(self.session, self.config, position, last, sink, frames)
             return
         text = fsdecode(key or b"")
         yield from explain.lines(self.config, text, lambda _: self.session, frames)
@@ -160,13 +160,13 @@ def _sections(caller: str, run: Run) -> dict[str, Any]:
     return raw | {"subscription": {**raw["subscription"], **parts}}
 
 
-def _by_table(place: str, given: Section | None) -> Section:
+def _by_table(key: str, given: Section | None) -> Section:
     """A mapping of columns, or constants, for each table; one that names no table is that of messages."""
     if not given:
         return {}
     if not isinstance(given, Mapping):
         what = type(given).__name__  # type: ignore[unreachable]  # who is not typed may give anything
-        raise ConfigError(f"{place}: a mapping of names is needed, not {what}")
+        raise ConfigError(f"{key}: a mapping of names is needed, not {what}")
     return given if set(given) <= set(INPUTS) else {"messages": given}
 
 

@@ -73,7 +73,7 @@ class Result:
 
     def explain(self, *, key: str | bytes | None = None, message: str | None = None, last: int = 50) -> Explanation:
         """The life of a key or a message, as ``subreplay.explain`` tells it, with the findings of this result."""
-        sink = Kept(self.tables) if isinstance(self._sink, Kept) else self._sink
+        sink = Kept(self._sink.session, self.tables) if isinstance(self._sink, Kept) else self._sink
         return self._explain(sink, key, message, last)
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from subreplay.audit.codes import Code
 from subreplay.errors import InputError
 from subreplay.model.columns import DAY, UNKNOWN, Ints, column
 from subreplay.model.rows import Scope
-from subreplay.model.tables import CARRIED, FACTS, OPEN_POSITIONS
+from subreplay.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS
 from subreplay.model.words import KeyWords
 
 NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
@@ -45,10 +45,10 @@ class Checkpoint:
 
     def take(self, rows: pa.Table) -> pa.Table:
         """Keep the checkpoint's rows; returns the others."""
-        there = np.asarray(column(rows, "carried").is_valid())
+        there = np.asarray(column(rows, "checkpoint").is_valid())
         if not there.any():
             return rows
-        self.parts.append(column(rows, "carried").filter(pa.array(there)))
+        self.parts.append(column(rows, "checkpoint").filter(pa.array(there)))
         return rows.filter(pa.array(~there))
 
     def arrays(self) -> dict[str, Ints]:
@@ -89,8 +89,8 @@ def checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
             data = words.sealed(packed(some)) if _is_sealed(name) else packed(some)
             cut.append({"name": name, **shape, "part": part, "data": data})
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
-    columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "carried"]
-    return pa.table([*columns, pa.array(cut, CARRIED)], schema=FACTS)
+    columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "checkpoint"]
+    return pa.table([*columns, pa.array(cut, CHECKPOINT)], schema=FACTS)
 
 
 def packed(array: Ints) -> bytes:
@@ -145,8 +145,8 @@ class Open:
         still = np.where(delivered, (until > self._horizon) | (codes & _UNACKED != 0), codes & _LOST == 0)
         mine = np.flatnonzero(still)
         found = np.empty((len(mine), OPEN_DAY + 1), np.int64)
-        for place, name in ((OPEN_LEDGER, "ledger"), (OPEN_ENTRY, "entry"), (OPEN_BATCH_INDEX, "batch_index")):
-            found[:, place] = column(rows, name).to_numpy()[mine]
+        for number, name in ((OPEN_LEDGER, "ledger"), (OPEN_ENTRY, "entry"), (OPEN_BATCH_INDEX, "batch_index")):
+            found[:, number] = column(rows, name).to_numpy()[mine]
         found[:, OPEN_WAITING] = ~delivered[mine]
         published = column(rows, "published").to_numpy()[mine]
         found[:, OPEN_DAY] = np.where(published == UNKNOWN, UNKNOWN, published // DAY)

@@ -35,7 +35,7 @@ class Dispatcher:
 
     ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``unknown_consumers``).
+    ``sessions.with_unknown_consumers``).
     """
 
     timeline: Timeline

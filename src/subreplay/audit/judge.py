@@ -21,7 +21,7 @@ from subreplay.audit.checkpoint import BASIS, OPEN, Arrays, Checkpoint, Open, ch
 from subreplay.audit.codes import Code, mask, unexcused
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Found
-from subreplay.audit.passes.batches_of_one import placed
+from subreplay.audit.passes.batches_of_one import with_batches_of_one
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.commits import commit_facts, without_commits
 from subreplay.audit.passes.facts import position_facts
@@ -85,7 +85,7 @@ class Judge(Context):
             if rows.num_rows:
                 state = state or self._position_state(scope, dispatcher, checkpoint)
                 rows, commits = without_commits(rows)
-                yield from position_facts(self, dispatcher, state, placed(rows)).to_batches()
+                yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
                 if commits.num_rows and self.of_group:
                     yield from commit_facts(self, dispatcher, state, commits).to_batches()
         arrays = checkpoint.arrays()

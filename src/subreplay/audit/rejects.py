@@ -16,7 +16,7 @@ import pyarrow as pa
 from subreplay.audit.codes import Excuse
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 
-_PLACE: Final = np.dtype([("ledger", np.int64), ("entry", np.int64)])
+_ENTRY: Final = np.dtype([("ledger", np.int64), ("entry", np.int64)])
 
 
 class Reject(NamedTuple):
@@ -59,9 +59,9 @@ def _by_entry(rejected: list[Reject], ledger: Ints, entry: Ints) -> Ints:
     known = [(r.ledger, r.entry) for r in rejected if r.ledger is not None and r.entry is not None]
     if len(known) < len(rejected):
         return found | Excuse.DELIVERY_REJECTED.bit
-    places = np.empty(len(ledger), _PLACE)
-    places["ledger"], places["entry"] = ledger, entry
-    found[np.isin(places, np.array(known, _PLACE))] |= Excuse.DELIVERY_REJECTED.bit
+    entries = np.empty(len(ledger), _ENTRY)
+    entries["ledger"], entries["entry"] = ledger, entry
+    found[np.isin(entries, np.array(known, _ENTRY))] |= Excuse.DELIVERY_REJECTED.bit
     return found
 
 

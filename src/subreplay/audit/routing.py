@@ -172,9 +172,9 @@ class Hashing:
     def count(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Messages (columns key, producer, partition) in any order -> ``HASHED`` rows, summed within a batch."""
         for rows in gathered(batches):
-            places = np.array(rows["partition"], np.int64)
+            partitions = np.array(rows["partition"], np.int64)
             producers = column(rows, "producer").fill_null("(not named)")
-            yield from hashed(column(rows, "key"), producers, places, self.partitions).to_batches()
+            yield from hashed(column(rows, "key"), producers, partitions, self.partitions).to_batches()
 
 
 def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array) -> Mask:
@@ -207,6 +207,6 @@ def _first_of(producers: pa.Array, partitions: NDArray[np.int64], among: Mask) -
     codes = np.asarray(names.indices, np.int64)
     rows = np.flatnonzero(among)
     known, first = np.unique(codes[rows], return_index=True)
-    places = np.full(len(names.dictionary), NO_PARTITION)
-    places[known] = partitions[rows[first]]
-    return places[codes]
+    first_partition = np.full(len(names.dictionary), NO_PARTITION)
+    first_partition[known] = partitions[rows[first]]
+    return first_partition[codes]

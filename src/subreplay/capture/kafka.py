@@ -28,7 +28,7 @@ def read(event: str, subject: tuple[Any, ...]) -> tuple[Any, ...]:
     return (topic, partition, 0, offset, -1, key, None, None, timestamp if kind else None, None, size, 0)
 
 
-def _place(topic: str | None, partition: int | None, offset: int | None = None) -> tuple[Any, ...]:
+def _position(topic: str | None, partition: int | None, offset: int | None = None) -> tuple[Any, ...]:
     ledger = None if offset is None else 0
     return (topic, partition, ledger, offset, None if offset is None else -1, *(None,) * 7)
 
@@ -105,7 +105,7 @@ class KafkaConsumer:
         }
         result = self._consumer.subscribe(topics, **callbacks, **kwargs)
         self._subscribed = True
-        self._safely(lambda: self._offer_each(Event.SUBSCRIBE, at, [_place(topic, None) for topic in topics]))
+        self._safely(lambda: self._offer_each(Event.SUBSCRIBE, at, [_position(topic, None) for topic in topics]))
         return result
 
     def unsubscribe(self) -> Any:
@@ -198,12 +198,12 @@ class KafkaConsumer:
 
     def _offer_offsets(self, event: str, at: int, partitions: Any, raised: Any = None) -> None:
         for p in partitions or ():
-            self._offer(event, at, _place(p.topic, p.partition, p.offset), raised or p.error)
+            self._offer(event, at, _position(p.topic, p.partition, p.offset), raised or p.error)
         if not partitions:
-            self._offer(event, at, _place(None, None), raised)
+            self._offer(event, at, _position(None, None), raised)
 
     def _offer_partitions(self, event: Event, at: int, partitions: Any) -> None:
-        self._offer_each(event, at, [_place(p.topic, p.partition) for p in partitions] or [_place(None, None)])
+        self._offer_each(event, at, [_position(p.topic, p.partition) for p in partitions] or [_position(None, None)])
 
     def _offer_each(self, event: Event, at: int, subjects: Iterable[tuple[Any, ...]]) -> None:
         for subject in subjects:
@@ -226,7 +226,7 @@ def _named(result: Any, args: Any, kwargs: Any) -> Any:
 
 
 class _Next:
-    """The place after a message, as a partition with an offset."""
+    """The position after a message, as a partition with an offset."""
 
     error = None
 

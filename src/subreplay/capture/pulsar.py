@@ -16,7 +16,7 @@ _NEGATIVE = Event.NEGATIVE_ACKNOWLEDGE.value
 
 
 def read(event: str, subject: Any) -> tuple[Any, ...]:
-    """A message or message id as the fields of a ``Subject``; of one that is not received, its place only. What the
+    """A message or message id as the fields of a ``Subject``; of one that is not received, its position only. What the
     client says for "none" is None: an empty key, an event time of 0. (A message that was sent with an empty key cannot
     be told from one without.)"""
     if isinstance(subject, tuple):
@@ -24,11 +24,11 @@ def read(event: str, subject: Any) -> tuple[Any, ...]:
     if not hasattr(subject, "message_id"):
         return (None, *_position(subject), *(None,) * 7)
     message = getattr(subject, "_message", subject)  # what the client's own class asks for everything
-    place = (message.topic_name(), *_position(message.message_id()))
+    position = (message.topic_name(), *_position(message.message_id()))
     if event != _RECEIVE:
-        return (*place, *(None,) * 7)
+        return (*position, *(None,) * 7)
     return (
-        *place,
+        *position,
         message.partition_key().encode() or None,
         message.ordering_key().encode() or None,
         message.producer_name() or None,

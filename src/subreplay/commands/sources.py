@@ -19,7 +19,7 @@ from subreplay.reports.clean import clean
 
 
 def inspect(
-    place: Annotated[
+    location: Annotated[
         str | None, typer.Argument(help="A file, a folder, a table as catalog.schema.table; with --kafka a topic.")
     ] = None,
     kafka: Annotated[
@@ -35,25 +35,25 @@ def inspect(
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     from subreplay.adapters.looks import sniff
 
-    if place is None and kafka is None:
+    if location is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
-    files = None if place is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", place))
+    files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter)
     from subreplay.program import inspection
     from subreplay.spark import inspect as inspect_spark
 
     if kafka is not None:
-        source = inspect_spark.source_of_kafka(kafka, place)
+        source = inspect_spark.source_of_kafka(kafka, location)
     else:
-        source = inspect_spark.source_of(str(place), form)
-    place = source.place if kafka is not None else str(place)
+        source = inspect_spark.source_of(str(location), form)
+    location = source.location if kafka is not None else str(location)
     spark = session(inspect_spark.session_for(source))
-    with terminal.progress(f"looking at {place}"):
+    with terminal.progress(f"looking at {location}"):
         found = inspect_spark.look_at(spark, source)
-    for line in () if terminal.quiet else inspection.lines(place, found, inspect_spark.applying(found)):
+    for line in () if terminal.quiet else inspection.lines(location, found, inspect_spark.applying(found)):
         terminal.say(line)
-    inspection.write_run_file(to, inspect_spark.run_of(found), found, place)
+    inspection.write_run_file(to, inspect_spark.run_of(found), found, location)
     missing = ", ".join(found.answer.open)
     terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.say(f"next: subreplay whatif --config {to}")

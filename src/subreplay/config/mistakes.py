@@ -32,7 +32,7 @@ _WANTED: Final = {
 _SECTION: Final = ("model_type", "model_attributes_type", "dict_type")
 
 
-def place(source: str, lines: Lines, path: tuple[str | int, ...]) -> str:
+def location(source: str, lines: Lines, path: tuple[str | int, ...]) -> str:
     """Where a key stands: the file, and the line of the key or of the section that lacks it."""
     for length in range(len(path), 0, -1):
         if path[:length] in lines:
@@ -46,7 +46,7 @@ def sentence(
     """One validation error of ``model``; ``given`` are the values of options, ``kinds`` the models of scenarios."""
     path = tuple(part for part in error["loc"] if not str(part).startswith("("))
     key = ".".join(map(str, path))
-    where = place(source, lines, path)
+    where = location(source, lines, path)
     if error["type"] == "extra_forbidden":
         return f"{where}: unknown key {key}; {_hint(error['loc'][:-1], str(path[-1]), model, kinds)}"
     if error["type"] == "missing":

@@ -308,5 +308,5 @@ def _check_policy(source: str, lines: Lines, path: tuple[str | int, ...], part: 
     try:
         part.make_policy()
     except ConfigError as error:
-        where = mistakes.place(source, lines, path)
+        where = mistakes.location(source, lines, path)
         raise ConfigError(f"{where}: {'.'.join(map(str, path))}: {error}") from error

@@ -1,7 +1,7 @@
 """Values that nothing prints: given in the run file as they are, or by where they are kept.
 
-A reference names one place: ``{env: NAME}``, ``{file: PATH}`` or ``{databricks: SCOPE/KEY}``. It is followed where the
-value is needed, on the driver, so that neither a run nor what is made of it holds the value.
+A reference names one location: ``{env: NAME}``, ``{file: PATH}`` or ``{databricks: SCOPE/KEY}``. It is followed where
+the value is needed, on the driver, so that neither a run nor what is made of it holds the value.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _LONGEST: Final = 100_000  # characters of a file that can be a secret
 
 @dataclass(frozen=True)
 class Kept:
-    """Where a secret is kept: ``kind`` is a name of ``KINDS``, or ``PLAIN`` where ``place`` is the secret itself."""
+    """Where a secret is kept: ``kind`` is a name of ``KINDS``, or ``PLAIN`` where ``location`` is the secret itself."""
 
     kind: str
-    place: str = field(repr=False)
+    location: str = field(repr=False)
 
     def value(self, key: str) -> str:
-        """The secret. Raises ``ConfigError`` or ``EnvironmentFailed``, which name ``key`` and the place, where there is
-        none."""
+        """The secret. Raises ``ConfigError`` or ``EnvironmentFailed``, which name ``key`` and the location, where
+        there is none."""
         if self.kind == PLAIN:
-            return self.place
-        found = KINDS[self.kind](self.place, f"{key}: {{{self.kind}: {self.place}}}")
+            return self.location
+        found = KINDS[self.kind](self.location, f"{key}: {{{self.kind}: {self.location}}}")
         if not found:
-            raise ConfigError(f"{key}: {{{self.kind}: {self.place}}} is empty; a secret has at least a character")
+            raise ConfigError(f"{key}: {{{self.kind}: {self.location}}} is empty; a secret has at least a character")
         return found
 
 
@@ -60,8 +60,8 @@ def _of_file(path: str, told: str) -> str:
     return text.rstrip("\r\n")
 
 
-def _of_databricks(place: str, told: str) -> str:
-    scope, _, key = place.partition("/")
+def _of_databricks(location: str, told: str) -> str:
+    scope, _, key = location.partition("/")
     try:
         from databricks.sdk.runtime import dbutils
     except Exception as error:  # it is not installed, or knows of no workspace
@@ -83,7 +83,7 @@ KINDS: Final[dict[str, Callable[[str, str], str]]] = {
     "file": _of_file,
     "databricks": _of_databricks,
 }
-"""How a secret is fetched, by the kind of its place."""
+"""How a secret is fetched, by the kind of its location."""
 
 
 def parse_secret(given: Any) -> Kept:
@@ -93,16 +93,16 @@ def parse_secret(given: Any) -> Kept:
     if isinstance(given, str) and given:
         return Kept(PLAIN, given)
     if isinstance(given, Mapping) and len(given) == 1:
-        ((kind, place),) = given.items()
-        known = kind in KINDS and isinstance(place, str) and place.isprintable()
-        if known and (kind != "databricks" or all(place.partition("/"))):
-            return Kept(kind, place)
+        ((kind, location),) = given.items()
+        known = kind in KINDS and isinstance(location, str) and location.isprintable()
+        if known and (kind != "databricks" or all(location.partition("/"))):
+            return Kept(kind, location)
     raise ValueError("not a secret; write a text, or one of {env: NAME}, {file: PATH}, {databricks: SCOPE/KEY}")
 
 
 def shown(secret: Kept) -> str | dict[str, str]:
-    """What a run shows of it: its place."""
-    return "(not shown)" if secret.kind == PLAIN else {secret.kind: secret.place}
+    """What a run shows of it: its location."""
+    return "(not shown)" if secret.kind == PLAIN else {secret.kind: secret.location}
 
 
 Secret = Annotated[Kept, BeforeValidator(parse_secret), PlainSerializer(shown)]

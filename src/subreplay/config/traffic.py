@@ -21,7 +21,7 @@ Format = Literal["delta", "parquet", "iceberg", "json", "csv", "avro", "orc"]
 
 
 class InputTable(Model):
-    """One input table where it already is: its place, what wrote it, and which of its columns are ours.
+    """One input table where it already is: its location, what wrote it, and which of its columns are ours.
 
     Columns are named, never computed: nothing here is given to Spark as SQL.
     """
@@ -77,7 +77,7 @@ class InputTable(Model):
         return {name: value for name, value in self.options.items() if isinstance(value, str)}
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """Where it is, in words."""
         if self.path or self.table:
             return str(self.path or self.table)

@@ -95,8 +95,8 @@ def _lines(
         pairs = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
     elif isinstance(node, yaml.SequenceNode):
         pairs = [(number, value, value) for number, value in enumerate(node.value)]
-    for name, place, value in pairs:
-        yield (*path, name), place.start_mark.line + 1
+    for name, marked, value in pairs:
+        yield (*path, name), marked.start_mark.line + 1
         yield from _lines(value, (*path, name), (*within, id(node)))
 
 

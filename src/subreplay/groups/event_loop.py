@@ -57,14 +57,14 @@ def play(s: State, log: Records, cursor: Ints, until: int) -> int:
 def _publish(s: State, log: Records, row: int) -> None:
     """A record is appended to its partition."""
     it = log[row]
-    place = stored(s, it, 0)
-    s.records[place].next = NONE
+    index = stored(s, it, 0)
+    s.records[index].next = NONE
     p = s.partitions[it.partition]
     if p.last == NONE:
-        p.first = place
+        p.first = index
     else:
-        s.records[p.last].next = place
-    p.last = place
+        s.records[p.last].next = index
+    p.last = index
     p.waiting += 1
     count(s, it.partition, 1, 0)
     offer(s, it.partition)

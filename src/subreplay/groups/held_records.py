@@ -1,6 +1,6 @@
 """Records on their way: in a partition until they are taken, at a member until they are committed or go back.
 
-What a member holds is a chain of blocks of places; committing gives the whole chain back at once.
+What a member holds is a chain of blocks of rows; committing gives the whole chain back at once.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from subreplay.kernels.inlining import inlined, operation
 
 @inlined
 def stored(s: State, it: Records, deliveries: int) -> int:
-    """The place of a record that waits in its partition, or will, after so many deliveries."""
+    """The index of a record that waits in its partition, or will, after so many deliveries."""
     t = s.totals[0]
-    place = t.free_record
-    r = s.records[place]
+    index = t.free_record
+    r = s.records[index]
     t.free_record = r.next
     t.free_records -= 1
     named_as(r, it)
     r.size = it.size
     r.deliveries = deliveries
-    return place
+    return index
 
 
 @inlined
 def take(s: State, member: int, partition: int) -> Records:
     """The next record of a partition goes over to the member."""
     t, p = s.totals[0], s.partitions[partition]
-    place = p.first
-    r, h = s.records[place], s.held[_next_held(s, member)]
+    index = p.first
+    r, h = s.records[index], s.held[_next_held(s, member)]
     named_as(h, r)
     h.size = r.size
     h.deliveries = r.deliveries + 1
@@ -44,14 +44,14 @@ def take(s: State, member: int, partition: int) -> Records:
         p.last = NONE
     p.waiting -= 1
     r.next = t.free_record
-    t.free_record = place
+    t.free_record = index
     t.free_records += 1
     return h
 
 
 @inlined
 def _next_held(s: State, member: int) -> int:
-    """The next place of what a member holds."""
+    """The next index of what a member holds."""
     t, it = s.totals[0], s.members[member]
     within = it.held % BLOCK
     if within == 0:
@@ -69,7 +69,7 @@ def _next_held(s: State, member: int) -> int:
 
 @inlined
 def _after(s: State, at: int) -> int:
-    """The place behind one of those that a member holds."""
+    """The index behind one of those that a member holds."""
     if (at + 1) % BLOCK:
         return at + 1
     return s.blocks[at // BLOCK] * BLOCK
@@ -143,7 +143,7 @@ def give_back_some(s: State, member: int, which: NDArray[np.bool_]) -> None:
 
 @inlined
 def _free_behind(s: State, member: int, block: int, kept: int) -> None:
-    """The member holds the first ``kept`` places only, the last of them in ``block``."""
+    """The member holds the first ``kept`` rows only, the last of them in ``block``."""
     t, it = s.totals[0], s.members[member]
     spare = (it.held - 1) // BLOCK - (kept - 1) // BLOCK
     if spare > 0:
@@ -170,11 +170,11 @@ def skip_waiting(s: State, partition: int) -> None:
     """The records that wait in a partition are passed over: its reader begins behind them."""
     t, p = s.totals[0], s.partitions[partition]
     while p.first != NONE and t.rows < len(s.rows):
-        place = p.first
-        tell_waiting(s, place, partition)
-        p.first = s.records[place].next
-        s.records[place].next = t.free_record
-        t.free_record = place
+        index = p.first
+        tell_waiting(s, index, partition)
+        p.first = s.records[index].next
+        s.records[index].next = t.free_record
+        t.free_record = index
         t.free_records += 1
         p.waiting -= 1
     if p.first == NONE:
@@ -190,18 +190,18 @@ def _put_back(s: State, held: int) -> None:
 
 
 @inlined
-def _put_in_front(s: State, partition: int, place: int) -> None:
+def _put_in_front(s: State, partition: int, index: int) -> None:
     """A stored record waits before the others of its partition, behind those that came back with it."""
-    p, r = s.partitions[partition], s.records[place]
+    p, r = s.partitions[partition], s.records[index]
     if p.returned == NONE:
         r.next = p.first
-        p.first = place
+        p.first = index
     else:
         r.next = s.records[p.returned].next
-        s.records[p.returned].next = place
+        s.records[p.returned].next = index
     if r.next == NONE:
-        p.last = place
-    p.returned = place
+        p.last = index
+    p.returned = index
     p.waiting += 1
     p.fetched = 0
 

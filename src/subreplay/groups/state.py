@@ -64,7 +64,7 @@ RECORD = np.dtype(
         ("batch_index", "i4"),
         ("size", "i4"),
         ("deliveries", "i4"),
-        ("next", "i4"),  # of its partition; or the next free place
+        ("next", "i4"),  # of its partition; or the next free row
     ],
     align=True,
 )

@@ -3,14 +3,17 @@ be written."""
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import numba
+from numba.core.compiler_lock import global_compiler_lock
 
 F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
@@ -39,7 +42,38 @@ def compiled(function: F, **options: Any) -> F:
         return cast(F, numba.njit(**options)(function))
     kept = cast(Any, kernel)._cache._cache_file
     kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
+    cast(Any, kernel).compile = _waiting(cast(Any, kernel).compile, f"{kept._index_path}.lock")
     return cast(F, kernel)
+
+
+def _waiting(compile_kernel: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
+    """What compiles a kernel or loads it, one process at a time: workers that start together, one on each core, would
+    all compile the same for a minute; so one does, and the others load what it kept.
+
+    The lock of numba, of which there is one in a process, is taken before the one of the kernel, which other processes
+    take, too; a kernel's lock is taken while those of its callers are held, and no kernel calls its caller.
+    """
+
+    def one_at_a_time(signature: Any) -> Any:
+        with global_compiler_lock, _locked(path):
+            return compile_kernel(signature)
+
+    return one_at_a_time
+
+
+_held: Final[set[str]] = set()
+
+
+@contextmanager
+def _locked(path: str) -> Iterator[None]:
+    """Hold a lock file, unless this process does."""
+    with ExitStack() as ends:
+        if path not in _held:
+            with suppress(OSError):  # another user's, or on a disk that knows no locks: then each compiles for itself
+                fcntl.flock(ends.enter_context(open(path, "ab")), fcntl.LOCK_EX)
+            _held.add(path)
+            ends.callback(_held.discard, path)
+        yield
 
 
 @cache

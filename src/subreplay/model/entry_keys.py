@@ -24,8 +24,8 @@ def outer_keys(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
 def outer_sticky_keys(rows: pa.Table, profile: str) -> pa.Array:
     """The sticky key by which a broker dispatches each message under ``profile``.
 
-    Without a key some releases spread messages by producer and sequence id. Where these are not known, the place in the
-    log stands for them: so the messages are spread alike, over other slots (rules that need the slot do not look).
+    Without a key some releases spread messages by producer and sequence id. Where these are not known, the position in
+    the log stands for them: so the messages are spread alike, over other slots (rules that need the slot do not look).
     """
     ordering, key = outer_keys(rows)
     producer, sequence_id = pc.fill_null(column(rows, "producer"), ""), column(rows, "sequence_id")

@@ -139,7 +139,7 @@ QUARANTINE: Final = pa.schema(
 
 INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
 
-CARRIED: Final = pa.struct(
+CHECKPOINT: Final = pa.struct(
     [
         _required("name", pa.string()),  # of an array
         _required("width", pa.int32()),  # of its rows
@@ -193,11 +193,11 @@ LOG: Final = pa.schema(
         pa.field("nacked_at", pa.int64()),
         pa.field("cumulative", pa.bool_()),  # acknowledged so
         pa.field("by_receipt", pa.bool_()),  # known by its receipt only: `at` is when the application took it
-        pa.field("carried", CARRIED),
+        pa.field("checkpoint", CHECKPOINT),
     ]
 )
 
-_PLACE = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
+_MESSAGE_ID = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
 
 # One row a delivery, and one a message that was never delivered, with all that the rules know of it. Times in ns;
 # the largest integer stands for "never", the smallest for "unknown".
@@ -235,10 +235,10 @@ FACTS: Final = pa.schema(
         _required("repeated", pa.int64()),  # further input rows that said the same of this delivery
         _required("contradicted", pa.int64()),  # ... that said otherwise
         _required("stored_again", pa.int64()),  # ... that said the same of its message
-        pa.field("twin", _PLACE),  # the message that a finding about its publication collides with
-        pa.field("skipped", _PLACE),  # the message that its consumer's stream jumped over
+        pa.field("twin", _MESSAGE_ID),  # the message that a finding about its publication collides with
+        pa.field("skipped", _MESSAGE_ID),  # the message that its consumer's stream jumped over
         _required("skipped_others", pa.bool_()),  # and others with it
-        pa.field("carried", CARRIED),  # not null: no delivery or message, but what goes from night to night
+        pa.field("checkpoint", CHECKPOINT),  # not null: no delivery or message, but what goes from night to night
     ]
 )
 

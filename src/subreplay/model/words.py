@@ -35,7 +35,7 @@ def clock(at: int) -> str:
 
 
 def position(ledger: int, entry: int, batch_index: int) -> str:
-    """A message's place in its log.
+    """A message's position in its log.
 
     >>> position(5, 120, -1), position(5, 120, 3)
     ('5:120', '5:120[3]')

@@ -154,16 +154,16 @@ def waits_of_anybody(at: Ints, work: Ints, consumers: int) -> Ints:  # pragma: n
     for i in range(len(at)):
         end = max(free[0], at[i]) + work[i]
         latency[i] = end - at[i]
-        place = 0
-        while 2 * place + 1 < consumers:
-            child = 2 * place + 1
+        index = 0
+        while 2 * index + 1 < consumers:
+            child = 2 * index + 1
             if child + 1 < consumers and free[child + 1] < free[child]:
                 child += 1
             if free[child] >= end:
                 break
-            free[place] = free[child]
-            place = child
-        free[place] = end
+            free[index] = free[child]
+            index = child
+        free[index] = end
     return latency
 
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from subreplay.spark.inspect import Look
 
 
-def lines(place: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
+def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
     """What a source is and holds, which rules could be looked for and which not."""
     known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
     form = found.source.from_ if found.source.from_ in LIVE else found.source.format
     form = form if found.source.table is None else "a table"
-    yield f"{place}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
+    yield f"{location}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
     for why in found.candidate.evidence if found.candidate.name == "by name" else ():
         yield f"  {why}"
     for assumed in found.answer.assumed:
@@ -50,7 +50,7 @@ def lines(place: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]
         yield f"not applicable: {', '.join(codes)}: {why}"
 
 
-def write_run_file(path: Path, run: dict[str, object], found: Look, place: str) -> None:
+def write_run_file(path: Path, run: dict[str, object], found: Look, location: str) -> None:
     """Write a run file. Raises ``InputError`` where there is one already that may be somebody's."""
     if path.exists():
         raise InputError(f"{path}: is there already; name another file by --to")
@@ -58,7 +58,7 @@ def write_run_file(path: Path, run: dict[str, object], found: Look, place: str) 
         *(f"assumed: {each}" for each in found.answer.assumed),
         *(f"write {each} for ?" for each in found.answer.open),
     ]
-    head = "".join(f"# {line}\n" for line in (f"Written by subreplay inspect {place}.", *notes))
+    head = "".join(f"# {line}\n" for line in (f"Written by subreplay inspect {location}.", *notes))
     text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True, width=120)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

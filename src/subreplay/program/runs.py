@@ -41,7 +41,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 
 def of_messages(
-    place: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None,
+    location: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None,
     **overrides: object,
 ) -> RunConfig:  # fmt: skip
     """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
@@ -55,18 +55,19 @@ def of_messages(
     from subreplay.spark import inspect
 
     spark = session(config.Spark())
-    with terminal.progress(f"looking at {place}"):
-        found = inspect.look(spark, place, form)
+    with terminal.progress(f"looking at {location}"):
+        found = inspect.look(spark, location, form)
     if found.answer.open:
         open_ = ", ".join(found.answer.open)
-        raise InputError(f"{place}: nothing tells {open_}; `subreplay inspect {place}` writes a run file to complete")
+        remedy = f"`subreplay inspect {location}` writes a run file to complete"
+        raise InputError(f"{location}: nothing tells {open_}; {remedy}")
     for assumed in found.answer.assumed:
         terminal.warn(f"assumed: {assumed}")
     run = inspect.run_of(found)
     known = run["scenarios"]
     assert isinstance(known, list)
     run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
-    return config.parse(run, place, date=date, **outputs(out_dir), **overrides)
+    return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
 
 
 def load(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:

@@ -162,11 +162,13 @@ def short_cause(cause: str) -> str:
     return re.sub(r"^epochs? \d+( to \d+)?: | at (\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d\S*$", "", cause)
 
 
-def place(scope: str, topic: str) -> str:
+def partition(scope: str, topic: str) -> str:
     """A scope without the topic that the whole report is about.
 
-    >>> place("persistent://a/b/c, partition 3", "persistent://a/b/c"), place("persistent://a/b/c", "persistent://a/b/c")
-    ('partition 3', '')
+    >>> partition("persistent://a/b/c, partition 3", "persistent://a/b/c")
+    'partition 3'
+    >>> partition("persistent://a/b/c", "persistent://a/b/c")
+    ''
     """
     rest = scope.removeprefix(topic)
     return rest.lstrip(", -") if rest != scope else scope

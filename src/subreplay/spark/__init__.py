@@ -5,5 +5,5 @@
 through the passes; ``whatif`` plans scenarios and evaluates them over the traffic's profile (``profiled``; what is
 asked of keys themselves, ``keys``); ``dispatch`` replays their deliveries. ``trace`` and ``explain`` answer questions
 about one message or key. ``collect`` is the one way for rows to come back to the driver, which keeps them few; of a
-small log all rows do (``local``).
+small log all rows do.
 """

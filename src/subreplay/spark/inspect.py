@@ -79,32 +79,32 @@ class Held:
         return self.topics[0] if self.topics else None
 
 
-def source_of(place: str, form: str | None) -> InputTable:
+def source_of(location: str, form: str | None) -> InputTable:
     """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
-    place = local_path(place)
-    remote = "://" in place or place.startswith(("dbfs:", "abfss:"))
-    if not remote and not Path(place).exists():
-        if "/" not in place and place.count(".") in (1, 2):
-            return _valid({"table": place}, place)
-        raise InputError(f"{place}: there is no such file or folder, and it is no name such as catalog.schema.table")
+    location = local_path(location)
+    remote = "://" in location or location.startswith(("dbfs:", "abfss:"))
+    if not remote and not Path(location).exists():
+        if "/" not in location and location.count(".") in (1, 2):
+            return _valid({"table": location}, location)
+        raise InputError(f"{location}: there is no such file or folder, and it is no name such as catalog.schema.table")
     if form is None and not remote:
-        form = _format_of(Path(place))
+        form = _format_of(Path(location))
     if form is None:
-        raise InputError(f"{place}: {_nothing_tells(None if remote else Path(place))}")
+        raise InputError(f"{location}: {_nothing_tells(None if remote else Path(location))}")
     options = {"header": "true"} if form == "csv" else {}
-    return _valid({"path": place, "format": form, "options": options}, place)
+    return _valid({"path": location, "format": form, "options": options}, location)
 
 
-def local_path(place: str) -> str:
+def local_path(path: str) -> str:
     """A path without ``file:`` before it."""
-    return re.sub("^file:(//)?(?=/)", "", place)
+    return re.sub("^file:(//)?(?=/)", "", path)
 
 
-def _valid(given: dict[str, object], place: str) -> InputTable:
+def _valid(given: dict[str, object], location: str) -> InputTable:
     try:
         return InputTable.model_validate(given)
     except ValidationError as error:
-        raise InputError(f"{place!r}: {error.errors()[0]['msg']}") from error
+        raise InputError(f"{location!r}: {error.errors()[0]['msg']}") from error
 
 
 def _nothing_tells(path: Path | None) -> str:
@@ -156,14 +156,14 @@ def session_for(source: InputTable) -> config.Spark:
     return config.Spark(conf={"spark.jars.packages": package(pyspark_version)})
 
 
-def look(spark: SparkSession, place: str, form: str | None = None) -> Look:
+def look(spark: SparkSession, location: str, form: str | None = None) -> Look:
     """Look at the messages of a path or a table. Raises ``InputError`` where it cannot be read or holds no messages."""
-    return look_at(spark, source_of(place, form))
+    return look_at(spark, source_of(location, form))
 
 
 def look_at(spark: SparkSession, source: InputTable) -> Look:
     """The same of a source that is known."""
-    place = source.place
+    location = source.location
     frame = opened(spark, source, "inspect", config.RunConfig())
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
@@ -172,9 +172,11 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
         held = others[0].table
-        raise InputError(f"{place}: this is table {held} in our own columns; give the folder around it as traffic.path")
+        raise InputError(
+            f"{location}: this is table {held} in our own columns; give the folder around it as traffic.path"
+        )
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
-    name = (source.table or Path(place).name.split(".")[0]).split(".")[-1]
+    name = (source.table or Path(location).name.split(".")[0]).split(".")[-1]
     answer = answered(best, frame.limit(SAMPLE).toArrow(), name)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:

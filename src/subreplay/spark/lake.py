@@ -3,6 +3,7 @@ half result."""
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import time
@@ -18,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.config.fields import quoted
 from subreplay.config.run import Location, Schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.spark import delta_here
 from subreplay.spark.schemas import spark_schema
 
 ATTEMPTS: Final = 8
@@ -25,7 +27,6 @@ ATTEMPTS: Final = 8
 _CONDITION = re.compile(r"\[DELTA_([A-Z_]+)")
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
-    "mergeSchema": "true",  # a later version may add columns
     # runs find their rows by partition; statistics of every column cost as much as writing it
     "delta.dataSkippingNumIndexedCols": "0",
     "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
@@ -33,10 +34,13 @@ _OF_DELTA: Final = {
 
 
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
-    """Table ``name`` of ``root``. Raises ``InputError`` naming the place where there is none of that format."""
+    """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
     path = _path(root, name)
     try:
-        frame = spark.read.table(quoted(path)) if isinstance(root, Schema) else spark.read.format(form).load(path)
+        if isinstance(root, Schema):
+            frame = spark.read.table(quoted(path))
+        else:
+            frame = spark.read.format(form).load(_file(spark, root, path))
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
         why = error.getCondition() or "unreadable"
@@ -48,6 +52,11 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
 
 def _path(root: Location, name: str) -> str:
     return f"{root}.{name}" if isinstance(root, Schema) else f"{root.rstrip('/')}/{name}"
+
+
+def _file(spark: SparkSession, root: Location, path: str) -> str:
+    """A path below ``root`` for Spark, whose Java has a working directory of its own."""
+    return os.path.abspath(path) if delta_here.is_here(spark, root) else path
 
 
 def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
@@ -84,16 +93,30 @@ def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str
     """
     path = _path(root, name)
     frame = with_values(frame, where)
-    partitions = [*(column for column in where if column != "date"), "date"]
+    partitions = _partitions(where)
     condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
     writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
     if isinstance(root, Schema):
         _committed(partial(_replace_named, frame, quoted(path), partitions, condition), path)
     elif form == "delta":
-        writer = writer.options(**_OF_DELTA).option("replaceWhere", condition)
-        _committed(partial(writer.save, path), path)
+        # a later version may add columns
+        writer = writer.options(**_OF_DELTA).options(mergeSchema="true", replaceWhere=condition)
+        _committed(partial(writer.save, _file(frame.sparkSession, root, path)), path)
     else:
         writer.option("partitionOverwriteMode", "dynamic").save(path)
+
+
+def put(spark: SparkSession, rows: pa.Table, root: Location, name: str, **where: str) -> None:
+    """``replace`` of a Delta table by few rows that the driver has; of files of this machine without Spark."""
+    if delta_here.is_here(spark, root):
+        there = os.path.abspath(_path(root, name))
+        if delta_here.replace(rows_with_values(rows, where), there, _partitions(where), where, _OF_DELTA):
+            return
+    replace(of_arrow(spark, rows).coalesce(1), root, name, "delta", **where)
+
+
+def _partitions(where: Mapping[str, str]) -> list[str]:
+    return [*(column for column in where if column != "date"), "date"]
 
 
 def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condition: str) -> None:
@@ -110,13 +133,32 @@ def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condi
 
 def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
     """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
-    for column, value in where.items():
-        if value in _NO_PARTITION:
-            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+    _require_names(where)
     values = {column: F.lit(value).cast("date" if column == "date" else "string") for column, value in where.items()}
     if "date" not in where and "date" not in frame.columns:
         values["date"] = F.lit(None).cast("date")
     return frame.withColumns(values)
+
+
+def rows_with_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
+    """The same of rows that the driver has."""
+    _require_names(where)
+    values: dict[str, str | None] = dict(where)
+    if "date" not in where and "date" not in rows.column_names:
+        values["date"] = None
+    for column, value in values.items():
+        same = pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(
+            pa.date32() if column == "date" else pa.string()
+        )
+        index = rows.schema.get_field_index(column)
+        rows = rows.append_column(column, same) if index < 0 else rows.set_column(index, column, same)
+    return rows
+
+
+def _require_names(where: Mapping[str, str]) -> None:
+    for column, value in where.items():
+        if value in _NO_PARTITION:
+            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
 
 
 def _committed(save: Callable[[], None], path: str) -> None:

@@ -21,8 +21,7 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import DAY
 from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
-from subreplay.spark.collect import Rows
-from subreplay.spark.local import mapped
+from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
 from subreplay.traffic.measuring import COLUMNS, Profiler
 from subreplay.traffic.profile import TrafficProfile, joined
@@ -52,11 +51,11 @@ def blocks(messages: DataFrame, words: KeyWords, *, here: bool = False) -> DataF
 def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:
     """Write table ``profile`` of a topic's messages, in place of what it had of that topic and day; returns how many
     messages it now has of each day. Raises ``ConfigError`` where the run does not say where it is."""
-    place = config.traffic.profile
-    if place is None:
+    location = config.traffic.profile
+    if location is None:
         raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
     where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
-    lake.replace(blocks(messages, config.keys.words), place, TABLE, "delta", **where)
+    lake.replace(blocks(messages, config.keys.words), location, TABLE, "delta", **where)
     return _by_day(_stored(spark, config, topic))
 
 
@@ -66,19 +65,19 @@ def stored(spark: SparkSession, config: RunConfig, topic: str, messages: DataFra
 
     Raises ``InputError`` or ``ConfigError`` where it has not these messages, or cannot be read with this run's secret.
     """
-    place = config.traffic.profile
-    if place is None or lake.find(spark, place, TABLE) is None:
+    location = config.traffic.profile
+    if location is None or lake.find(spark, location, TABLE) is None:
         return None
     found = _stored(spark, config, topic)
     days = _by_day(found)
     again = "run subreplay profile of them, or leave traffic.profile out"
     if not days and count:
         of = "" if config.date is None else f" on {config.date}"
-        raise InputError(f"{place}/{TABLE} has no message of {topic}{of}; {again}")
+        raise InputError(f"{location}/{TABLE} has no message of {topic}{of}; {again}")
     if {row["secret"] for row in days} - {config.keys.words.check}:
-        raise ConfigError(f"{place}/{TABLE} was written under another keys.secret; use that one, or {again}")
+        raise ConfigError(f"{location}/{TABLE} was written under another keys.secret; use that one, or {again}")
     if other := {row["version"] for row in days} - {VERSION}:
-        raise InputError(f"{place}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
+        raise InputError(f"{location}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
     if sum(row["messages"] for row in days) != count:
         there = {row["date"]: row["messages"] for row in days}
         day = F.date_from_unix_date((F.floor(F.col("at") / F.lit(DAY))).cast("int")).alias("date")
@@ -86,7 +85,7 @@ def stored(spark: SparkSession, config: RunConfig, topic: str, messages: DataFra
         now = {row["date"]: row["messages"] for row in counted}
         differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
         raise InputError(
-            f"{place}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
+            f"{location}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
             f"they differ on {', '.join(differ[:_TOLD])}; {again}"
         )
     return Profiled(found, count)

@@ -8,14 +8,18 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
+import pyspark
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
 
 from subreplay import __version__
 from subreplay.config.run import Spark
 
-__all__ = ["DataFrame", "SparkSession", "as_it_was", "fit_batches", "open_session", "partitions"]
+__all__ = ["DataFrame", "KeptRows", "SparkSession", "as_it_was", "fit_batches", "open_session", "partitions"]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -112,9 +116,30 @@ def as_it_was(session: SparkSession) -> Iterator[None]:
                 session.conf.unset(name) if value is None else session.conf.set(name, value)
 
 
-def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
-    from delta import configure_spark_with_delta_pip
+class KeptRows:
+    """The frames that a session keeps where it may; where the platform refuses, they are computed each time they are
+    looked at."""
 
+    def __init__(self) -> None:
+        self._persisted: list[DataFrame] = []
+
+    def keep(self, rows: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
+        """The same rows, computed once."""
+        with suppress(PySparkException):  # serverless compute keeps nothing
+            # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a
+            # checkpoint are known by its name, and freed with its frame
+            if is_remote():
+                return rows.localCheckpoint(eager=False)
+            self._persisted.append(rows.persist(level))
+        return rows
+
+    def release(self) -> None:
+        """Free what is kept; the frames can be looked at all the same."""
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+
+def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
@@ -124,5 +149,15 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     builder = builder.master(options.master)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    if _brings_delta():
+        return builder.getOrCreate()
+    from delta import configure_spark_with_delta_pip
+
     more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
+
+
+def _brings_delta() -> bool:
+    """Whether Delta is among Spark's own jars: to resolve packages costs seconds at each start."""
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    return any(Path(home, "jars").glob("delta-spark_*.jar"))

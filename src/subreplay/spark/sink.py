@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.run import Location, Schema
 from subreplay.spark import lake
-from subreplay.spark.kept import KeptRows
+from subreplay.spark.session import KeptRows
 
 Tables = Mapping[str, DataFrame]
 
@@ -20,7 +21,7 @@ class Sink(Protocol):
     """Takes result tables, and finds those of earlier runs."""
 
     @property
-    def place(self) -> str | None:
+    def location(self) -> str | None:
         """Where earlier runs left their tables, in words; None: nowhere."""
 
     @property
@@ -30,8 +31,8 @@ class Sink(Protocol):
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Take a table, whose columns ``where`` get these values; returns its rows, which are computed once."""
 
-    def put(self, frame: DataFrame, name: str, **where: str) -> None:
-        """The same with a table whose rows the run has."""
+    def put(self, rows: pa.Table, name: str, **where: str) -> None:
+        """The same with a table of few rows, which the driver has."""
 
     def find(self, name: str) -> DataFrame | None:
         """A table as earlier runs left it; None where none did."""
@@ -52,21 +53,22 @@ class OnDisk:
         return _ReadBack(self)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         return str(self.root)
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Replace the rows that a re-run would write, and read them back."""
-        self.put(frame, name, **where)
+        lake.replace(frame, self.root, self.prefix + name, "delta", **where)
+        self.whose[name] = where
         return self.written[name]
 
-    def put(self, frame: DataFrame, name: str, **where: str) -> None:
+    def put(self, rows: pa.Table, name: str, **where: str) -> None:
         """Replace them, and read nothing back before somebody looks at it."""
-        lake.replace(frame, self.root, self.prefix + name, "delta", **where)
+        lake.put(self.spark, rows, self.root, self.prefix + name, **where)
         self.whose[name] = where
 
     def find(self, name: str) -> DataFrame | None:
-        """A table of that place."""
+        """A table of that location."""
         return lake.find(self.spark, self.root, name)
 
 
@@ -92,11 +94,13 @@ class _ReadBack(Mapping[str, DataFrame]):
 
 class Kept:
     """Frames, which a session keeps where it may; where the platform refuses, they are computed each time they are
-    looked at. ``earlier`` are the tables that an earlier run kept."""
+    looked at. ``earlier`` are the tables that an earlier run kept. The ``session`` is asked for where there are rows:
+    who only looks for tables of earlier runs may need none."""
 
-    def __init__(self, earlier: Mapping[str, DataFrame] | None = None) -> None:
+    def __init__(self, session: Callable[[], SparkSession], earlier: Mapping[str, DataFrame] | None = None) -> None:
+        self.session = session
         self.earlier = earlier or {}
-        self.place = "these frames" if earlier else None
+        self.location = "these frames" if earlier else None
         self.written: dict[str, DataFrame] = {}
         self._kept = KeptRows()
 
@@ -105,9 +109,9 @@ class Kept:
         rows = self.written[name] = self._kept.keep(lake.with_values(frame, where))
         return rows
 
-    def put(self, frame: DataFrame, name: str, **where: str) -> None:
+    def put(self, rows: pa.Table, name: str, **where: str) -> None:
         """Keep the rows; nothing is written."""
-        self.write(frame, name, **where)
+        self.written[name] = lake.of_arrow(self.session(), lake.rows_with_values(rows, where)).coalesce(1)
 
     def find(self, name: str) -> DataFrame | None:
         """A table that an earlier run kept."""

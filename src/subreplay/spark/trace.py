@@ -42,15 +42,15 @@ from subreplay.spark.sink import OnDisk, Sink
 Row = Mapping[str, Any]
 
 _MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
-_PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
-_PLACES: Final = "topic string, partition int, ledger long, entry long, batch_index int"
-_WAITING: Final = f"{_PLACES}, slot long, session long, before long, since long, until long"
+_POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+_POSITIONS: Final = "topic string, partition int, ledger long, entry long, batch_index int"
+_WAITING: Final = f"{_POSITIONS}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
-_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name not in ("key_id", "hash", "carried", "load")])
+_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name not in ("key_id", "hash", "checkpoint", "load")])
 
 
 @dataclass(frozen=True)
-class Place:
+class Position:
     """A message, or a whole entry where ``batch_index`` is None."""
 
     scope: Scope
@@ -59,7 +59,7 @@ class Place:
     batch_index: int | None
 
     @classmethod
-    def parse(cls, text: str, option: str = "--message") -> Place:
+    def parse(cls, text: str, option: str = "--message") -> Position:
         """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``. Raises
         ``ConfigError`` that names the ``option`` where it is neither."""
         found = _MESSAGE.fullmatch(text)
@@ -87,7 +87,7 @@ class Place:
 def of_message(
     spark: SparkSession,
     run: RunConfig,
-    place: Place,
+    position: Position,
     last: int,
     sink: Sink | None = None,
     frames: Frames | None = None,
@@ -96,15 +96,15 @@ def of_message(
     or where the run says. Raises ``InputError`` where the tables do not have it."""
     evidence = _Evidence.of(spark, run, sink, frames)
     topic = evidence.source.inputs.topic
-    if topic not in (place.scope.topic, f"persistent://public/default/{place.scope.topic}"):
-        raise ConfigError(f"message {place}: the run is about topic {topic}; name a message of it")
-    mine = evidence.rows(F.col("partition") == place.scope.partition).where(place.condition)
-    told = [*evidence.told(mine, f"message {place}", last)]
+    if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
+        raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
+    mine = evidence.rows(F.col("partition") == position.scope.partition).where(position.condition)
+    told = [*evidence.told(mine, f"message {position}", last)]
     if not told:
         day = f" on {run.date}" if run.date else ""
         raise InputError(
-            f"{run.traffic.path}: message {place} was neither stored nor delivered{day}; is its position right, with "
-            "-partition-N after a partitioned topic?"
+            f"{run.traffic.path}: message {position} was neither stored nor delivered{day}; is its position right, "
+            "with -partition-N after a partitioned topic?"
         )
     yield from told
 
@@ -147,7 +147,7 @@ class _Evidence:
         sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
         before = checkpoint.handed_on(sink, run, inputs.topic)
-        found = input_statistics(inputs, None if before is None else before.carried)
+        found = input_statistics(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
         source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected), sink)
         return cls(source, audit_stages.fold(source), *_written(source))
@@ -164,7 +164,9 @@ class _Evidence:
     def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
         when = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
-        latest = collect.rows(mine.orderBy(F.desc(when), *map(F.desc, _PLACE[2:])).limit(last).select(*_IN_WORDS.names))
+        latest = collect.rows(
+            mine.orderBy(F.desc(when), *map(F.desc, _POSITION[2:])).limit(last).select(*_IN_WORDS.names)
+        )
         if not latest:
             return
         trace = Trace(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
@@ -179,13 +181,13 @@ class _Evidence:
 
     def _log(self, told: collect.Rows) -> pa.Table:
         """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
-        places = sorted({tuple(row[name] for name in _PLACE) for row in told})
-        asked = F.broadcast(self.source.spark.createDataFrame(places, _PLACES))
-        ledgers, entries = ([place[i] for place in places] for i in (2, 3))
+        positions = sorted({tuple(row[name] for name in _POSITION) for row in told})
+        asked = F.broadcast(self.source.spark.createDataFrame(positions, _POSITIONS))
+        ledgers, entries = ([position[i] for position in positions] for i in (2, 3))
         near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
         inputs = self.source.inputs
         messages, deliveries = (
-            frame.where(near).join(asked, [*_PLACE], "left_semi") for frame in (inputs.messages, inputs.deliveries)
+            frame.where(near).join(asked, [*_POSITION], "left_semi") for frame in (inputs.messages, inputs.deliveries)
         )
         log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
         since = min(row["at"] for row in told)
@@ -216,10 +218,10 @@ class _Evidence:
         elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
         then = (F.col("h.at") < F.col("w.before")) & (F.col("h.held_until") <= F.col("w.until"))
         late = F.col("h.held_until") > F.greatest("w.since", "h.at")
-        whose = Window.partitionBy(*(f"w.{name}" for name in _PLACE))
+        whose = Window.partitionBy(*(f"w.{name}" for name in _POSITION))
         order = whose.orderBy(F.desc("h.held_until"), F.desc("h.at"), "h.ledger", "h.entry", "h.batch_index")
         rows = asked.join(held, elsewhere & behind & then & late).select(
-            *(f"w.{name}" for name in _PLACE),
+            *(f"w.{name}" for name in _POSITION),
             F.struct("h.ledger", "h.entry", "h.batch_index").alias("holder"),
             "h.consumer",
             F.greatest("w.since", "h.at").alias("since"),
@@ -227,12 +229,12 @@ class _Evidence:
             F.count("*").over(whose).alias("of"),
             F.row_number().over(order).alias("rank"),
         )
-        return tuple(collect.rows(rows.where("rank = 1").orderBy(*_PLACE)))
+        return tuple(collect.rows(rows.where("rank = 1").orderBy(*_POSITION)))
 
 
 def _written(source: Source) -> tuple[DataFrame | None, str]:
     """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
-    tables = source.sink.place
+    tables = source.sink.location
     if tables is None:
         return None, "this command"
     runs, audited = (source.sink.find(name) for name in ("runs", "audited"))

@@ -35,8 +35,12 @@ class Decision:
     @property
     def differing(self) -> list[TopicPartition]:
         """The partitions that the coordinator gave to others than it must."""
-        places = sorted({*self.decided, *self.due})
-        return [place for place in places if self.decided.get(place) != self.due.get(place)]
+        topic_partitions = sorted({*self.decided, *self.due})
+        return [
+            topic_partition
+            for topic_partition in topic_partitions
+            if self.decided.get(topic_partition) != self.due.get(topic_partition)
+        ]
 
 
 def decisions(
@@ -57,11 +61,11 @@ def decisions(
     owners: dict[TopicPartition, str] = {}
     for (at, generation), rows in groupby(decided, key=lambda e: (e.at.at, e.generation or 0)):
         for row in rows:
-            place = TopicPartition(row.scope.topic, max(row.scope.partition, 0))
+            topic_partition = TopicPartition(row.scope.topic, max(row.scope.partition, 0))
             if row.event == "owner":
-                owners[place] = row.consumer
+                owners[topic_partition] = row.consumer
             else:
-                owners.pop(place, None)
+                owners.pop(topic_partition, None)
         until = next((n for n, event in enumerate(story) if event.at.at > at), len(story))
         fold.take(story[:until], quietly=generation == fold.group.generation, at=at)
         story = story[until:]
@@ -131,15 +135,15 @@ class _Fold:
         group = replace(group, members=self._ordered(group.members), generation=generation - 1)
         self.group, self.fresh = group.rebalance(), set()
         return {
-            place: member.member_id
+            topic_partition: member.member_id
             for member in self.group.assigned
-            for place in self.group.partitions.named(member.claim.partitions)
+            for topic_partition in self.group.partitions.named(member.claim.partitions)
         }
 
     def _ordered(self, members: Sequence[Member]) -> tuple[Member, ...]:
         """In the order of the coordinator's map: of Java, or its own, which has those last that have just come."""
         if self.server:
-            place = {member_id: number for number, member_id in enumerate(self.order)}
-            return tuple(sorted(members, key=lambda m: (m.member_id in self.fresh, place[m.member_id])))
+            index = {member_id: number for number, member_id in enumerate(self.order)}
+            return tuple(sorted(members, key=lambda m: (m.member_id in self.fresh, index[m.member_id])))
         codes = np.asarray(string_hash_codes([m.member_id for m in members]), np.int64)
-        return tuple(members[place] for place in map_order(codes).tolist())
+        return tuple(members[index] for index in map_order(codes).tolist())

@@ -155,18 +155,18 @@ def _numbered(
 def _by_run(number: Ints, at: Ints, runs: int) -> Ints:
     """The messages by run and time; those of one instant stay as they are."""
     order: Ints = np.arange(len(at)) if (at[1:] >= at[:-1]).all() else np.argsort(at, kind="stable")
-    placed = np.empty_like(order)
-    _counting_sort(number, order, np.zeros(runs + 1, np.int64), placed)
-    return placed
+    ordered = np.empty_like(order)
+    _counting_sort(number, order, np.zeros(runs + 1, np.int64), ordered)
+    return ordered
 
 
 @loop
-def _counting_sort(number: Ints, order: Ints, begin: Ints, placed: Ints) -> None:  # pragma: no cover - compiled
+def _counting_sort(number: Ints, order: Ints, begin: Ints, ordered: Ints) -> None:  # pragma: no cover - compiled
     """``order``, stably sorted by ``number``; ``begin`` are zeros, one more than there are numbers."""
     for i in range(len(number)):
         begin[number[i] + 1] += 1
     for i in range(1, len(begin)):
         begin[i] += begin[i - 1]
     for i in order:
-        placed[begin[number[i]]] = i
+        ordered[begin[number[i]]] = i
         begin[number[i]] += 1

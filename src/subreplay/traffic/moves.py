@@ -66,9 +66,9 @@ def _noted(profile: TrafficProfile, owners: Owners, noted: Ints) -> pa.Table:
     names = pa.array([*owners.names, None], pa.string())
     before, consumer = (names.take(by_key[side].combine_chunks()) for side in ("before", "consumer"))
     ones = pa.array(np.ones(by_key.num_rows, np.int64))
-    place = _places(profile, by_key["scope"].combine_chunks())
+    topic_partitions = _topic_partitions(profile, by_key["scope"].combine_chunks())
     sums = [by_key["messages_sum"], by_key["bytes_sum"], ones]
-    return summed(pa.table([*place, by_key["epoch"], before, consumer, *sums], schema=MOVES))
+    return summed(pa.table([*topic_partitions, by_key["epoch"], before, consumer, *sums], schema=MOVES))
 
 
 def _by_epoch(profile: TrafficProfile, owners: Owners) -> pa.Table:
@@ -80,8 +80,16 @@ def _by_epoch(profile: TrafficProfile, owners: Owners) -> pa.Table:
     found = np.flatnonzero(messages)
     home = np.searchsorted(bounds, found, "right") - 1
     nobody = pa.nulls(len(found), pa.string())
-    place = _places(profile, pa.array(home))
-    rows = [*place, found - bounds[home], nobody, nobody, messages[found], size[found], np.zeros(len(found), np.int64)]
+    topic_partitions = _topic_partitions(profile, pa.array(home))
+    rows = [
+        *topic_partitions,
+        found - bounds[home],
+        nobody,
+        nobody,
+        messages[found],
+        size[found],
+        np.zeros(len(found), np.int64),
+    ]
     return pa.table(rows, schema=MOVES)
 
 
@@ -91,7 +99,7 @@ def summed(moves: pa.Table) -> pa.Table:
     return sums.select([*_BY, *(f"{name}_sum" for name in _SUMS)]).rename_columns(MOVES.names).cast(MOVES)
 
 
-def _places(profile: TrafficProfile, scope: pa.Array) -> list[pa.Array]:
+def _topic_partitions(profile: TrafficProfile, scope: pa.Array) -> list[pa.Array]:
     topics = pa.array([one.topic for one in profile.scopes], pa.string())
     partitions = pa.array([one.partition for one in profile.scopes], pa.int32())
     return [topics.take(scope), partitions.take(scope)]

@@ -69,14 +69,14 @@ def owners(policy: Policy, timelines: Mapping[Scope, Timeline], scopes: Sequence
         np.array([number[timeline.consumers[i].label] for i in mine.members.tolist()], np.int64)
         for timeline, mine in zip(folded, of_scope, strict=True)
     ]
-    places = np.cumsum([0, *(len(mine) for mine in members)])
+    offsets = np.cumsum([0, *(len(mine) for mine in members)])
     arrays = Ownership(
         segments=np.cumsum([0, *(len(mine.cuts) for mine in of_scope)]),
         cuts=_together([mine.cuts for mine in of_scope]),
         states=np.append(0, np.cumsum(_together([mine.states for mine in of_scope]))),
         since=_together([mine.since for mine in of_scope]),
         until=_together([mine.until for mine in of_scope]),
-        first=_together([mine.first + place for mine, place in zip(of_scope, places, strict=False)]),
+        first=_together([mine.first + offset for mine, offset in zip(of_scope, offsets, strict=False)]),
         length=_together([mine.length for mine in of_scope]),
         members=_together(members),
     )
@@ -105,10 +105,12 @@ def _owned(timeline: Timeline, starts: Ints, first: int) -> _OfScope:
     sizes = np.array([len(group) for group in index.groups], np.int64)
     grouped = len(timeline.consumers) + np.cumsum(sizes) - sizes  # the members of groups stand behind the consumers
     shared = np.flatnonzero(code < NOBODY)
-    place, length = np.maximum(code, 0), (code != NOBODY).astype(np.int64)
-    place[shared], length[shared] = grouped[-2 - code[shared]], sizes[-2 - code[shared]]
+    position, length = np.maximum(code, 0), (code != NOBODY).astype(np.int64)
+    position[shared], length[shared] = grouped[-2 - code[shared]], sizes[-2 - code[shared]]
     members = np.array([*range(len(timeline.consumers)), *(i for group in index.groups for i in group)], np.int64)
-    return _OfScope(index.cuts, np.bincount(segment, minlength=len(index.cuts)), since, until, place, length, members)
+    return _OfScope(
+        index.cuts, np.bincount(segment, minlength=len(index.cuts)), since, until, position, length, members
+    )
 
 
 def _in_turn(timeline: Timeline, starts: Ints) -> _OfScope:

@@ -139,9 +139,9 @@ class TrafficProfile:
 
     def taken(self, runs: Runs) -> TrafficProfile:
         """Some of its runs, with the messages that they have."""
-        rows, placed = _placed(runs)
+        rows, packed = _packed(runs)
         spread = self.spread[rows] if len(self.spread) else self.spread
-        return replace(self, runs=placed, at=self.at[rows], entry=self.entry[rows], size=self.size[rows], spread=spread)
+        return replace(self, runs=packed, at=self.at[rows], entry=self.entry[rows], size=self.size[rows], spread=spread)
 
     @classmethod
     def empty(cls, secret: str = "") -> TrafficProfile:
@@ -168,12 +168,12 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
     keys = Keys(*(np.concatenate([getattr(part.keys, field.name) for part in parts])[first] for field in fields(Keys)))
     scopes = sorted({scope for part in parts for scope in part.scopes}, key=lambda s: (s.topic, s.partition))
     producers = sorted({name for part in parts for name in part.producers})
-    place = {scope: i for i, scope in enumerate(scopes)}
+    index = {scope: i for i, scope in enumerate(scopes)}
     named = {name: i for i, name in enumerate(producers)}
     runs, rows, known = [], 0, 0
     for part in parts:
         mine = np.append(number[known : known + len(part.keys)], NO_KEY).astype(np.int32)  # the last is NO_KEY's
-        of_scope = np.array([place[scope] for scope in part.scopes], np.int32)
+        of_scope = np.array([index[scope] for scope in part.scopes], np.int32)
         of_producer = np.array([*(named[name] for name in part.producers), NO_KEY], np.int32)
         r = part.runs
         runs.append(
@@ -183,7 +183,7 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
         rows, known = rows + len(part), known + len(part.keys)
     together = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
     ordered = together.at(np.argsort(together.key, kind="stable"))
-    rows_in_order, placed = _placed(ordered)
+    rows_in_order, packed = _packed(ordered)
 
     def laid_out(name: str) -> Ints:
         return np.concatenate([getattr(part, name) for part in parts])[rows_in_order]
@@ -195,7 +195,7 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
         scopes=tuple(scopes),
         producers=tuple(producers),
         keys=keys,
-        runs=_lengthened(placed, at),
+        runs=_lengthened(packed, at),
         at=at,
         entry=laid_out("entry"),
         size=laid_out("size"),
@@ -204,7 +204,7 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
     )
 
 
-def _placed(runs: Runs) -> tuple[Ints, Runs]:
+def _packed(runs: Runs) -> tuple[Ints, Runs]:
     """The messages of some runs, one run after another; and the runs when their messages lie so."""
     lengths = runs.end - runs.begin
     ends = np.cumsum(lengths)

@@ -110,15 +110,15 @@ def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRo
     partition = np.empty(len(rows), np.int64)
     partition[sent] = chosen
     number = run.astype(np.int64) * routing.partitions + partition
-    place = np.argsort(number, kind="stable")  # messages of a run stay in order of time
-    taken = rows[place]
-    cut = np.flatnonzero(np.append(True, np.diff(number[place]) != 0))
+    order = np.argsort(number, kind="stable")  # messages of a run stay in order of time
+    taken = rows[order]
+    cut = np.flatnonzero(np.append(True, np.diff(number[order]) != 0))
     lengths = np.diff(cut, append=len(rows))
     whole = runs.at(~keyless)
-    parts = runs.at(run[place][cut].astype(np.int64))
+    parts = runs.at(run[order][cut].astype(np.int64))
     begin = np.append(whole.begin, len(profile) + np.cumsum(lengths) - lengths)
     end = np.append(whole.end, len(profile) + np.cumsum(lengths))
-    scope = np.append(whole.scope, parts.scope + partition[place][cut].astype(np.int32))
+    scope = np.append(whole.scope, parts.scope + partition[order][cut].astype(np.int32))
     together = Runs(
         begin,
         end,
@@ -128,14 +128,14 @@ def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRo
         scope,
         np.append(whole.producer, parts.producer),
     )
-    placed = replace(
+    sent_on = replace(
         moved,
         at=np.append(profile.at, profile.at[taken]),
         entry=np.append(profile.entry, profile.entry[taken]),
         size=np.append(profile.size, profile.size[taken]),
         spread=np.append(profile.spread, profile.spread[taken]) if len(profile.spread) else profile.spread,
     )
-    return placed.taken(together.at(np.argsort(together.key, kind="stable")))
+    return sent_on.taken(together.at(np.argsort(together.key, kind="stable")))
 
 
 @loop

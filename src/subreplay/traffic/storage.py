@@ -116,9 +116,9 @@ def from_bytes(data: bytes | pa.Buffer) -> TrafficProfile:
     lists = {name: table[name].combine_chunks().flatten() for name in _COLUMNS}
     arrays = {name: np.asarray(values) for name, values in lists.items() if name not in ("topic", "producers")}
     ends = np.cumsum(arrays["run_length"])
-    places = zip(lists["topic"].to_pylist(), arrays["partition"].tolist(), strict=True)
+    topic_partitions = zip(lists["topic"].to_pylist(), arrays["partition"].tolist(), strict=True)
     return TrafficProfile(
-        scopes=tuple(Scope(*place) for place in places),
+        scopes=tuple(Scope(*topic_partition) for topic_partition in topic_partitions),
         producers=tuple(lists["producers"].to_pylist()),
         keys=Keys(**{field.name: arrays[f"key_{field.name}"] for field in fields(Keys)}),
         runs=Runs(ends - arrays["run_length"], ends, *(arrays[f"run_{name}"] for name in _CODES)),

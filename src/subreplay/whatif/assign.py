@@ -95,8 +95,8 @@ class Assigner:
 
 def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Iterator[dict[str, Any]]:
     for one in kept(profile, retention):
-        place = {"level": "kept", "scenario": scenario, "topic": one.scope.topic, "partition": one.scope.partition}
-        yield BLANK | place | {"window": one.since, "messages": one.messages, "bytes": one.bytes}
+        known = {"level": "kept", "scenario": scenario, "topic": one.scope.topic, "partition": one.scope.partition}
+        yield BLANK | known | {"window": one.since, "messages": one.messages, "bytes": one.bytes}
 
 
 def added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

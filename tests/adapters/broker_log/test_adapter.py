@@ -139,9 +139,9 @@ def test_an_acknowledged_entry_has_the_time_of_an_acknowledgement_of_it_or_of_a_
     acked = [row for row in dispatches(name) if row["acked_at"]]
     assert acked
     for row in acked:
-        at, place = micros(row["acked_at"]), (row["partition"], row["ledger"])
+        at, key = micros(row["acked_at"]), (row["partition"], row["ledger"])
         exact = row["ack_type"] == "Individual"
-        covering = [t for entry, t in told[place] if entry == row["entry"] or (entry > row["entry"] and not exact)]
+        covering = [t for entry, t in told[key] if entry == row["entry"] or (entry > row["entry"] and not exact)]
         assert min(abs(at - t) for t in covering) <= LATE
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.broker_log.order import BEGIN, MOST_FILES, Order
+from subreplay.adapters.broker_log.parsing import BEGIN, MOST_FILES, Order
 from subreplay.model.contracts import SEQ
 
 

@@ -80,9 +80,9 @@ def commit(version: int, offset: int, epoch: int, metadata: str, at: int, expire
 def partitions(writer: Writer, owned: list[dict[str, Any]], name: str = "topic") -> None:
     """Each partition as an array of its own: the decoder must not care how they are grouped."""
 
-    def one(place: dict[str, Any]) -> None:
-        (writer.uuid if name == "topic_id" else writer.string)(place[name])
-        writer.array([place["partition"]], lambda number: writer.integer(number, 4)).tags()
+    def one(topic_partition: dict[str, Any]) -> None:
+        (writer.uuid if name == "topic_id" else writer.string)(topic_partition[name])
+        writer.array([topic_partition["partition"]], lambda number: writer.integer(number, 4)).tags()
 
     writer.array(owned, one)
 

@@ -79,13 +79,13 @@ def as_kafka(table, row):
             "serverAssignor": row["server_assignor"], "classicMemberMetadata": row["session_timeout_ms"],
         }  # fmt: skip
     if table == "targets":
-        return {"topicPartitions": places(row["assignment"])}
+        return {"topicPartitions": topic_partitions(row["assignment"])}
     if table == "current_assignments":
         states = ["stable", "unrevoked partitions", "unreleased partitions"]
         return {
             "memberEpoch": row["epoch"], "previousMemberEpoch": row["previous_epoch"],
-            "state": states.index(row["state"]), "assignedPartitions": places(row["assigned"]),
-            "partitionsPendingRevocation": places(row["revoking"]),
+            "state": states.index(row["state"]), "assignedPartitions": topic_partitions(row["assigned"]),
+            "partitionsPendingRevocation": topic_partitions(row["revoking"]),
         }  # fmt: skip
     return {"epoch" if table == "group_epochs" else "assignmentEpoch": row["epoch"]}
 
@@ -125,11 +125,11 @@ def told_member(member):
 
 
 def named(owned):
-    return sorted(f"{place['topic']}-{place['partition']}" for place in owned)
+    return sorted(f"{one['topic']}-{one['partition']}" for one in owned)
 
 
-def places(owned):
-    return sorted((place["topic_id"], place["partition"]) for place in owned)
+def topic_partitions(owned):
+    return sorted((one["topic_id"], one["partition"]) for one in owned)
 
 
 # round trips
@@ -171,7 +171,7 @@ def told(version, offset, epoch, metadata, at, expires):
     return [offset, epoch if has_epoch else None, metadata, at * 1_000, expires * 1_000 if has_expiry else None]
 
 
-PLACES = st.lists(st.fixed_dictionaries({"topic": NAME, "partition": NUMBER}), max_size=4)
+TOPIC_PARTITIONS = st.lists(st.fixed_dictionaries({"topic": NAME, "partition": NUMBER}), max_size=4)
 MEMBER = st.fixed_dictionaries(
     {
         "member_id": TEXT,
@@ -181,11 +181,11 @@ MEMBER = st.fixed_dictionaries(
         "rebalance_timeout_ms": NUMBER,
         "session_timeout_ms": NUMBER,
         "topics": st.lists(TEXT, max_size=3),
-        "owned": PLACES,
+        "owned": TOPIC_PARTITIONS,
         "owned_generation": st.one_of(st.none(), NUMBER),
         "rack": st.one_of(st.none(), TEXT),
         "user_data": st.one_of(st.none(), st.binary(max_size=9)),
-        "assignment": PLACES,
+        "assignment": TOPIC_PARTITIONS,
     }
 )
 GROUP = st.fixed_dictionaries(
@@ -333,8 +333,8 @@ def test_columns_and_single_records_are_read_alike(pairs, changes):
 
 def changed(value, changes):
     data = bytearray(value)
-    for place, byte in changes:
-        data[place % len(data)] = byte
+    for index, byte in changes:
+        data[index % len(data)] = byte
     return bytes(data)
 
 
@@ -378,9 +378,9 @@ def test_long_bytes_are_shortened_where_they_are_shown():
 )
 def test_a_record_without_its_place_is_quarantined(name, value):
     table = records(GOOD[0], GOOD[0])
-    place = table.schema.get_field_index(name)
+    index = table.schema.get_field_index(name)
     good = table.column(name)[1].as_py()
-    found = decode_records(table.set_column(place, name, pa.array([value, good], table.schema.field(name).type)))
+    found = decode_records(table.set_column(index, name, pa.array([value, good], table.schema.field(name).type)))
     [rejected] = found.rejected
     assert rejected.reasons[0].column == name
     assert found.tables["offset_commits"].num_rows == 1

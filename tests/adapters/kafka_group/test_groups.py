@@ -131,10 +131,10 @@ def test_what_a_commit_acknowledges_is_its_members(tmp_path, name):
 @pytest.mark.parametrize("name", FULL)
 def test_between_the_first_commit_and_the_last_nothing_is_left_out(tmp_path, name):
     rows = read(as_files(tmp_path, name)).tables["deliveries"].to_pylist()
-    places = {}
+    offsets = {}
     for row in rows:
-        places.setdefault((row["topic"], row["partition"]), set()).add(row["entry"])
-    assert all(entries == set(range(min(entries), max(entries) + 1)) for entries in places.values())
+        offsets.setdefault((row["topic"], row["partition"]), set()).add(row["entry"])
+    assert all(entries == set(range(min(entries), max(entries) + 1)) for entries in offsets.values())
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -223,7 +223,9 @@ def test_topic_ids_without_a_record_take_the_names_that_are_given():
 # any story, whether a coordinator could write it or not
 
 WHO = st.sampled_from(["a", "b", "c"])
-PLACES = st.lists(st.fixed_dictionaries({"topic": st.sampled_from("tu"), "partition": st.integers(0, 2)}), max_size=3)
+TOPIC_PARTITIONS = st.lists(
+    st.fixed_dictionaries({"topic": st.sampled_from("tu"), "partition": st.integers(0, 2)}), max_size=3
+)
 MEMBER = st.builds(
     dict,
     member_id=WHO,
@@ -233,11 +235,11 @@ MEMBER = st.builds(
     rebalance_timeout_ms=st.just(1),
     session_timeout_ms=st.just(2),
     topics=st.lists(st.sampled_from("tu"), max_size=2),
-    owned=PLACES,
+    owned=TOPIC_PARTITIONS,
     owned_generation=st.none(),
     rack=st.none(),
     user_data=st.none(),
-    assignment=PLACES,
+    assignment=TOPIC_PARTITIONS,
 )
 NUMBER = st.integers(0, 4)
 

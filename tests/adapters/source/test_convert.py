@@ -223,14 +223,14 @@ def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
 
 
 def test_the_origin_of_a_dead_letter_is_taken_whole_or_rejected() -> None:
-    place = {"topic": "o", "partition": 0, "ledger": 1, "entry": 2, "batch_index": -1}
+    position = {"topic": "o", "partition": 0, "ledger": 1, "entry": 2, "batch_index": -1}
     kind = pa.struct([(f.name, f.type) for f in INPUTS["messages"].field("origin").type])
     columns = {name: pa.array([each] * 3) for name, each in ROW.items()}
-    columns["origin"] = pa.array([place, None, place | {"entry": None}], kind)
+    columns["origin"] = pa.array([position, None, position | {"entry": None}], kind)
     rows = pa.RecordBatch.from_pydict(columns)
     found = convert(rows, plan_of({"columns": COLUMNS | {"origin": "origin"}}, rows.schema))
     found.rows.validate(full=True)
-    assert found.rows["origin"].to_pylist() == [place, None]
+    assert found.rows["origin"].to_pylist() == [position, None]
     assert [reason.column for reason in found.rejected[0].reasons] == ["origin"]
 
 

@@ -21,7 +21,7 @@ SCHEMA = pa.schema(
         ("twice", pa.int64()), ("twice", pa.int64()), ("file", pa.string()),
     ]
 )  # fmt: skip
-PLACE = {"topic": "t", "partition": "p", "offset": "their_offset", "timestamp": "at"}
+POSITION = {"topic": "t", "partition": "p", "offset": "their_offset", "timestamp": "at"}
 
 
 def refused(columns: dict[str, Any], values: dict[str, Any] | None = None, table: str = "messages") -> str:
@@ -31,13 +31,13 @@ def refused(columns: dict[str, Any], values: dict[str, Any] | None = None, table
 
 
 def test_an_offset_stands_in_ledger_0_outside_any_batch() -> None:
-    plan = bind(parse({"columns": PLACE}), SCHEMA)
+    plan = bind(parse({"columns": POSITION}), SCHEMA)
     assert {name: value.as_py() for name, value in plan.values.items()} == {"ledger": 0, "batch_index": -1}
     assert {"topic", "partition", "entry", "publish_time", "date"} <= plan.given
 
 
 def test_what_a_source_lacks_may_be_null_even_where_the_table_requires_it() -> None:
-    plan = bind(parse({"columns": PLACE}), SCHEMA)
+    plan = bind(parse({"columns": POSITION}), SCHEMA)
     assert {"key", "producer", "sequence_id", "size"} <= set(plan.lacks)
     assert plan.schema.field("size").nullable
     assert not plan.schema.field("entry").nullable
@@ -74,18 +74,18 @@ def test_a_name_that_is_no_column_is_refused_with_those_there_are(name: str, nea
 
 
 def test_an_unknown_conversion_is_refused_with_all_that_are_known() -> None:
-    told = refused(PLACE | {"key": {"column": "key_b64", "as": "b64"}})
+    told = refused(POSITION | {"key": {"column": "key_b64", "as": "b64"}})
     assert all(name in told for name in NAMES)
 
 
 @pytest.mark.parametrize(
     ("columns", "rule"),
     [
-        (PLACE | {"key": "key_b64"}, "write as: base64 or as: hex or as: utf8"),
-        (PLACE | {"timestamp": "at_ms"}, "write as: epoch_s or as: epoch_ms"),
-        (PLACE | {"partition": "t"}, "write as: integer"),
-        (PLACE | {"key": {"column": "id", "as": "base64"}}, "write no conversion"),
-        (PLACE | {"offset": "meta"}, "no conversion fits"),
+        (POSITION | {"key": "key_b64"}, "write as: base64 or as: hex or as: utf8"),
+        (POSITION | {"timestamp": "at_ms"}, "write as: epoch_s or as: epoch_ms"),
+        (POSITION | {"partition": "t"}, "write as: integer"),
+        (POSITION | {"key": {"column": "id", "as": "base64"}}, "write no conversion"),
+        (POSITION | {"offset": "meta"}, "no conversion fits"),
     ],
 )
 def test_a_column_of_another_type_is_refused_with_the_conversions_that_fit(columns: dict[str, Any], rule: str) -> None:
@@ -95,32 +95,32 @@ def test_a_column_of_another_type_is_refused_with_the_conversions_that_fit(colum
 @pytest.mark.parametrize(
     ("columns", "values", "rule"),
     [
-        (PLACE | {"topik": "t"}, {}, "did you mean topic?"),
-        (PLACE | {"date": "at"}, {}, "it is derived"),
-        (PLACE, {"topik": "t"}, "did you mean topic?"),
-        (PLACE | {"key": {"colum": "t"}}, {}, "did you mean column?"),
-        (PLACE | {"key": {"as": "utf8"}}, {}, "name their column"),
-        (PLACE | {"key": ["t"]}, {}, "a mapping of names is needed, not list"),
-        (PLACE | {"key": {"column": 7}}, {}, "text is needed, not 7"),
-        (PLACE | {"topic": "?"}, {}, "name their column"),
-        (PLACE | {"key": {"column": "key_b64", "as": "?"}}, {}, "say which conversion"),
-        (PLACE, {"producer": "?"}, "write the value"),
-        (PLACE, {"topic": "orders"}, "topic is given twice"),
-        (PLACE | {"entry": "a.b"}, {}, "no column"),
-        (PLACE | {"entry": "p"}, {}, "entry is given twice"),
-        (PLACE | {"ledger": "p"}, {}, "ledger is given twice"),
-        (PLACE | {"message_id": "id"}, {}, "an offset or a message_id"),
+        (POSITION | {"topik": "t"}, {}, "did you mean topic?"),
+        (POSITION | {"date": "at"}, {}, "it is derived"),
+        (POSITION, {"topik": "t"}, "did you mean topic?"),
+        (POSITION | {"key": {"colum": "t"}}, {}, "did you mean column?"),
+        (POSITION | {"key": {"as": "utf8"}}, {}, "name their column"),
+        (POSITION | {"key": ["t"]}, {}, "a mapping of names is needed, not list"),
+        (POSITION | {"key": {"column": 7}}, {}, "text is needed, not 7"),
+        (POSITION | {"topic": "?"}, {}, "name their column"),
+        (POSITION | {"key": {"column": "key_b64", "as": "?"}}, {}, "say which conversion"),
+        (POSITION, {"producer": "?"}, "write the value"),
+        (POSITION, {"topic": "orders"}, "topic is given twice"),
+        (POSITION | {"entry": "a.b"}, {}, "no column"),
+        (POSITION | {"entry": "p"}, {}, "entry is given twice"),
+        (POSITION | {"ledger": "p"}, {}, "ledger is given twice"),
+        (POSITION | {"message_id": "id"}, {}, "an offset or a message_id"),
         ({"topic": "t"}, {}, "nothing gives partition, ledger, entry, batch_index, publish_time"),
-        (PLACE, {"size": -1}, "a size is from 0"),
-        (PLACE, {"size": "big"}, "is no int64"),
-        (PLACE, {"size": 2**70}, "is no int64"),
-        (PLACE, {"deliver_at": "soon"}, "a time in text is ISO 8601"),
-        (PLACE, {"deliver_at": 5}, "is no time"),
-        (PLACE | {"path": {"column": "file", "as": "base64"}}, {}, "path: {as: …}"),
-        (PLACE | {"topic": {"column": "t", "as": "aiven_path"}}, {}, "path: {as: …}"),
-        (PLACE | {"topic": {"column": "t", "prefix": "x"}}, {}, "only confluent_path"),
-        (PLACE | {"key": {"column": "key_b64", "as": "utf8", "words": {"a": "b"}}}, {}, "has no words"),
-        (PLACE | {"topic": {"column": "t", "words": {"a": 1}}}, {}, "a mapping of their words"),
+        (POSITION, {"size": -1}, "a size is from 0"),
+        (POSITION, {"size": "big"}, "is no int64"),
+        (POSITION, {"size": 2**70}, "is no int64"),
+        (POSITION, {"deliver_at": "soon"}, "a time in text is ISO 8601"),
+        (POSITION, {"deliver_at": 5}, "is no time"),
+        (POSITION | {"path": {"column": "file", "as": "base64"}}, {}, "path: {as: …}"),
+        (POSITION | {"topic": {"column": "t", "as": "aiven_path"}}, {}, "path: {as: …}"),
+        (POSITION | {"topic": {"column": "t", "prefix": "x"}}, {}, "only confluent_path"),
+        (POSITION | {"key": {"column": "key_b64", "as": "utf8", "words": {"a": "b"}}}, {}, "has no words"),
+        (POSITION | {"topic": {"column": "t", "words": {"a": 1}}}, {}, "a mapping of their words"),
     ],
 )
 def test_what_is_not_legal_is_refused_with_what_is(columns: dict[str, Any], values: dict[str, Any], rule: str) -> None:

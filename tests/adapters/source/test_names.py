@@ -6,7 +6,7 @@ import pytest
 from subreplay.adapters.source.names import PATHS, pulsar_topic
 
 
-def place(conversion: str, path: str, prefix: str = "") -> tuple[str | None, int | None]:
+def topic_partition(conversion: str, path: str, prefix: str = "") -> tuple[str | None, int | None]:
     found = PATHS[conversion](pa.array([path]), prefix).values.to_pylist()[0]
     return found["topic"], found["partition"]
 
@@ -26,7 +26,7 @@ def place(conversion: str, path: str, prefix: str = "") -> tuple[str | None, int
     ],
 )
 def test_the_place_that_a_path_tells(conversion: str, path: str, prefix: str, expected: tuple[str, int]) -> None:
-    assert place(conversion, path, prefix) == expected
+    assert topic_partition(conversion, path, prefix) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_the_place_that_a_path_tells(conversion: str, path: str, prefix: str, ex
 )
 def test_a_path_that_tells_no_place_is_rejected(conversion: str, path: str, prefix: str) -> None:
     outcome = PATHS[conversion](pa.array([path]), prefix)
-    assert place(conversion, path, prefix) == (None, None)
+    assert topic_partition(conversion, path, prefix) == (None, None)
     assert outcome.broken[0].rows.tolist() == [True]
 
 

@@ -22,9 +22,9 @@ def test_times_of_day(times: list[int | None]) -> None:
 
 
 @given(some.lists(some.tuples(some.integers(0, 2**62), some.integers(0, 2**62), INDEXES)))
-def test_positions(places: list[tuple[int, int, int]]) -> None:
-    columns = [pa.array([place[i] for place in places], pa.int64()) for i in range(3)]
-    assert wording.position(*columns).to_pylist() == [words.position(*place) for place in places]
+def test_positions(positions: list[tuple[int, int, int]]) -> None:
+    columns = [pa.array([position[i] for position in positions], pa.int64()) for i in range(3)]
+    assert wording.position(*columns).to_pylist() == [words.position(*position) for position in positions]
 
 
 def test_a_delivery_tells_where_it_went_and_how_it_ended() -> None:

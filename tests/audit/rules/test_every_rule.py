@@ -111,8 +111,8 @@ def published(after: int) -> Callable[[History], History]:
 
 
 def of_key(partition: int, topic: str = "t") -> dict[str, Any]:
-    place = {"topic": topic, "partition": partition, "ledger": 5, "entry": partition, "batch_index": -1}
-    return place | {"published": partition, "producer": "p", "key": "k", "messages": 1}
+    position = {"topic": topic, "partition": partition, "ledger": 5, "entry": partition, "batch_index": -1}
+    return position | {"published": partition, "producer": "p", "key": "k", "messages": 1}
 
 
 def in_partitions(*rows: dict[str, Any]) -> Told:

@@ -24,9 +24,9 @@ def row(
     code: str, at: int | None, consumer: str | None = "c1", verdict: str = "invalid", **more: Any
 ) -> dict[str, Any]:
     """A row of table ``violations``, its time in ns."""
-    place = {"topic": "t", "partition": -1, "ledger": 5, "entry": at or 0, "batch_index": -1}
+    position = {"topic": "t", "partition": -1, "ledger": 5, "entry": at or 0, "batch_index": -1}
     words = {"key": "3fa9", "cause": "unexplained", "witness": ["5:1"], "explanation": f"{code} at {at}"}
-    return {"code": code, "at": at, "consumer": consumer, "verdict": verdict, **place, **words, **more}
+    return {"code": code, "at": at, "consumer": consumer, "verdict": verdict, **position, **words, **more}
 
 
 def taken(*findings: Facet) -> list[int]:
@@ -50,8 +50,8 @@ def test_rules_take_turns() -> None:
 def test_where_even_the_first_are_too_many_every_consumer_and_every_window_is_there() -> None:
     grid = [Facet(True, consumer, window) for window in range(40) for consumer in range(30)]
     kept = [grid[i] for i in taken(*grid)[:80]]
-    assert {place.window for place in kept} == set(range(40))
-    assert {place.consumer for place in kept} == set(range(30))
+    assert {one.window for one in kept} == set(range(40))
+    assert {one.consumer for one in kept} == set(range(30))
 
 
 def test_a_rule_with_a_million_findings_leaves_room_for_the_others() -> None:

@@ -159,7 +159,7 @@ def test_a_consumer_has_one_column_in_all_scenarios(small: ReportData) -> None:
         name: set(re.findall(rf'<rect class="k\d" x="([\d.]+)"[^>]*><title>[^<]*, {name}:', drawn))
         for name in ("c1", "c5")
     }
-    assert [len(places) for places in left.values()] == [1, 1]
+    assert [len(points) for points in left.values()] == [1, 1]
     assert left["c1"] != left["c5"]
 
 

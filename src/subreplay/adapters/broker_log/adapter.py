@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.broker_log.deliveries import DISPATCHED, PLACES, Counts, Fold
+from subreplay.adapters.broker_log.deliveries import DISPATCHED, LOCATION, Counts, Fold
 from subreplay.adapters.broker_log.events import EVENTS, FILES, LOG_LINES, Parsed, duplicates, events, summed
 from subreplay.adapters.broker_log.members import Members, members, membership_rows
-from subreplay.adapters.broker_log.order import Order
+from subreplay.adapters.broker_log.parsing import Order
 from subreplay.adapters.files import lines_of
 from subreplay.model.tables import DELIVERIES, MEMBERSHIP
 
@@ -43,7 +43,7 @@ ENTRIES: Final = pa.schema(
 )
 """What a log knows of messages: where they are. Keys, producers and times are in the topic."""
 
-JOINED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP), *PLACES])
+JOINED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP), *LOCATION])
 """``MEMBERSHIP``, of which some consumers are not known, with the file and line of each event."""
 _ORDERED: Final = EVENTS.append(pa.field("seq", pa.int64()))
 
@@ -108,12 +108,12 @@ def rows(found: pa.Table, *, names: Mapping[str, str] | None = None, types: Mapp
     else ``unknown``. Raises ``ValueError`` where the events are of more than one topic partition.
     """
     ordered, backwards = in_order(found)
-    places = topics(ordered)
-    if len(places) > 1:
-        raise ValueError(f"events of {len(places)} topic partitions: fold each by itself")
-    if not places:
+    topic_partitions = topics(ordered)
+    if len(topic_partitions) > 1:
+        raise ValueError(f"events of {len(topic_partitions)} topic partitions: fold each by itself")
+    if not topic_partitions:
         return _nothing(backwards)
-    topic, partition = places[0]
+    topic, partition = topic_partitions[0]
     who = members(ordered, names)
     subscriptions = sorted(s for s in pc.unique(ordered["subscription"]).to_pylist() if s is not None)
     kinds = types_of(ordered) | dict(types or {})
@@ -142,15 +142,15 @@ def _nothing(backwards: dict[str, int]) -> Rows:
 def joined(who: Members, topic: str, partition: int, types: Mapping[str, str], ordered: pa.Table) -> pa.Table:
     """The membership (``JOINED``) of a topic partition, whose events are among the ``ordered`` ones."""
     found = pa.Table.from_pylist(list(membership_rows(who, topic, partition, types)), schema=JOINED)
-    place = pa.array(np.searchsorted(ordered["seq"].to_numpy(), found["seq"].to_numpy()))
-    for field in PLACES:
+    row = pa.array(np.searchsorted(ordered["seq"].to_numpy(), found["seq"].to_numpy()))
+    for field in LOCATION:
         column = JOINED.get_field_index(field.name)
-        found = found.set_column(column, field, ordered[field.name].take(place))
+        found = found.set_column(column, field, ordered[field.name].take(row))
     return found
 
 
 def apart(table: pa.Table, schema: pa.Schema) -> tuple[pa.Table, pa.Table]:
-    """Rows with a consumer, without their places, and those without one."""
+    """Rows with a consumer, without their locations, and those without one."""
     named = pc.is_valid(table["consumer"])
     return table.filter(named).select(schema.names).cast(schema), table.filter(pc.invert(named))
 
@@ -167,10 +167,10 @@ def _entries(ordered: pa.Table, topic: str, partition: int) -> pa.Table:
     dispatched = ordered.filter(pc.is_in(ordered["kind"], value_set=pa.array(["adding", "added", "sending"])))
     known = dispatched.group_by(["ledger", "entry"]).aggregate([("count", "max"), ("hash", "max")])
     known = known.sort_by([("ledger", "ascending"), ("entry", "ascending")])
-    place = {
+    columns = {
         "topic": pa.array([topic] * len(known), pa.string()),
         "partition": pa.array([partition] * len(known), pa.int32()),
     }
     return pa.table(
-        [*place.values(), *(known[name] for name in ("ledger", "entry", "count_max", "hash_max"))], schema=ENTRIES
+        [*columns.values(), *(known[name] for name in ("ledger", "entry", "count_max", "hash_max"))], schema=ENTRIES
     )

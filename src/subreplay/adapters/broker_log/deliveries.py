@@ -65,7 +65,7 @@ class Fold:
     than the one before. It holds what is outstanding: events of entries that are not acknowledged."""
 
     def __init__(self, topic: str, partition: int, subscription: str, sessions: list[Session]) -> None:
-        self._place = (topic, partition, subscription)
+        self._dispatcher = (topic, partition, subscription)
         self._names, self._threads, self._connections, self._files = Codes(), Codes(), Codes(), Codes()
         self._sessions = sorted(sessions, key=begin_of)
         self._holders = holders(self._sessions, self._names, self._threads, self._connections)
@@ -194,7 +194,7 @@ class Fold:
         again = found.again[of]
         outcome = np.select([acked[of] != NO_ROW, nacked[of] != NO_ROW, closed], [0, 1, 2], 3)
         unclear = (outcome == 3) & (session < 0) & again  # its holder went, or gave it back: nobody can tell
-        topic, partition, subscription = self._place
+        topic, partition, subscription = self._dispatcher
         at = pa.array(found.at[of]).cast(DELIVERIES.field("delivered_at").type)
         none = pa.nulls(len(of))
         columns = {
@@ -226,8 +226,8 @@ class Fold:
         return pa.table([columns.get(f.name, none).cast(f.type) for f in DISPATCHED], schema=DISPATCHED)
 
 
-PLACES: Final = (pa.field("file", pa.string()), pa.field("line", pa.int64()))
-DISPATCHED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES), *PLACES])
+LOCATION: Final = (pa.field("file", pa.string()), pa.field("line", pa.int64()))
+DISPATCHED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in DELIVERIES), *LOCATION])
 """``DELIVERIES``, of which some consumers are not known, with the file and line of the last step of each dispatch."""
 
 

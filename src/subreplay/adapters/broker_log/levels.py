@@ -110,8 +110,8 @@ def _by_subscription(rows: pa.Table) -> dict[Subscription, list[dict[str, Any]]]
     columns = [name for name in _READ if name in rows.column_names]
     named = rows.select(columns).filter(pc.is_valid(rows["consumer"]))
     for name in {"at", "since"} & set(columns):
-        place = named.schema.get_field_index(name)
-        named = named.set_column(place, name, named[name].cast(pa.int64()))
+        index = named.schema.get_field_index(name)
+        named = named.set_column(index, name, named[name].cast(pa.int64()))
     for row in named.sort_by([("seq", "ascending")]).to_pylist():
         found[row["topic"], row["subscription"]].append(row)
     return found

@@ -8,7 +8,7 @@ files are merged by their times, and lines about other topics are counted. ``rea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
 from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
 from subreplay.adapters.broker_log.events import FILES, duplicates, summed
-from subreplay.adapters.broker_log.order import MOST_FILES
-from subreplay.adapters.broker_log.parsing import NUMBERED, TOTALS, LogFile, begins, blocks
-from subreplay.adapters.broker_log.runs import suggested
+from subreplay.adapters.broker_log.parsing import MOST_FILES, NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import Chosen, chosen, head_of
+from subreplay.adapters.pulsar_policies import policy_of, unranked
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
@@ -34,6 +33,8 @@ NOTES: Final = (
     "a broker's log has no messages, as it does not tell keys and publication times: name them as traffic.messages, "
     "such as {from: pulsar-table, path: ...}",
 )
+PROFILES: Final = ("3.2", "4.0", "4.2")
+_EXCLUSIVE: Final = "Exclusive consumer is already connected"
 
 
 class Conclusion(NamedTuple):
@@ -101,14 +102,14 @@ class Log:
         of_batch, single = set[tuple[str, int]](), Counter[tuple[str, int]]()
         for row in delivered.to_pylist():
             rows[row["subscription"], row["topic"]] += row["count"]
-            place = row["topic"], row["partition"]
-            of_batch |= {place} if row["of_batch"] else set()
-            single[place] += 0 if row["of_batch"] else row["count"]
+            topic_partition = row["topic"], row["partition"]
+            of_batch |= {topic_partition} if row["of_batch"] else set()
+            single[topic_partition] += 0 if row["of_batch"] else row["count"]
         pairs = pairs_of(rows)
         version = pc.max(of.files["version"]).as_py()
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
         membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3)
-        if unsure := sum(single[place] for place in of_batch):
+        if unsure := sum(single[topic_partition] for topic_partition in of_batch):
             notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
         counts = (*of.counts(unnamed), *(() if seen is None else counted(seen)))
@@ -198,3 +199,82 @@ def sizes(deliveries: pa.Table) -> pa.Table:
     sized = deliveries.select(SIZES.names[:3]).append_column("of_batch", of_batch)
     counted = sized.group_by(SIZES.names[:4]).aggregate([([], "count_all")])
     return counted.rename_columns(SIZES.names).cast(SIZES)
+
+
+def suggested(
+    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, of_3: bool
+) -> tuple[pa.Table, dict[str, Any], list[str]]:
+    """The membership, whose types of ``unknown`` are told where the log does, the run for the first of ``pairs`` of
+    subscriptions and topics, and sentences about what is not known of it.
+
+    ``kinds`` are those of each subscription's events. ``version`` is what the broker said when it started; ``of_3``:
+    its lines have the form of 3.x.
+    """
+    if not pairs:
+        return membership, {}, []
+    subscription, topic = pairs[0]
+    for each in sorted({pair[0] for pair in pairs}):
+        membership = _typed(membership, each, kinds)
+    run: dict[str, Any] = {"name": subscription, "topic": topic}
+    policy, notes = policy_of(membership, subscription)
+    run |= policy
+    if version is None and of_3:
+        run["profile"] = "pulsar-3.2"
+        notes.append("the log does not tell the broker's version; its lines have the form of 3.2: check profile")
+    elif version is None:
+        notes.append("the log does not tell the broker's version: set subscription.profile, which is pulsar-4.0 here")
+    else:
+        run["profile"] = _profile(version)
+        if version not in PROFILES:
+            notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
+    traffic, untold = unranked(membership)
+    return membership, {"subscription": run} | traffic, [*notes, *untold, *_concluded(membership)]
+
+
+def _concluded(membership: pa.Table) -> list[str]:
+    """What to say of priority levels that were concluded, where they are not all the same."""
+    if not pc.max(membership["priority"]).as_py():
+        return []
+    known = membership.filter(pc.is_valid(membership["priority"]))
+    of = zip(*(known[name].to_pylist() for name in ("subscription", "priority", "consumer")), strict=True)
+    told = ", ".join(f"{name} {level} ({subscription})" for subscription, level, name in sorted(set(of)))
+    return [f"the log does not tell priority levels; these explain who was announced as active: {told}"]
+
+
+def _profile(version: str) -> str:
+    """The nearest release that is known: the latest one that is not later."""
+
+    def number(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split(".")))
+
+    earlier = [each for each in PROFILES if number(each) <= number(version)]
+    return f"pulsar-{earlier[-1] if earlier else PROFILES[0]}"
+
+
+def _typed(membership: pa.Table, subscription: str, kinds: pa.Table) -> pa.Table:
+    """The membership with the type that lines of the one active consumer tell, where it was not known."""
+    mine = pc.equal(membership["subscription"], subscription)
+    unknown = pc.and_(mine, pc.equal(membership["type"], "unknown"))
+    of_one = kinds.filter(pc.and_(pc.equal(kinds["subscription"], subscription), pc.equal(kinds["kind"], "got")))
+    if not pc.any(unknown).as_py() or not len(of_one):
+        return membership
+    reasons = pc.unique(membership.filter(mine)["reason"]).to_pylist()
+    if any(reason and _EXCLUSIVE in reason for reason in reasons):
+        kind = "Exclusive"
+    elif _at_once(membership.filter(mine)):
+        kind = "Failover"
+    else:
+        return membership
+    index = membership.schema.get_field_index("type")
+    return membership.set_column(index, membership.schema.field(index), pc.if_else(unknown, kind, membership["type"]))
+
+
+def _at_once(members: pa.Table) -> bool:
+    """Whether two consumers were members of a dispatcher at once."""
+    here: dict[int, int] = {}
+    for row in members.select(["partition", "event", "at", "seq"]).sort_by([("seq", "ascending")]).to_pylist():
+        step = {"join": 1, "leave": -1, "crash": -1}.get(row["event"], 0)
+        here[row["partition"]] = max(0, here.get(row["partition"], 0) + step)
+        if here[row["partition"]] > 1:
+            return True
+    return False

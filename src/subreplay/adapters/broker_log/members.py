@@ -29,7 +29,7 @@ NEVER: Final = 2**62
 
 
 class Moment(NamedTuple):
-    """A line's place in the order of events, and its time (µs)."""
+    """A line's position in the order of events, and its time (µs)."""
 
     seq: int
     at: int

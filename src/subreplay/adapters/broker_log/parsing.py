@@ -1,4 +1,9 @@
-"""A file of a broker's log as numbered events, a block of lines at a time, and what it counts."""
+"""A file of a broker's log as numbered events, a block of lines at a time, and what it counts.
+
+The number of a line orders the lines of several files, and is known while its file is read. Within a file lines are in
+order, whatever its clock says; files are merged by the time that each has reached. So a number is made of that time, of
+the file, and of the line's position among those of its file at that time.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,10 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options, Rejected
 from subreplay.adapters.broker_log.events import EVENTS, FILES, Parsed, events
-from subreplay.adapters.broker_log.order import Order
-from subreplay.adapters.broker_log.scan import scan
+from subreplay.adapters.broker_log.scan import Ints, scan
 from subreplay.adapters.broker_log.words import PROGRAM
 from subreplay.adapters.files import lines_of
+from subreplay.kernels.compiled import compiled
 
 NUMBERED: Final = EVENTS.append(pa.field("seq", pa.int64())).append(pa.field("nth", pa.int32()))
 """Events with the number of their line among those of all files, and their own number within it."""
@@ -33,12 +38,19 @@ TOTALS: Final = pa.schema(
 )
 """``FILES`` of a block of lines, and what else is told of it."""
 
+BEGIN: Final = 1_577_836_800_000
+"""The earliest time (ms): 2020 begins. Lines of earlier clocks are as of then."""
+_LATEST: Final = BEGIN + (1 << 40) - (1 << 30)  # in 2054; there is room to go on counting
+_BITS: Final = 22  # of a file and a position in it: a number of 62 bits is as large as a ``seq`` may be
+MOST_FILES: Final = 1 << 16
+"""So many files can be told apart."""
+
 _VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+)")
 _SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
 
 
 class LogFile(NamedTuple):
-    """A file, by its place among those of a log in the order in which they begin, and what is asked of it."""
+    """A file, by its index among those of a log in the order in which they begin, and what is asked of it."""
 
     path: Path
     name: str
@@ -111,3 +123,50 @@ def _look(part: pa.RecordBatch) -> tuple[str | None, bool]:
         return found[1].decode(), False
     line = _SUBSCRIBING.search(data)
     return None, line is not None and line[1] is None
+
+
+def number_at(millis: int) -> int:
+    """The number of what happened at a time (ms), before all lines of it."""
+    return (min(max(millis, BEGIN), _LATEST) - BEGIN) << _BITS
+
+
+class Order:
+    """Numbers the lines of file ``number`` of ``files``, a batch after the other. ``back`` is the largest step (ms)
+    that its clock went back."""
+
+    def __init__(self, number: int, files: int) -> None:
+        if files > MOST_FILES:
+            raise ValueError(f"{files:,} files are more than {MOST_FILES:,}")
+        self._position_bits = _BITS - (files - 1).bit_length()
+        self._number = number << self._position_bits
+        # the line before, the time it had reached, its position there, the largest step back
+        self._state = np.array([-1, BEGIN, -1, 0], np.int64)
+
+    def of(self, line: Ints, at: Ints) -> Ints:
+        """Numbers of lines (from 1, rising), whose times are ``at`` (ms); events of one line have one."""
+        found = np.empty(len(line), np.int64)
+        _count(line, np.minimum(at, _LATEST), self._state, 1 << self._position_bits, found)
+        return found + self._number
+
+    @property
+    def back(self) -> int:
+        """In ms."""
+        return int(self._state[3])
+
+
+def _count(line: Ints, at: Ints, state: Ints, positions: Any, found: Ints) -> None:
+    before, reached, position = state[0], state[1], state[2]
+    for row in range(len(line)):
+        if line[row] != before:
+            before = line[row]
+            state[3] = max(state[3], reached - at[row]) if position >= 0 else state[3]
+            position += 1
+            if at[row] > reached:
+                reached, position = at[row], 0
+            elif position >= positions:  # more lines at one time than there are positions
+                reached, position = reached + 1, 0
+        found[row] = ((reached - BEGIN) << _BITS) + position
+    state[0], state[1], state[2] = before, reached, position
+
+
+_count = compiled(_count)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.broker_log.order import number_at
+from subreplay.adapters.broker_log.parsing import number_at
 from subreplay.model.tables import MEMBERSHIP
 
 SAME: Final = 2_000_000

@@ -53,7 +53,7 @@ class Story:
     sessions: tuple[Session, ...]
 
     @property
-    def place(self) -> tuple[str, int, str]:
+    def dispatcher(self) -> tuple[str, int, str]:
         """What its events have in common."""
         return self.topic, self.partition, self.subscription
 
@@ -84,7 +84,7 @@ def cast_of(rare: pa.Table, kinds: pa.Table, seen: pa.Table | None, span: Span) 
     stories: list[Story] = []
     tables, unnamed = [MEMBERSHIP.empty_table()], [JOINED.empty_table()]
     for topic, partition in sorted({(row["topic"], row["partition"]) for row in kinds.to_pylist() if row["topic"]}):
-        mine = _of_place(rare, topic, partition)
+        mine = _of_topic_partition(rare, topic, partition)
         polls = None if seen is None else _at(seen, topic, partition)
         types = types_of(_at(kinds, topic, partition))
         if polls is not None:
@@ -108,7 +108,7 @@ def cast_of(rare: pa.Table, kinds: pa.Table, seen: pa.Table | None, span: Span) 
 def told(story: Story, batches: Iterable[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
     """``deliveries`` of a story, and ``rejected`` rows (``QUARANTINE``): dispatches to nobody knows whom. ``batches``
     are its numbered events, in order."""
-    fold = Fold(*story.place, list(story.sessions))
+    fold = Fold(*story.dispatcher, list(story.sessions))
     for batch in batches:
         yield from _named(fold.take(batch))
     yield from _named(fold.finish())
@@ -163,7 +163,7 @@ def _at(rows: pa.Table, topic: str, partition: int) -> pa.Table:
     return rows.filter(pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["partition"], partition)))
 
 
-def _of_place(rare: pa.Table, topic: str, partition: int) -> pa.Table:
+def _of_topic_partition(rare: pa.Table, topic: str, partition: int) -> pa.Table:
     """The events of a topic partition, and those of the connections that it names."""
     mine = pc.and_(pc.equal(rare["topic"], topic), pc.equal(rare["partition"], partition))
     connections = pc.unique(rare.filter(mine)["connection"]).drop_null()

@@ -6,29 +6,34 @@ receipt (``received_at``), or by its acknowledgement alone where no receipt of i
 
 from __future__ import annotations
 
-import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from subreplay.adapters.base import FileCount, Ingested
 from subreplay.adapters.canonical import to_table
-from subreplay.adapters.capture.checks import are, checked, codes, seen_messages
+from subreplay.adapters.capture.checks import NUMBERED, are, checked, codes, nulls, of_ledgers, seen_messages
 from subreplay.adapters.capture.deliveries import delivery_rows
+from subreplay.adapters.capture.files import events_of, numbered, sources
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.capture.membership import membership_rows
-from subreplay.capture.events import EVENTS, METADATA, VERSION, Event
-from subreplay.capture.files import files
-from subreplay.errors import InputError
-from subreplay.failures import of_system
+from subreplay.capture.events import Event
 from subreplay.model.columns import ints
 from subreplay.model.tables import MESSAGES, TIME
 
+__all__ = ["FIRSTS", "SIZES", "ingested", "numbered", "read"]
+
+SIZES: Final = pa.schema([("file", pa.string()), ("file_number", pa.int32()), ("rows", pa.int64())])
+_FIRSTS: Final = ("event", "receipt", "acknowledgement")
+FIRSTS: Final = pa.schema(
+    [("first", pa.string())] + [(n, pa.string()) for n in ("subscription", "topic")]
+    + [("file_number", pa.int32()), ("row", pa.int64())]
+)  # fmt: skip
 _ENTRY: Final = ("partition", "ledger", "entry")
 UNTOLD: Final = "unknown"
 """The producer of a message whose client does not tell it, as Kafka's does not."""
@@ -40,41 +45,59 @@ def read(folder: Path) -> Ingested:
     Raises ``InputError`` where there is none, or one that is no capture file of this release, and ``EnvironmentFailed``
     where one cannot be read.
     """
-    paths = files(folder)
-    if not paths:
-        raise InputError(f"{folder}: no capture file; subreplay.capture.wrap writes them")
-    return ingested(pa.concat_tables([numbered(_table(path), str(path.relative_to(folder))) for path in paths]))
-
-
-def numbered(events: pa.Table, file: str) -> pa.Table:
-    """The events of one file with its name and their row numbers, from 1: where to look for a rejected row."""
-    rows = pa.array(np.arange(1, len(events) + 1))
-    return events.append_column("file", pa.repeat(file, len(events))).append_column("row", rows)
+    tables = (table for source in sources(folder) for table in events_of(source))
+    return ingested(pa.concat_tables([NUMBERED.empty_table(), *tables]))
 
 
 def ingested(events: pa.Table) -> Ingested:
     """``numbered`` events of any number of files as canonical tables, the rows that do not fit, and a run to start
     from. A receipt may be no message and yet a delivery, where its publication is not known or told in two ways."""
-    valid, checks = checked(events)
+    valid, checks = checked(events, of_ledgers(events))
     seen, of_messages = seen_messages(valid.filter(pa.array(are(valid, Event.RECEIVE))))
     rejected = (*checks.rejected("deliveries"), *of_messages.rejected("messages"))
     tables = {
-        "messages": _messages(seen),
+        "messages": messages(seen),
         "membership": to_table("membership", membership_rows(valid)),
         "deliveries": delivery_rows(valid),
     }
-    lost = Counter(row.file for row in rejected)
-    counts = [
-        FileCount(each["values"], each["counts"], lost[each["values"]])
-        for each in pc.value_counts(events["file"]).to_pylist()
-    ]
-    names = pc.unique(valid["subscription"]).to_pylist()
-    topics = pc.unique(tables["deliveries"]["topic"]).to_pylist()
-    run = {"subscription": {"name": names[0], "topic": topics[0]}} if names and topics else {}
-    return Ingested(tables, rejected, tuple(counts), run)
+    counts = file_counts(sizes(events), Counter(row.file for row in rejected))
+    return Ingested(tables, rejected, counts, run_of(firsts(valid)))
 
 
-def _messages(seen: pa.Table) -> pa.Table:
+def sizes(events: pa.Table) -> pa.Table:
+    """The rows of each file (``SIZES``)."""
+    return events.group_by(SIZES.names[:2]).aggregate([([], "count_all")]).rename_columns(SIZES.names).cast(SIZES)
+
+
+def file_counts(sizes: pa.Table, lost: Mapping[str, int]) -> tuple[FileCount, ...]:
+    """What became of the rows of each file, of which so many are rejected."""
+    rows = sizes.group_by(SIZES.names[:2]).aggregate([("rows", "sum")]).sort_by("file_number").to_pylist()
+    return tuple(FileCount(row["file"], row["rows_sum"], lost.get(row["file"], 0)) for row in rows)
+
+
+def firsts(valid: pa.Table) -> pa.Table:
+    """The first event, the first receipt, and the first acknowledgement or refusal, of all of which these are some."""
+    about = are(valid, Event.ACKNOWLEDGE, Event.NEGATIVE_ACKNOWLEDGE) & nulls(valid, "error")
+    every = np.ones(len(valid), np.bool_)
+    order = np.lexsort((ints(valid, "row"), ints(valid, "file_number")))
+    found = [order[rows[order]][:1] for rows in (every, are(valid, Event.RECEIVE), about)]
+    names = [name for name, rows in zip(_FIRSTS, found, strict=True) if len(rows)]
+    taken = valid.select(FIRSTS.names[1:]).take(pa.array(np.concatenate(found)))
+    return taken.add_column(0, FIRSTS.field("first"), pa.array(names, pa.string())).cast(FIRSTS)
+
+
+def run_of(firsts: pa.Table) -> dict[str, Any]:
+    """A run to start from: of the subscription of the first event, and of the topic of the first delivery."""
+    first: dict[str, dict[str, Any]] = {}
+    for row in firsts.sort_by([("file_number", "ascending"), ("row", "ascending")]).to_pylist():
+        first.setdefault(row["first"], row)
+    delivery = next((first[name] for name in _FIRSTS[1:] if name in first), None)
+    if delivery is None:
+        return {}
+    return {"subscription": {"name": first["event"]["subscription"], "topic": delivery["topic"]}}
+
+
+def messages(seen: pa.Table) -> pa.Table:
     """Canonical messages of their first receipts. The outer metadata of a batch are those of its first message
     (``Commands.initBatchMessageMetadata``); where that was not seen, they are not known."""
     seen = seen.sort_by([(name, "ascending") for name in ("topic", *_ENTRY, "batch_index")])
@@ -102,16 +125,3 @@ def _same(seen: pa.Table, field: pa.Field) -> pa.Array | pa.ChunkedArray:
     if field.name in seen.column_names:
         return seen[field.name].cast(field.type)
     return pa.array([None] * len(seen), field.type)  # of a struct, ``pa.nulls`` leaves fields null that must not be
-
-
-def _table(path: Path) -> pa.Table:
-    try:
-        table = pq.ParquetFile(path).read()
-    except OSError as error:
-        raise of_system(error, path) from error
-    except pa.ArrowInvalid as error:
-        raise InputError(f"{path} is no Parquet file: {error}; remove it") from error
-    described = json.loads((table.schema.metadata or {}).get(METADATA, b"{}"))
-    if described.get("version") != VERSION or not table.schema.equals(EVENTS):
-        raise InputError(f"{path} is no capture file of version {VERSION}, which this release reads")
-    return table.replace_schema_metadata(None)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.capture.joins import ranks
-from subreplay.capture.events import KAFKA, Event
+from subreplay.capture.events import EVENTS, KAFKA, Event
 from subreplay.model.columns import Ints, ints
 from subreplay.model.contracts import (
     BATCH_INDEX,
@@ -34,7 +34,17 @@ from subreplay.model.contracts import (
 
 Mask = NDArray[np.bool_]
 PLACED: Final = (Event.RECEIVE, Event.ACKNOWLEDGE, Event.ACKNOWLEDGE_CUMULATIVE, Event.NEGATIVE_ACKNOWLEDGE)
-"""Events about one message of known place."""
+"""Events about one message."""
+NUMBERED: Final = pa.schema(
+    [f.with_nullable(True) for f in EVENTS]
+    + [pa.field("file", pa.string()), pa.field("file_number", pa.int32()), pa.field("row", pa.int64())]
+)
+"""Events with the name and number of their file, and their row numbers, from 1: where to look for a rejected row."""
+VALID: Final = pa.schema([f.with_type(pa.int64()) if f.name == "partition" else f for f in NUMBERED])
+"""Valid ones, with the whole topic and its partition."""
+LEDGERS: Final = pa.schema([("instance", pa.string()), ("ledger", pa.int64()), ("topic", pa.string()),
+                            ("partition", pa.int64()), ("file_number", pa.int32()), ("row", pa.int64())])  # fmt: skip
+"""Of which partition a ledger is that an instance has events of, and which event says so."""
 _NAMES: Final = ("library", "instance", "subscription", "consumer", "event")
 _MOMENTS: Final = Numbers(HAPPENED.least * 1_000, HAPPENED.most * 1_000 + 999, HAPPENED.rule, "check its unit (ns)")
 _PUBLISHED: Final = Numbers(-(-HAPPENED.least // 1_000), HAPPENED.most // 1_000, HAPPENED.rule, "check its unit (ms)")
@@ -65,7 +75,8 @@ class Checks:
         """The rows that broke a rule, in order."""
         for row, reasons in sorted(self.reasons.items()):
             values = self.given.slice(row, 1).to_pylist()[0]
-            yield Rejected(table, values.pop("file"), values.pop("row"), _raw(values), tuple(reasons))
+            shown = {name: values[name] for name in EVENTS.names}
+            yield Rejected(table, values["file"], values["row"], _raw(shown), tuple(reasons))
 
     @property
     def valid(self) -> Mask:
@@ -75,9 +86,10 @@ class Checks:
         return found
 
 
-def checked(events: pa.Table) -> tuple[pa.Table, Checks]:
-    """Valid events, in the order of their instances, with whole ``topic`` and ``partition``; and the checks of all."""
-    checks = Checks(with_places(events), events)
+def checked(events: pa.Table, ledgers: pa.Table) -> tuple[pa.Table, Checks]:
+    """Valid events with whole ``topic`` and ``partition``, and the checks of all. ``ledgers`` (``LEDGERS``) tell the
+    topics of those that name a ledger only. All events of one number of an instance have to be there, in order."""
+    checks = Checks(with_partitions(events, ledgers), events)
     events = checks.events
     known = np.ones(len(events), np.bool_)
     for name in _NAMES:
@@ -113,10 +125,12 @@ def seen_messages(receipts: pa.Table) -> tuple[pa.Table, Checks]:
     every = np.ones(len(receipts), np.bool_)
     checks.range(every, "publish_time_ms", _PUBLISHED)
     checks.range(every, "size", SIZE)
-    place = places(receipts)
+    message = ranks(
+        codes(receipts, "topic"), *(ints(receipts, name) for name in ("partition", "ledger", "entry", "batch_index"))
+    )
     content = ranks(*(codes(receipts, name) for name in (*KEYS[:2], "producer", "publish_time_ms", "size")))
-    order = np.lexsort((ints(receipts, "at_ns"), place))
-    first = order[np.searchsorted(place[order], place)]  # of each row's message
+    order = np.lexsort((ints(receipts, "at_ns"), message))
+    first = order[np.searchsorted(message[order], message)]  # of each row's message
     differs = np.zeros(len(receipts), np.bool_)
     differs[first[content != content[first]]] = True
     checks.add(differs[first], "entry", "one position, two contents", "record all consumers with the same key_secret")
@@ -124,40 +138,56 @@ def seen_messages(receipts: pa.Table) -> tuple[pa.Table, Checks]:
     return receipts.filter(pa.array(once)), checks
 
 
-def places(events: pa.Table) -> Ints:
-    """The rank of each event's message among all messages."""
-    return ranks(
-        codes(events, "topic"), *(ints(events, name) for name in ("partition", "ledger", "entry", "batch_index"))
-    )
-
-
 def are(events: pa.Table, *kinds: Event) -> Mask:
     """Which rows are events of these kinds."""
     return mask_of(pc.is_in(events["event"], pa.array([kind.value for kind in kinds])))
 
 
-def with_places(events: pa.Table) -> pa.Table:
-    """Events with their topic as a whole and its partition. Pulsar's name of a partition tells both; where a message id
-    alone was acknowledged, the receipts of its ledger do, as a ledger is of one partition."""
+def with_partitions(events: pa.Table, ledgers: pa.Table) -> pa.Table:
+    """Events with their topic as a whole and its partition. Where a message id alone was acknowledged, the receipts of
+    its ledger tell both, as a ledger is of one partition."""
+    topic, partition = _named(events)
+    silent = np.flatnonzero(nulls(events, "topic") & ~nulls(events, "ledger"))
+    taken = np.arange(len(events))
+    if len(silent):
+        keys = ["instance", "ledger"]
+        both = pa.concat_tables([events.select(keys).take(pa.array(silent)), ledgers.select(keys)])
+        owner = ranks(codes(both, "instance"), ints(both, "ledger"))
+        teller = np.full(len(both), -1, np.int64)
+        teller[owner[len(silent) :]] = np.arange(len(ledgers)) + len(events)
+        taken[silent] = teller[owner[: len(silent)]]
+    source = pa.array(taken, mask=taken < 0)
+    for name, own in (("topic", topic), ("partition", partition)):
+        told = pa.chunked_array([own, *ledgers[name].chunks], own.type).take(source)
+        events = events.set_column(events.schema.get_field_index(name), name, told)
+    return events
+
+
+def of_ledgers(events: pa.Table) -> pa.Table:
+    """What the last event of each ledger of an instance that tells its topic says of it (``LEDGERS``)."""
+    topic, partition = _named(events)
+    told = pa.table([events["instance"], events["ledger"], topic, partition, events["file_number"], events["row"]],
+                    schema=LEDGERS)  # fmt: skip
+    return last_of_ledgers(told.filter(pa.array(~nulls(told, "topic") & ~nulls(told, "ledger"))))
+
+
+def last_of_ledgers(told: pa.Table) -> pa.Table:
+    """The last row of each ledger of an instance, of ``LEDGERS`` of any number of files."""
+    owner = ranks(codes(told, "instance"), ints(told, "ledger"))
+    order = np.lexsort((ints(told, "row"), ints(told, "file_number"), owner))
+    last = np.append(np.diff(owner[order]) != 0, True)[: len(order)]
+    return told.take(pa.array(order[last]))
+
+
+def _named(events: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Topics as a whole and their partitions. Pulsar's name of a partition tells both."""
     named = pc.dictionary_encode(events["topic"].combine_chunks())
     pairs = [base_topic(topic) for topic in named.dictionary.to_pylist()]
-    of_kafka = mask_of(pc.equal(events["library"], KAFKA))
-    whole = pc.if_else(
-        pa.array(of_kafka), events["topic"], pa.array([p[0] for p in pairs], pa.string()).take(named.indices)
-    )
-    numbers = pa.array([p[1] for p in pairs], pa.int64()).take(named.indices)
-    partition = pc.if_else(pa.array(of_kafka), events["partition"].cast(pa.int64()), numbers)
-
-    ledger, instance = ints(events, "ledger"), codes(events, "instance")
-    owner = ranks(instance, ledger)
-    telling = np.flatnonzero(~nulls(events, "topic") & ~nulls(events, "ledger"))
-    teller = np.full(len(events), -1, np.int64)
-    teller[owner[telling]] = telling
-    silent = nulls(events, "topic") & ~nulls(events, "ledger")
-    source = np.where(silent, teller[owner], np.arange(len(events)))
-    taken = pa.array(source, mask=source < 0)
-    events = events.set_column(events.schema.get_field_index("topic"), "topic", pc.take(whole, taken))
-    return events.set_column(events.schema.get_field_index("partition"), "partition", pc.take(partition, taken))
+    of_kafka = pa.array(mask_of(pc.equal(events["library"], KAFKA)))
+    whole = pa.array([pair[0] for pair in pairs], pa.string()).take(named.indices)
+    numbers = pa.array([pair[1] for pair in pairs], pa.int64()).take(named.indices)
+    topic = pc.if_else(of_kafka, events["topic"].combine_chunks(), whole)
+    return topic, pc.if_else(of_kafka, events["partition"].combine_chunks().cast(pa.int64()), numbers)
 
 
 def _repeated(events: pa.Table) -> Mask:

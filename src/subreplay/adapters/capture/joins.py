@@ -27,8 +27,7 @@ def latest_before(group: Ints, seq: Ints, candidate: NDArray[np.bool_]) -> Ints:
     """For each row the candidate of its group with the highest ``seq`` up to its own, as a row index, or ``NONE``."""
     order = np.lexsort((seq, group))
     sorted_group = group[order]
-    places = np.arange(len(order))
-    latest = np.maximum.accumulate(np.where(candidate[order], places, NONE))
+    latest = np.maximum.accumulate(np.where(candidate[order], np.arange(len(order)), NONE))
     begin = np.searchsorted(sorted_group, sorted_group)
     found = np.full(len(order), NONE, np.int64)
     found[order] = np.where(latest >= begin, order[latest], NONE)

@@ -21,39 +21,41 @@ UNTOLD = "unknown"
 _JOINS = (Event.START, Event.ASSIGN)
 _LEAVES = (Event.REVOKE, Event.LOST)
 _ENDS = (Event.CLOSE, Event.UNSUBSCRIBE)
-_Place = tuple[str, int | None]
+MEMBERS = (*_JOINS, *_LEAVES, *_ENDS, Event.CLOSING)
+"""Events that tell who was a member when."""
+_Scope = tuple[str, int | None]
 
 
 def membership_rows(events: pa.Table) -> Iterator[dict[str, Any]]:
     """Rows of valid events, by instance in their order. An assignment of what a consumer has changes nothing."""
-    wanted = are(events, *_JOINS, *_LEAVES, *_ENDS, Event.CLOSING) & nulls(events, "error")
+    wanted = are(events, *MEMBERS) & nulls(events, "error")
     story = events.filter(pa.array(wanted)).sort_by([("instance", "ascending"), ("seq", "ascending")])
-    joined: dict[str, dict[_Place, None]] = {}
+    joined: dict[str, dict[_Scope, None]] = {}
     closing: dict[str, dict[str, Any]] = {}
     for row in story.to_pylist():
         event, mine = row["event"], joined.setdefault(row["instance"], {})
-        named = [] if row["topic"] is None else [_place(row)]
+        named = [] if row["topic"] is None else [_scope(row)]
         if event in _JOINS:
-            for place in named:
-                if place not in mine:
-                    mine[place] = None
-                    yield _row("join", row, place, None)
+            for scope in named:
+                if scope not in mine:
+                    mine[scope] = None
+                    yield _row("join", row, scope, None)
         elif event == Event.CLOSING:
             closing[row["instance"]] = row
         else:
-            for place in list(mine) if event in _ENDS else named:
-                if place in mine:
-                    del mine[place]
-                    yield _row("leave", row, place, closing.get(row["instance"]) if event == Event.CLOSE else None)
+            for scope in list(mine) if event in _ENDS else named:
+                if scope in mine:
+                    del mine[scope]
+                    yield _row("leave", row, scope, closing.get(row["instance"]) if event == Event.CLOSE else None)
 
 
-def _place(row: dict[str, Any]) -> _Place:
+def _scope(row: dict[str, Any]) -> _Scope:
     """A topic of Pulsar without a partition stands for all that it may have."""
     whole = row["library"] != KAFKA and row["partition"] == -1
     return row["topic"], None if whole else row["partition"]
 
 
-def _row(event: str, row: dict[str, Any], place: _Place, since: dict[str, Any] | None) -> dict[str, Any]:
+def _row(event: str, row: dict[str, Any], scope: _Scope, since: dict[str, Any] | None) -> dict[str, Any]:
     at = micros(row["at_ns"])
     asked = {} if since is None else {
         "since": micros(since["at_ns"]), "since_nanos": since["at_ns"] % 1_000, "since_seq": since["seq"],
@@ -61,8 +63,8 @@ def _row(event: str, row: dict[str, Any], place: _Place, since: dict[str, Any] |
     return asked | {
         "date": day(at),
         "subscription": row["subscription"],
-        "topic": place[0],
-        "partition": place[1],
+        "topic": scope[0],
+        "partition": scope[1],
         "type": row["subscription_type"] or UNTOLD,
         "consumer": row["consumer"],
         "instance": row["instance"],

@@ -38,11 +38,11 @@ def acknowledged(progress: pa.Table) -> Acknowledged:
     """Deliveries of ``PROGRESS`` rows, in any order. Offsets that hold no record, such as the marks of transactions,
     cannot be told from others."""
     progress = progress.append_column("row", pa.array(np.arange(len(progress))))
-    place = ("subscription", "topic", "partition")
-    ordered = progress.sort_by([(name, "ascending") for name in (*place, "seq", "row")])
+    of_whom = ("subscription", "topic", "partition")
+    ordered = progress.sort_by([(name, "ascending") for name in (*of_whom, "seq", "row")])
     row, offset = ordered["row"].to_numpy(), ordered["offset"].to_numpy()
     first = np.ones(len(ordered), np.bool_)
-    first[1:] = np.logical_or.reduce([_differs(ordered[name]) for name in place]) if len(ordered) else first[1:]
+    first[1:] = np.logical_or.reduce([_differs(ordered[name]) for name in of_whom]) if len(ordered) else first[1:]
     step = np.where(first, 0, np.diff(offset, prepend=0))
     nobody = ordered["consumer"].is_null().to_numpy() & (step > 0)
     leap = (step > MOST) & ~nobody

@@ -31,14 +31,14 @@ class Cells:
         self.padded = np.concatenate([self.bytes, room]) if len(room) else self.bytes
 
     def integers(self, at: Ints, kind: str) -> Ints:
-        """The big-endian number of numpy type ``kind`` at each place; 0 where there is no room for one."""
+        """The big-endian number of numpy type ``kind`` at each index; 0 where there is no room for one."""
         width = np.dtype(kind).itemsize
         every = np.ndarray((len(self.padded) - width + 1,), kind, self.padded, strides=(1,))  # at each byte
         inside = (at >= 0) & (at + width <= len(self.bytes))
         return np.where(inside, every[np.where(inside, at, 0)], 0).astype(np.int64)
 
     def varints(self, at: Ints) -> tuple[Ints, Ints]:
-        """The unsigned varint of at most two bytes at each place, and its width; 0 and 2 where it has more."""
+        """The unsigned varint of at most two bytes at each index, and its width; 0 and 2 where it has more."""
         first, second = self.integers(at, ">u1"), self.integers(at + 1, ">u1")
         long = first >= 0x80
         value = np.where(long, (first & 0x7F) | (second << 7), first)

@@ -77,14 +77,14 @@ def _with_columns(records: pa.RecordBatch | pa.Table) -> pa.Table:
 
 def _decode(batch: pa.RecordBatch) -> Decoded:
     batch = _Batch(batch)
-    quarantined: dict[int, Malformed] = batch.without_place()
+    quarantined: dict[int, Malformed] = batch.incomplete()
     rows: dict[str, list[dict[str, Any]]] = {name: [] for name in TABLES}
-    placed = np.ones(len(batch), np.bool_)
-    placed[list(quarantined)] = False
+    complete = np.ones(len(batch), np.bool_)
+    complete[list(quarantined)] = False
     versions = key_versions(Cells(batch.key))
-    mass = np.flatnonzero(placed & ((versions == 0) | (versions == 1)))
+    mass = np.flatnonzero(complete & ((versions == 0) | (versions == 1)))
     found = commits(batch.key.take(pa.array(mass)), batch.value.take(pa.array(mass)))
-    alone = placed.copy()
+    alone = complete.copy()
     alone[mass[found.usual]] = False
     for i in np.flatnonzero(alone).tolist():
         try:
@@ -109,7 +109,7 @@ class _Batch:
     def __len__(self) -> int:
         return len(self.key)
 
-    def without_place(self) -> dict[int, Malformed]:
+    def incomplete(self) -> dict[int, Malformed]:
         """Rows that lack what every record has."""
         micros = pc.cast(self.time, pa.int64())
         wrong = {

@@ -33,7 +33,7 @@ RECORDS: Final = pa.schema(
         pa.field("timestamp", TIME),
     ]
 )
-"""Records as they were copied, with the places of their rows."""
+"""Records as they were copied, with the locations of their rows."""
 
 _ROWS: Final = 1 << 16
 
@@ -41,14 +41,14 @@ _ROWS: Final = 1 << 16
 @dataclass
 class Copy:
     """``RECORDS`` of any number of files; what was rejected of them; the ``rows`` of each file, and of them those of
-    other topics or copied before (``others``). ``unplaced`` files tell no partition: their records are taken to be of
-    partition 0."""
+    other topics or copied before (``others``). ``without_partition`` files tell no partition: their records are taken
+    to be of partition 0."""
 
     records: pa.Table
     rejected: list[Rejected] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
     others: Counter[str] = field(default_factory=Counter)
-    unplaced: list[str] = field(default_factory=list)
+    without_partition: list[str] = field(default_factory=list)
 
 
 def copied(files: Iterable[tuple[Path, str]]) -> Copy:
@@ -97,7 +97,7 @@ def _parquet(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
 
 
 def _json(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
-    tables, placed = [], False
+    tables, partitioned = [], False
     for part in lines_of(path, name):
         if isinstance(part, Rejected):
             copy.rejected.append(part._replace(table="membership"))
@@ -107,15 +107,15 @@ def _json(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
         found = parsed(one_by_one(lines))
         copy.rows[name] += len(found.records) + len(found.rejected)
         copy.rejected += found.rejected
-        placed |= found.placed
+        partitioned |= found.partitioned
         tables.append(found.records)
     for table in tables:
-        if not placed:
-            place = table.schema.get_field_index("partition")
-            table = table.set_column(place, "partition", pa.array(np.zeros(len(table), np.int64)))
+        if not partitioned:
+            index = table.schema.get_field_index("partition")
+            table = table.set_column(index, "partition", pa.array(np.zeros(len(table), np.int64)))
         yield _ours(table, name, copy)
-    if tables and not placed:
-        copy.unplaced.append(name)
+    if tables and not partitioned:
+        copy.without_partition.append(name)
 
 
 def _ours(table: pa.Table, name: str, copy: Copy) -> pa.Table:
@@ -129,7 +129,7 @@ def _ours(table: pa.Table, name: str, copy: Copy) -> pa.Table:
 
 
 def _once(records: pa.Table, copy: Copy) -> pa.Table:
-    """The records, each once. Of two at one place with different contents nobody can tell which is right."""
+    """The records, each once. Of two at one position with different contents nobody can tell which is right."""
     later, first = _again(records)
     if not len(later):
         return records
@@ -139,22 +139,22 @@ def _once(records: pa.Table, copy: Copy) -> pa.Table:
         alike = pc.or_kleene(pc.equal(mine, other), pc.and_(pc.is_null(mine), pc.is_null(other)))
         same &= alike.fill_null(False).to_numpy()
     copy.others.update(records["file"].take(pa.array(later[same])).to_pylist())
-    places = records.select(["file", "row", "partition", "offset"]).take(pa.array(later[~same]))
-    for row in places.to_pylist():
-        place = f"{row['partition']}:{row['offset']}"
-        reason = Reason("partition, offset", place, "one place, two contents", "copy one cluster, and the partitions")
-        copy.rejected.append(Rejected("membership", row["file"], row["row"], f"the record at {place}", (reason,)))
+    positions = records.select(["file", "row", "partition", "offset"]).take(pa.array(later[~same]))
+    for row in positions.to_pylist():
+        where = f"{row['partition']}:{row['offset']}"
+        reason = Reason("partition, offset", where, "one place, two contents", "copy one cluster, and the partitions")
+        copy.rejected.append(Rejected("membership", row["file"], row["row"], f"the record at {where}", (reason,)))
     kept = np.ones(len(records), np.bool_)
     kept[later] = False
     return records.filter(pa.array(kept))
 
 
 def _again(records: pa.Table) -> tuple[Ints, Ints]:
-    """Rows whose place another one has before them, and that one; rows without a place have none."""
-    placed = pc.and_(pc.is_valid(records["partition"]), pc.is_valid(records["offset"]))
-    rows = np.flatnonzero(placed.to_numpy())
-    place = records.select(["partition", "offset"]).take(pa.array(rows))
-    partition, offset = (place[name].to_numpy() for name in ("partition", "offset"))
+    """Rows whose position another one has before them, and that one; rows without a position have none."""
+    known = pc.and_(pc.is_valid(records["partition"]), pc.is_valid(records["offset"]))
+    rows = np.flatnonzero(known.to_numpy())
+    position = records.select(["partition", "offset"]).take(pa.array(rows))
+    partition, offset = (position[name].to_numpy() for name in ("partition", "offset"))
     order = np.lexsort((rows, offset, partition))
     new = np.ones(len(rows), np.bool_)
     new[1:] = (np.diff(partition[order]) != 0) | (np.diff(offset[order]) != 0)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from subreplay.adapters.kafka_group.members import Row
 
-Place = tuple[str, int]
+TopicPartition = tuple[str, int]
 
 
 class Decision(NamedTuple):
@@ -21,7 +21,7 @@ class Decision(NamedTuple):
     protocol: str
     generation: int
     at: int
-    owners: Mapping[Place, str]
+    owners: Mapping[TopicPartition, str]
     assignor: str | None
 
 
@@ -29,14 +29,14 @@ def decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str, str]
     """The decisions about one group, in the order of its records.
 
     ``topic_names`` are those of ids that no record tells; partitions of a topic without a name are left out."""
-    names, targets = dict(topic_names), dict[str, list[Place]]()
+    names, targets = dict(topic_names), dict[str, list[TopicPartition]]()
     epoch, open_ = -1, False  # open_: a target was written of which no new epoch tells yet
     for table, row in records:
         if table == "classic_groups" and not row["tombstone"]:
             owners = {
-                (place["topic"], place["partition"]): member["member_id"]
+                (one["topic"], one["partition"]): member["member_id"]
                 for member in row["members"] or ()
-                for place in member["assignment"] or ()
+                for one in member["assignment"] or ()
             }
             yield Decision("classic", row["generation"], row["record_time"], owners, row["protocol"])
         elif table == "topic_metadata":
@@ -46,27 +46,27 @@ def decisions(records: Iterable[tuple[str, Row]], topic_names: Mapping[str, str]
         elif table == "targets":
             open_ = open_ or not row["tombstone"]
             targets[row["member_id"]] = [
-                (names[place["topic_id"]], place["partition"])
-                for place in row["assignment"] or ()
-                if place["topic_id"] in names
+                (names[one["topic_id"]], one["partition"])
+                for one in row["assignment"] or ()
+                if one["topic_id"] in names
             ]
         elif (table == "target_epochs" and not row["tombstone"]) or (table == "current_assignments" and open_):
             # a static member that comes back takes over its target within the epoch
             epoch, open_ = row["epoch"] if table == "target_epochs" else epoch, False
-            owners = {place: member for member, places in targets.items() for place in places}
+            owners = {one: member for member, owned in targets.items() for one in owned}
             yield Decision("consumer", epoch, row["record_time"], owners, None)
 
 
 def decision_rows(decided: Iterable[Decision]) -> Iterator[dict[str, Any]]:
     """Rows of table ``membership``, without the group's name and ``seq``: of each decision what it changes."""
-    before: Mapping[Place, str] = {}
+    before: Mapping[TopicPartition, str] = {}
     for one in decided:
-        for place in sorted({*before, *one.owners}):
-            owner = one.owners.get(place)
-            if owner != before.get(place):
+        for topic_partition in sorted({*before, *one.owners}):
+            owner = one.owners.get(topic_partition)
+            if owner != before.get(topic_partition):
                 yield {
-                    "date": date(1970, 1, 1) + timedelta(microseconds=one.at), "topic": place[0],
-                    "partition": place[1], "type": one.protocol, "consumer": owner or before[place],
+                    "date": date(1970, 1, 1) + timedelta(microseconds=one.at), "topic": topic_partition[0],
+                    "partition": topic_partition[1], "type": one.protocol, "consumer": owner or before[topic_partition],
                     "event": "owner" if owner else "withdrawn", "at": one.at, "generation": one.generation,
                     "assignor": one.assignor,
                 }  # fmt: skip

@@ -97,7 +97,7 @@ def _logged(events: Iterable[Row]) -> Iterator[dict[str, Any]]:
                 latest["leader"] = event["member_id"]
 
 
-class _Place(NamedTuple):
+class _TopicPartition(NamedTuple):
     """A partition; ``topic`` is a topic's name, or its id under the consumer protocol."""
 
     topic: str
@@ -110,7 +110,7 @@ class Owners:
     def __init__(self, topic_names: Mapping[str, str], gone: Iterable[Presence]) -> None:
         self.names = dict(topic_names)
         self.rows: list[dict[str, Any]] = []
-        self.held: dict[str, dict[_Place, dict[str, Any]]] = {}
+        self.held: dict[str, dict[_TopicPartition, dict[str, Any]]] = {}
         self.departures: dict[str, list[int]] = {}
         for presence in gone:
             if presence.gone is not None and presence.protocol == "classic":
@@ -124,12 +124,12 @@ class Owners:
             for member in [*self.held, *held]:
                 self._hold(member, row["generation"], held.get(member, {}), mark)
         elif table == "current_assignments":
-            places: dict[_Place, str] = {}
+            states: dict[_TopicPartition, str] = {}
             for name in ("revoking", "assigned"):
-                places |= {_Place(p["topic_id"], p["partition"]): name for p in row[name] or ()}
+                states |= {_TopicPartition(p["topic_id"], p["partition"]): name for p in row[name] or ()}
             if row["epoch"] == AWAY:
-                places = dict.fromkeys(places, "away")
-            self._hold(row["member_id"], row["epoch"], places, mark, by_id=True)
+                states = dict.fromkeys(states, "away")
+            self._hold(row["member_id"], row["epoch"], states, mark, by_id=True)
         elif table == "topic_metadata":
             self.names |= {topic["topic_id"]: topic["topic"] for topic in row["topics"] or ()}
 
@@ -144,32 +144,35 @@ class Owners:
         return self.rows
 
     def _hold(
-        self, member: str, generation: int, places: Mapping[_Place, str], mark: Mark, by_id: bool = False
+        self, member: str, generation: int, states: Mapping[_TopicPartition, str], mark: Mark, by_id: bool = False
     ) -> None:
         held = self.held.setdefault(member, {})
-        for place, row in list(held.items()):
-            if (row["generation"], row["state"]) != (generation, places.get(place)):
+        for topic_partition, row in list(held.items()):
+            if (row["generation"], row["state"]) != (generation, states.get(topic_partition)):
                 row |= {"to": mark.at, "to_offset": mark.offset}
-                del held[place]
-        for place, state in places.items():
-            if place not in held:
-                held[place] = {
-                    "topic": None if by_id else place.topic, "topic_id": place.topic if by_id else None,
-                    "partition": place.partition, "consumer": member, "generation": generation, "state": state,
+                del held[topic_partition]
+        for topic_partition, state in states.items():
+            if topic_partition not in held:
+                held[topic_partition] = {
+                    "topic": None if by_id else topic_partition.topic,
+                    "topic_id": topic_partition.topic if by_id else None, "partition": topic_partition.partition,
+                    "consumer": member, "generation": generation, "state": state,
                     "from": mark.at, "to": None, "from_offset": mark.offset, "to_offset": None,
                 }  # fmt: skip
-                self.rows.append(held[place])
+                self.rows.append(held[topic_partition])
 
 
-def _classic(members: Iterable[Row]) -> dict[str, dict[_Place, str]]:
+def _classic(members: Iterable[Row]) -> dict[str, dict[_TopicPartition, str]]:
     """What each member of a classic generation holds. Under a cooperative assignor a partition that changes hands is
     nobody's for a generation: whoever claimed it in its join reads it, and commits, until it has given it up."""
     held = {
-        member["member_id"]: {_Place(p["topic"], p["partition"]): "assigned" for p in member["assignment"] or ()}
+        member["member_id"]: {
+            _TopicPartition(p["topic"], p["partition"]): "assigned" for p in member["assignment"] or ()
+        }
         for member in members
     }
-    given = {place for places in held.values() for place in places}
+    given = {one for states in held.values() for one in states}
     for member in members:
-        claimed = {_Place(p["topic"], p["partition"]) for p in member["owned"] or ()}
+        claimed = {_TopicPartition(p["topic"], p["partition"]) for p in member["owned"] or ()}
         held[member["member_id"]] |= dict.fromkeys(claimed - given, "revoking")
     return held

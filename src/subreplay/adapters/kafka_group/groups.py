@@ -99,8 +99,8 @@ def topic_names(tables: dict[str, pa.Table]) -> dict[str, str]:
     for row in tables["current_assignments"].select(["group", "member_id", "assigned"]).to_pylist():
         told = topics.get((row["group"], row["member_id"]), set())
         if len(told) == 1 and "" not in told:
-            for place in row["assigned"] or ():
-                names.setdefault(place["topic_id"], set()).update(told)
+            for topic_partition in row["assigned"] or ():
+                names.setdefault(topic_partition["topic_id"], set()).update(told)
     return {topic_id: next(iter(told)) for topic_id, told in names.items() if len(told) == 1}
 
 
@@ -148,10 +148,10 @@ def _unowned(commits: pa.Table, copy: Copy, acked: Acknowledged) -> Iterator[Rej
     commits = commits.filter(pc.invert(commits["tombstone"]))
     for rows, reason in ((acked.nobodys, _NOBODYS), (acked.leaps, _LEAP)):
         found = commits.take(pa.array(rows)).select(["record_partition", "record_offset", "group", "topic", "offset"])
-        place = copy.records.select(["partition", "offset", "file", "row"]).rename_columns(["p", "o", "file", "row"])
+        where = copy.records.select(["partition", "offset", "file", "row"]).rename_columns(["p", "o", "file", "row"])
         keys = [pa.field("p", pa.int64()), pa.field("o", pa.int64())]
         found = found.set_column(0, keys[0], found["record_partition"].cast(pa.int64()))
-        for row in found.set_column(1, keys[1], found["record_offset"]).join(place, ["p", "o"]).to_pylist():
+        for row in found.set_column(1, keys[1], found["record_offset"]).join(where, ["p", "o"]).to_pylist():
             told = reason._replace(value=reason.value or str(row["offset"]))
             raw = f"commit of {row['group']} for {row['topic']}: {row['offset']}"
             yield Rejected("deliveries", row["file"], row["row"], raw, (told,))
@@ -163,8 +163,9 @@ def _of_commits(acked: Acknowledged, copy: Copy) -> Iterator[str]:
                "nobody knows where its group began")  # fmt: skip
     if len(acked.back):
         yield f"{len(acked.back):,} commits went back: what they take back comes again as a delivery of its own"
-    if copy.unplaced:
-        yield f"{', '.join(copy.unplaced)}: no record tells its partition of __consumer_offsets, which is taken to be 0"
+    if copy.without_partition:
+        files = ", ".join(copy.without_partition)
+        yield f"{files}: no record tells its partition of __consumer_offsets, which is taken to be 0"
 
 
 def _run(rows: GroupRows, group: str, topic: str) -> tuple[dict[str, Any], list[str]]:

@@ -29,11 +29,11 @@ _OBJECT: Final = "a record is one JSON object a line, with key, value, partition
 @dataclass(frozen=True)
 class Parsed:
     """Records with columns ``row``, ``key``, ``value``, ``partition``, ``offset``, ``timestamp``, ``topic``, and the
-    lines that are none. ``placed``: some record tells its partition."""
+    lines that are none. ``partitioned``: some record tells its partition."""
 
     records: pa.Table
     rejected: tuple[Rejected, ...]
-    placed: bool
+    partitioned: bool
 
 
 def one_by_one(lines: pa.RecordBatch) -> pa.RecordBatch:
@@ -80,12 +80,12 @@ def parsed(lines: pa.RecordBatch) -> Parsed:
                  shortened(texts[i].decode(errors="replace").strip(), 500), (reason,))
         for i, reason in sorted(wrong.items())
     ]  # fmt: skip
-    placed = bool(pc.any(pc.is_valid(values["partition"])).as_py())
-    return Parsed(pa.table(values).filter(pa.array(good)), tuple(rejected), placed)
+    partitioned = bool(pc.any(pc.is_valid(values["partition"])).as_py())
+    return Parsed(pa.table(values).filter(pa.array(good)), tuple(rejected), partitioned)
 
 
 def _read(texts: Sequence[bytes], first: int) -> Iterator[tuple[int, pa.Table | Reason]]:
-    """Tables of as many lines as can be read together, and why a line cannot be read, each with the place of its
+    """Tables of as many lines as can be read together, and why a line cannot be read, each with the index of its
     first line."""
     if not texts:
         return

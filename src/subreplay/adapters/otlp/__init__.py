@@ -1,8 +1,8 @@
 """Spans of OpenTelemetry (OTLP JSON lines), as canonical deliveries.
 
-``files`` finds and opens files. ``lines`` reads their lines into columns, ``columns`` picks attributes out of them,
-``counts`` tells what became of each line and span, ``deliveries`` makes a delivery of each span that tells of one,
-and ``repeats`` finds spans that were exported twice. ``spans`` is the adapter.
+``lines`` reads lines into columns, and ``columns`` helps with them. ``fates`` decides what becomes of each span, with
+``repeats``, which finds what is told twice; ``counts`` are the sums, and ``deliveries`` is the table of the others.
+``spans`` is the adapter for spans that fit memory, ``folds`` the same for streams of any number.
 
 A span tells what an application received, by its own clock. Spans may be sampled, so what is not there says nothing.
 """

@@ -31,6 +31,13 @@ def codes(values: pa.Array | pa.ChunkedArray) -> Ints:
     return ints(pc.dictionary_encode(whole(values)).indices.cast(pa.int64()), -1)
 
 
+def in_words(values: pa.Array | pa.ChunkedArray) -> Ints:
+    """A number for each distinct text, in the order of the texts; -1 for null."""
+    coded = pc.dictionary_encode(whole(values))
+    rank = np.argsort(np.argsort(np.array(coded.dictionary.to_pylist(), np.str_), kind="stable"), kind="stable")
+    return np.append(rank, -1)[ints(coded.indices.cast(pa.int64()), -1)]
+
+
 def ints(values: pa.Array, missing: int) -> Ints:
     return np.asarray(pc.fill_null(values, missing), np.int64)
 

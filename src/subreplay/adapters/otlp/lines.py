@@ -132,9 +132,9 @@ def _found(texts: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.bool_], dict[
         export = _true(pc.match_substring(texts, '"resourceSpans"'))
         single[odd] = _true(pc.match_substring(texts, '"scopeSpans"')) & ~export
         spans = export | single[odd]
-        place = np.asarray(pc.find_substring_regex(texts, _OPENING), np.int64)
-        begins[odd] = np.where(spans, place, -1)
-        for row in odd[(spans & (place < 0)) | (~spans & _remains(texts))].tolist():
+        begin = np.asarray(pc.find_substring_regex(texts, _OPENING), np.int64)
+        begins[odd] = np.where(spans, begin, -1)
+        for row in odd[(spans & (begin < 0)) | (~spans & _remains(texts))].tolist():
             rule = "the spans of a line are inside one JSON object that begins there"
             rejected[row] = _reason(rule, f"{_ONE_A_LINE}; copy the file from its beginning")
     return begins, single, rejected
@@ -239,13 +239,13 @@ def _chosen(lists: pa.Array, wanted: dict[str, tuple[str, ...]]) -> dict[str, pa
         pc.struct_field(items, ["value", "stringValue"]), pc.struct_field(items, ["value", "intValue"])
     )
     told = np.flatnonzero((which >= 0) & _true(values.is_valid()))
-    place = np.full((len(names), len(lists)), -1, np.int64)
-    place[which[told], owner[told]] = told
+    item = np.full((len(names), len(lists)), -1, np.int64)
+    item[which[told], owner[told]] = told
     found: dict[str, pa.Array] = {}
     first = 0
     for column, several in wanted.items():
-        places = place[first : first + len(several)]
-        best = np.select(list(places >= 0), list(places), -1)
+        candidates = item[first : first + len(several)]
+        best = np.select(list(candidates >= 0), list(candidates), -1)
         found[column] = values.take(pa.array(best, mask=best < 0))
         first += len(several)
     return found

@@ -22,6 +22,7 @@ from subreplay.adapters.looks import chosen
 from subreplay.adapters.otlp.counts import LineCounts, SpanCounts
 from subreplay.adapters.otlp.deliveries import Deliveries, Wanted, deliveries
 from subreplay.adapters.otlp.lines import SPANS, ParsedLines, parse
+from subreplay.adapters.streams import End
 from subreplay.errors import InputError
 
 __all__ = [
@@ -106,20 +107,34 @@ def spans(
         name = str(each.relative_to(root))
         lines[name] = LineCounts()
         for part in lines_of(each, name):
-            parsed = _of_damage(part) if isinstance(part, Rejected) else parse(part)
+            parsed = of_damage(part) if isinstance(part, Rejected) else parse(part)
             tables.append(parsed.spans)
             rejected += parsed.rejected
             lines[name] += parsed.counts
     found = pa.concat_tables(tables)
     if not len(found):
-        raise InputError(f"{path}: no span of Kafka or Pulsar in {sum(c.lines for c in lines.values()):,} lines of "
-                         f"{len(paths):,} files; is it OTLP JSON, one export a line?{_first(rejected)}")  # fmt: skip
+        raise no_spans(path, lines, rejected)
     told = deliveries(found, wanted or Wanted())
     if told.rejected and not len(told.table):
-        raise InputError(f"{path}: none of {len(told.rejected):,} spans fits the contract;{_first(told.rejected)}")
-    counts = {name: told.counts.get(name, SpanCounts()) for name in lines}
-    every = {name: count.with_others(lines[name].others) for name, count in counts.items()}
+        raise none_fits(path, len(told.rejected), told.rejected)
+    every = with_others(told.counts, lines)
     return Spans(told.table, (*rejected, *told.rejected), lines, every, Evidence(sampled=sampled))
+
+
+def no_spans(path: Path, lines: Mapping[str, LineCounts], rejected: Iterable[Rejected]) -> InputError:
+    """What is wrong where no line has a span."""
+    return InputError(f"{path}: no span of Kafka or Pulsar in {sum(c.lines for c in lines.values()):,} lines of "
+                      f"{len(lines):,} files; is it OTLP JSON, one export a line?{_first(rejected)}")  # fmt: skip
+
+
+def none_fits(path: Path, count: int, rejected: Iterable[Rejected]) -> InputError:
+    """What is wrong where so many spans are rejected, and none is left."""
+    return InputError(f"{path}: none of {count:,} spans fits the contract;{_first(rejected)}")
+
+
+def with_others(counts: Mapping[str, SpanCounts], lines: Mapping[str, LineCounts]) -> dict[str, SpanCounts]:
+    """The counts of each file, with the spans of other systems that its lines had."""
+    return {name: counts.get(name, SpanCounts()).with_others(of.others) for name, of in lines.items()}
 
 
 def read(path: Path, options: Options) -> Ingested:
@@ -128,22 +143,31 @@ def read(path: Path, options: Options) -> Ingested:
     Option ``subscription`` is that of spans that name none, too. Option ``sampled`` is true where it is not told.
     """
     files = chosen(path, NAME)
-    wanted = Wanted(
-        None if options.topic is None else [options.topic],
-        None if options.subscription is None else [options.subscription],
-        options.subscription,
-    )
     sampled = options.sampled is not False
-    found = spans(path, wanted, sampled=sampled, files=files.mine)
+    found = spans(path, wanted_of(options), sampled=sampled, files=files.mine)
     pairs = told_of({"deliveries": found.deliveries})
+    end = ended(path, pairs, found.lines, found.spans, sampled)
+    return Ingested({"deliveries": found.deliveries}, found.rejected, *end[1:4], (*end.notes, *files.notes))
+
+
+def wanted_of(options: Options) -> Wanted:
+    """Which spans options ask for."""
+    topics = None if options.topic is None else [options.topic]
+    return Wanted(topics, None if options.subscription is None else [options.subscription], options.subscription)
+
+
+def ended(
+    path: Path, pairs: list[tuple[str, str]], lines: Mapping[str, LineCounts], counts: Mapping[str, SpanCounts],
+    sampled: bool,
+) -> End:  # fmt: skip
+    """What is told at the end. Raises ``InputError`` where there are no deliveries."""
     if not pairs:
         raise InputError(f"{path}: no span of the topic and subscription that are asked for")
     subscription, topic = pairs[0]
     traffic: dict[str, Any] = {"membership": {"from": "deliveries"}, "deliveries": {"sampled": sampled}}
     run = {"subscription": {"name": subscription, "topic": topic}, "traffic": traffic}
-    counts = tuple(_count(name, of, found.lines[name].quarantined) for name, of in found.spans.items())
-    return Ingested({"deliveries": found.deliveries}, found.rejected, counts, run, tuple(pairs[1:]),
-                    (*NOTES, *files.notes))  # fmt: skip
+    by_file = tuple(_count(name, of, lines[name].quarantined) for name, of in counts.items())
+    return End({}, by_file, run, tuple(pairs[1:]), NOTES)
 
 
 def _count(name: str, of: SpanCounts, lines: int) -> FileCount:
@@ -151,7 +175,8 @@ def _count(name: str, of: SpanCounts, lines: int) -> FileCount:
     return FileCount(name, of.spans + lines, of.quarantined + lines, others)
 
 
-def _of_damage(rest: Rejected) -> ParsedLines:
+def of_damage(rest: Rejected) -> ParsedLines:
+    """The rest of a file that cannot be read, as a line."""
     return ParsedLines(SPANS.empty_table(), (rest,), LineCounts(lines=1, quarantined=1))
 
 

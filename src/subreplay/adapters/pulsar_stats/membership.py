@@ -18,7 +18,7 @@ from subreplay.adapters.canonical import day, micros
 from subreplay.adapters.pulsar_stats.polls import Poll, Seen, Shown
 from subreplay.model.tables import MEMBERSHIP, RANGES, TIME
 
-_PLACE: Final = [
+_PARTITION: Final = [
     pa.field("subscription", pa.string(), nullable=False),
     pa.field("topic", pa.string(), nullable=False),
     pa.field("partition", pa.int32(), nullable=False),
@@ -26,7 +26,7 @@ _PLACE: Final = [
 
 SESSIONS: Final = pa.schema(
     [
-        *_PLACE,
+        *_PARTITION,
         pa.field("consumer", pa.string(), nullable=False),
         pa.field("address", pa.string()),  # of its connection, without the slash before it
         pa.field("connected_since", TIME, nullable=False),
@@ -42,7 +42,7 @@ SESSIONS: Final = pa.schema(
 
 RANGES_SEEN: Final = pa.schema(
     [
-        *_PLACE,
+        *_PARTITION,
         pa.field("consumer", pa.string(), nullable=False),
         pa.field("address", pa.string()),
         pa.field("connected_since", TIME, nullable=False),
@@ -56,7 +56,7 @@ RANGES_SEEN: Final = pa.schema(
 
 POLLED: Final = pa.schema(
     [
-        *_PLACE,
+        *_PARTITION,
         pa.field("consumer", pa.string(), nullable=False),
         pa.field("address", pa.string()),
         pa.field("at", TIME, nullable=False),  # of the poll, by the clock of who polled
@@ -100,7 +100,7 @@ class Held:
     last: int
 
 
-def sessions(polls: Sequence[Poll]) -> tuple[list[Session], list[Held]]:
+def sessions(polls: Iterable[Poll]) -> tuple[list[Session], list[Held]]:
     """The sessions of the polls of one topic partition, in the order of their times, and the ranges they held."""
     live: dict[tuple[str, Seen], Session] = {}
     holding: dict[int, Held] = {}

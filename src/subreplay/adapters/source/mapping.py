@@ -18,8 +18,8 @@ from subreplay.model.tables import INPUTS
 
 TO_FILL_IN: Final = "?"
 """Stands in a rendered mapping for what only its user knows."""
-_PLACE: Final = ("offset", "message_id", "path")
-ALIASES: Final = {"messages": (*_PLACE, "timestamp", "value"), "membership": (), "deliveries": _PLACE}
+_POSITION: Final = ("offset", "message_id", "path")
+ALIASES: Final = {"messages": (*_POSITION, "timestamp", "value"), "membership": (), "deliveries": _POSITION}
 """By table: ``offset`` of Kafka (ledger 0, entry, no batch), Pulsar's ``message_id``, the ``path`` of a row's file
 (topic and partition), Kafka's ``timestamp`` (publish_time), and ``value``, of which the size is taken."""
 NEEDED: Final = {
@@ -82,39 +82,39 @@ def _constant_names(table: str) -> tuple[str, ...]:
     return tuple(f.name for f in INPUTS[table] if f.name != "date")
 
 
-def _section(raw: Any, place: str, legal: tuple[str, ...]) -> dict[str, Any]:
+def _section(raw: Any, key: str, legal: tuple[str, ...]) -> dict[str, Any]:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        raise ConfigError(f"{place}: a mapping of names is needed, not {type(raw).__name__}")
+        raise ConfigError(f"{key}: a mapping of names is needed, not {type(raw).__name__}")
     for name in raw:
         if name not in legal:
             derived = "it is derived; " if name == "date" else ""
             near = difflib.get_close_matches(str(name), legal, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise ConfigError(f"{place}: unknown name {str(name)!r}; {derived}{hint}legal here: {', '.join(legal)}")
+            raise ConfigError(f"{key}: unknown name {str(name)!r}; {derived}{hint}legal here: {', '.join(legal)}")
     return raw
 
 
-def _source(place: str, name: str, raw: Any) -> Source | None:
+def _source(key: str, name: str, raw: Any) -> Source | None:
     if raw is None:
         return None
-    given = {"column": raw} if isinstance(raw, str) else _section(raw, place, ("column", "as", "prefix", "words"))
+    given = {"column": raw} if isinstance(raw, str) else _section(raw, key, ("column", "as", "prefix", "words"))
     column, as_, prefix = given.get("column"), given.get("as"), given.get("prefix", "")
     words: Any = given.get("words", {})
-    for key, value in {"column": column, "as": as_, "prefix": prefix}.items():
+    for part, value in {"column": column, "as": as_, "prefix": prefix}.items():
         if value is not None and not isinstance(value, str):
-            raise ConfigError(f"{place}.{key}: text is needed, not {value!r}")
+            raise ConfigError(f"{key}.{part}: text is needed, not {value!r}")
     if not isinstance(words, dict) or not all(isinstance(each, str) for pair in words.items() for each in pair):
-        raise ConfigError(f"{place}.words: a mapping of their words to ours is needed")
+        raise ConfigError(f"{key}.words: a mapping of their words to ours is needed")
     if as_ == TO_FILL_IN:
-        raise ConfigError(f"{place}.as: say which conversion; known are {', '.join(NAMES)}")
+        raise ConfigError(f"{key}.as: say which conversion; known are {', '.join(NAMES)}")
     if as_ is not None and as_ not in NAMES:
-        raise ConfigError(f"{place}: unknown conversion {as_!r}; known are {', '.join(NAMES)}")
+        raise ConfigError(f"{key}: unknown conversion {as_!r}; known are {', '.join(NAMES)}")
     if column == TO_FILL_IN or (column is None and name != "path"):
-        raise ConfigError(f"{place}: name their column")
+        raise ConfigError(f"{key}: name their column")
     if (name == "path") != (as_ in PATHS):
-        raise ConfigError(f"{place}: the path of a file is taken apart by path: {{as: …}} with {', '.join(PATHS)}")
+        raise ConfigError(f"{key}: the path of a file is taken apart by path: {{as: …}} with {', '.join(PATHS)}")
     if prefix and as_ not in PATHS:
-        raise ConfigError(f"{place}.prefix: only {', '.join(PATHS)} have it")
+        raise ConfigError(f"{key}.prefix: only {', '.join(PATHS)} have it")
     return Source(column, as_, prefix, words)

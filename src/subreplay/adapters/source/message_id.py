@@ -127,7 +127,7 @@ def _decoded(data: Bytes, starts: Ints, ends: Ints) -> tuple[Ints, Mask, Mask]:
 
 
 def _varints(data: Bytes, at: Ints, end: Ints) -> tuple[Ints, Ints, Mask]:
-    """The varint at each place, as 64 bits with sign; where the next one begins; and whether it ends before ``end``."""
+    """The varint at each index, as 64 bits with sign; where the next one begins; and whether it ends before ``end``."""
     value = np.zeros(len(at), np.uint64)
     after = at.copy()
     open_ = np.arange(len(at))

@@ -94,7 +94,7 @@ def bind(mapping: Mapping, schema: pa.Schema) -> Plan:
 
 
 def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:
-    place = f"{table}.columns.{ours}"
+    key = f"{table}.columns.{ours}"
     column = None if source.column is None else find(schema, source.column)
     if ours == "path":
         assert source.as_ is not None  # of a mapping that was parsed
@@ -106,13 +106,13 @@ def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:
     if gives.startswith(("struct", "list")):
         wanted = INPUTS[table].field(target).type
         if _bare(column.type) != _bare(wanted):
-            raise ConfigError(f"{place} needs {_bare(wanted)}, {column.name} is {_bare(column.type)}")
+            raise ConfigError(f"{key} needs {_bare(wanted)}, {column.name} is {_bare(column.type)}")
         return Taken(column.name, column, partial(nested, wanted), (target,), False, False)
     default = {"value": "length", "message_id": "message_id"}.get(ours)
-    how = conversion(place, column, gives, source.as_ or default)
+    how = conversion(key, column, gives, source.as_ or default)
     fills = tuple(name for name in how.fills if name in INPUTS[table].names) or (target,)
     if source.words and (gives != "text" or how.fills):
-        raise ConfigError(f"{place}.words: {target} has no words")
+        raise ConfigError(f"{key}.words: {target} has no words")
     worded = partial(_worded, how.apply, source.words) if source.words else how.apply
     secret = ours in SECRET or how.name == "length"
     return Taken(column.name, column, worded, fills, bool(how.fills), secret, None if source.words else how.name)
@@ -161,21 +161,21 @@ def _settled(table: str, taken: Iterable[Taken], stated: AnyMapping[str, Any]) -
 
 def _constant(table: str, name: str, value: Any) -> pa.Scalar:
     """A constant of the type of its column. Raises ``ConfigError`` where it is no legal one."""
-    place, kind = f"{table}.values.{name}", INPUTS[table].field(name).type
+    key, kind = f"{table}.values.{name}", INPUTS[table].field(name).type
     if kind == TIME and isinstance(value, str):
         times = iso_times(pa.array([value]))
         if times.broken:
-            raise ConfigError(f"{place}: {value!r}: {times.broken[0].rule} ({times.broken[0].remedy})")
+            raise ConfigError(f"{key}: {value!r}: {times.broken[0].rule} ({times.broken[0].remedy})")
         return times.values[0]
     if kind == pa.binary() and isinstance(value, str):
         value = value.encode()
     if kind == TIME and not isinstance(value, datetime):
-        raise ConfigError(f"{place}: {value!r} is no time; write 2026-11-20T10:00:00Z")
+        raise ConfigError(f"{key}: {value!r} is no time; write 2026-11-20T10:00:00Z")
     try:
         array = pa.array([value], kind)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(f"{place}: {value!r} is no {kind}") from error
+        raise ConfigError(f"{key}: {value!r} is no {kind}") from error
     legal = LEGAL[table].get(name)
     if legal is not None and illegal(array, legal).any():
-        raise ConfigError(f"{place}: {value!r}: {legal.rule}")
+        raise ConfigError(f"{key}: {value!r}: {legal.rule}")
     return array[0]

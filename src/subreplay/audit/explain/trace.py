@@ -25,11 +25,11 @@ Row = Mapping[str, Any]
 
 
 class Happening(NamedTuple):
-    """One line of a life. ``step`` orders what happened at one instant (ns); ``place`` is the message's, or empty."""
+    """One line of a life. ``step`` orders what happened at one instant (ns); ``position``: a message's, or empty."""
 
     at: int
     step: int
-    place: str
+    position: str
     words: str
 
 
@@ -41,7 +41,7 @@ class Trace:
     """Some messages and what became of them.
 
     ``log`` are their ``LOG`` rows; ``judged`` their ``JUDGED`` rows, keys in words; ``waits`` what held them back:
-    their place, that of the holder, its ``consumer``, ``since``, ``until`` (ns), and ``of`` how many it ended last.
+    their position, that of the holder, its ``consumer``, ``since``, ``until`` (ns), and ``of`` how many it ended last.
     """
 
     judge: Judge
@@ -53,26 +53,26 @@ class Trace:
         """What happened, in order of time."""
         told = sorted(self.happenings())
         days = {instant(h.at)[:10] for h in told}
-        wide = max((len(h.place) for h in told), default=0)
-        for at, _, place, words in told:
-            yield f"  {clock(at) if len(days) == 1 else instant(at)}  {place:<{wide}}  {words}"
+        wide = max((len(h.position) for h in told), default=0)
+        for at, _, where, words in told:
+            yield f"  {clock(at) if len(days) == 1 else instant(at)}  {where:<{wide}}  {words}"
         for row in self.judged.to_pylist():
             if not row["delivered"]:
-                yield f"  {'':15}  {_place(row):<{wide}}  not delivered by the end"
+                yield f"  {'':15}  {_position_of(row):<{wide}}  not delivered by the end"
 
     def happenings(self) -> Iterator[Happening]:
         attempts = (row for row in self.log.to_pylist() if row["kind"] == 1)
-        ends = {(_place(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
+        ends = {(_position_of(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
         yield from self._published()
         for wait in self.waits:
-            yield Happening(wait["since"], WAITED, _place(wait), _wait(wait))
+            yield Happening(wait["since"], WAITED, _position_of(wait), _wait(wait))
         for row in self.judged.to_pylist():
             if row["delivered"]:
-                yield from self._delivered(row, ends.get((_place(row), row["at"], row["seq"], self._name(row))))
+                yield from self._delivered(row, ends.get((_position_of(row), row["at"], row["seq"], self._name(row))))
         for row in ends.values():
             if row["at"] == UNKNOWN:
                 said = f"acknowledged by {row['consumer']}, though no delivery of it is recorded"
-                yield Happening(row["acked_at"], ENDED, _place(row), said)
+                yield Happening(row["acked_at"], ENDED, _position_of(row), said)
 
     def waiting(self) -> Iterator[Row]:
         """First deliveries, and messages still waiting, where others may hold them back (see rule STUCK): the session
@@ -82,19 +82,19 @@ class Trace:
             return
         by_slot = self.judge.waits_by_slot
         hashed = {
-            _place(row): (slot, hash32) for row, slot, hash32 in self._messages()
+            _position_of(row): (slot, hash32) for row, slot, hash32 in self._messages()
         }  # judged rows may not show slots
         for row in self.judged.to_pylist():
             dispatcher = self.judge.dispatcher(Scope(row["topic"], row["partition"]))
             last = np.array([len(dispatcher.timeline.epochs) - 1], np.int32)
-            slot, hash32 = hashed.get(_place(row), (row["slot"], 0))
+            slot, hash32 = hashed.get(_position_of(row), (row["slot"], 0))
             owner = int(dispatcher.timeline.owner_at(np.array([slot]), np.array([hash32], np.uint32), last)[0])
             session = row["session"] if row["delivered"] else owner
             if row["nth"] or session < 0 or row["due"] == UNKNOWN:
                 continue
             joined = int(dispatcher.sessions.joined[session])
-            place = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
-            yield place | {
+            message = {name: row[name] for name in ("topic", "partition", "ledger", "entry", "batch_index")}
+            yield message | {
                 "slot": row["slot"] if by_slot else None,
                 "session": session,
                 "before": row["at"] if by_slot else min(row["at"], joined),
@@ -119,7 +119,7 @@ class Trace:
             slots.setdefault(scope, {})[slot] = hash32
             owner = self._owner(scope, row["at"], slot, hash32)
             due = f", due at {clock(row['deliver_at'])}" if row["deliver_at"] is not None else ""
-            yield Happening(row["at"], PUBLISHED, _place(row), f"published{_by_whom(row)}{due}{owner}")
+            yield Happening(row["at"], PUBLISHED, _position_of(row), f"published{_by_whom(row)}{due}{owner}")
         last = self._last()
         for scope, mine in slots.items():
             for slot, hash32 in mine.items():
@@ -176,18 +176,18 @@ class Trace:
 
     def _delivered(self, row: Row, attempt: Row | None) -> Iterator[Happening]:
         """One delivery and how it ended; ``attempt`` is its row of the log."""
-        place, consumer = _place(row), row["consumer"] or "nobody"
-        yield Happening(row["at"], DELIVERED, place, f"delivered to {consumer}" + self._remarks(row))
+        where, consumer = _position_of(row), row["consumer"] or "nobody"
+        yield Happening(row["at"], DELIVERED, where, f"delivered to {consumer}" + self._remarks(row))
         if row["received"] != UNKNOWN:
-            yield Happening(row["received"], TAKEN, place, f"taken by the application of {consumer}")
+            yield Happening(row["received"], TAKEN, where, f"taken by the application of {consumer}")
         if UNKNOWN < row["acked"] < NEVER:
             how = ", cumulatively" if attempt and attempt["cumulative"] else ""
-            yield Happening(row["acked"], ENDED, place, f"acknowledged by {consumer}{how}")
+            yield Happening(row["acked"], ENDED, where, f"acknowledged by {consumer}{how}")
         nacked = attempt["nacked_at"] if attempt else None
         if nacked is not None:
-            yield Happening(nacked, ENDED, place, f"given back by {consumer} (nack or ack timeout)")
+            yield Happening(nacked, ENDED, where, f"given back by {consumer} (nack or ack timeout)")
         if row["held_until"] not in (NEVER, row["acked"], nacked, row["at"]):
-            yield Happening(row["held_until"], ENDED, place, f"taken back: {consumer} left")
+            yield Happening(row["held_until"], ENDED, where, f"taken back: {consumer} left")
 
     def _remarks(self, row: Row) -> str:
         again = f", delivery {row['nth'] + 1} of it" if row["nth"] else ""
@@ -218,7 +218,7 @@ def _by_whom(row: Row) -> str:
     return by + numbered + ("" if row["size"] is None else f", {row['size']} bytes")
 
 
-def _place(row: Row) -> str:
+def _position_of(row: Row) -> str:
     """A message of the topic, or of one of its partitions."""
     inside = position(row["ledger"], row["entry"], row["batch_index"])
     return inside if row["partition"] < 0 else f"{row['partition']}/{inside}"

@@ -14,7 +14,7 @@ from subreplay.model.columns import ints
 _SEVERAL = np.iinfo(np.int64).max
 
 
-def placed(rows: pa.Table) -> pa.Table:
+def with_batches_of_one(rows: pa.Table) -> pa.Table:
     """Whole entries of a log (messages and deliveries by position), of which deliveries of no batch are of the batch of
     one that their entry is."""
     index, delivery = ints(rows, "batch_index"), ints(rows, "kind") == 1
@@ -29,6 +29,6 @@ def placed(rows: pa.Table) -> pa.Table:
     np.minimum.at(least, entry[message], index[message])
     np.maximum.at(most, entry[message], index[message])
     index = np.where(doubtful & ((least == 0) & (most == 0))[entry], 0, index)
-    place = rows.schema.get_field_index("batch_index")
-    rows = rows.set_column(place, rows.schema.field(place), pa.array(index.astype(np.int32)))
+    column_index = rows.schema.get_field_index("batch_index")
+    rows = rows.set_column(column_index, rows.schema.field(column_index), pa.array(index.astype(np.int32)))
     return rows.take(pa.array(np.lexsort((ints(rows, "seq"), ints(rows, "at"), delivery, index, entry))))

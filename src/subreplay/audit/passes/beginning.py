@@ -140,7 +140,7 @@ def joined_earlier(timeline: Timeline, since: int, consumers: pa.Array, at: Ints
 
 
 def may_have_joined(until: Mapping[str, int], names: list[str | None], of_name: Ints, at: Ints) -> np.ndarray:
-    """Whether the consumer of each delivery may have joined before the data begin; ``of_name`` are places in
+    """Whether the consumer of each delivery may have joined before the data begin; ``of_name`` are indices in
     ``names``, ``until`` is that of ``joined_before``."""
     missing = until.get("", UNKNOWN)
     ends = np.array([*(until.get(name or "", missing) for name in names), UNKNOWN], np.int64)

@@ -34,7 +34,7 @@ def without_commits(rows: pa.Table) -> tuple[pa.Table, pa.Table]:
 def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
     """``FACTS`` of commits, in order of position, with COMMIT_NOT_OWNER."""
     n, at, seq = rows.num_rows, numbers(rows, "at"), numbers(rows, "seq", 0)
-    place = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]
+    position = [numbers(rows, name) for name in ("ledger", "entry", "batch_index")]
     owners = owners_at(
         context.policy, dispatcher, np.full(n, context.policy.space[0]), np.zeros(n, np.uint32), at, seq,
         column(rows, "consumer"), column(rows, "instance"),
@@ -43,7 +43,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
     kind = numbers(rows, "kind")
     excuses = np.where(kind == COMMIT_REFUSED, Excuse.REFUSED.bit, 0)
     scope = dispatcher.timeline.scope
-    excuses |= context.rejects.excuses(scope.partition, place[0], place[1], at, column(rows, "consumer"))
+    excuses |= context.rejects.excuses(scope.partition, position[0], position[1], at, column(rows, "consumer"))
     if state.beginning.since != UNKNOWN:
         of = dispatcher.timeline, state.beginning.since, column(rows, "consumer")
         excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
@@ -55,7 +55,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         name: column(rows, name) for name in ("topic", "partition", "ledger", "entry", "batch_index")
     }
     given |= {
-        "delivered": True, "ordinal": state.ordinals.of(*place), "consumer": owners.consumer,
+        "delivered": True, "ordinal": state.ordinals.of(*position), "consumer": owners.consumer,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": excuses,
         "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],

@@ -46,7 +46,7 @@ from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags
 from subreplay.model.entry_keys import own_keys
-from subreplay.model.tables import CARRIED, FACTS
+from subreplay.model.tables import CHECKPOINT, FACTS
 
 _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
@@ -63,9 +63,9 @@ def position_facts(context: Context, dispatcher: Dispatcher, state: PositionStat
     once = deliveries_once(rows.select(_OF_DELIVERIES).filter(pa.array(is_delivery)).combine_chunks())
     kept = np.ones(rows.num_rows, np.bool_)
     kept[is_delivery] = once.kept
-    places = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
-    numbered, first = _numbered(*places, is_delivery[kept])
-    ordinals = state.ordinals.of(*(place[first] for place in places))
+    positions = numbers(rows, "ledger")[kept], numbers(rows, "entry")[kept], numbers(rows, "batch_index")[kept]
+    numbered, first = _numbered(*positions, is_delivery[kept])
+    ordinals = state.ordinals.of(*(part[first] for part in positions))
     return _Batch(context, dispatcher, state, messages, once, ordinals, *numbered).facts()
 
 
@@ -183,8 +183,8 @@ class _Batch:
         changing = owners.in_transition & ~flags(rows, "by_receipt")
         attempts[redelivery.EXCUSES] = np.where(changing, Excuse.IN_TRANSITION.bit, 0)
         attempts[redelivery.EXCUSES, owners.several] |= Excuse.SHARED_NAME.bit
-        place = numbers(rows, "ledger"), numbers(rows, "entry")
-        attempts[redelivery.EXCUSES] |= self._rejects(*place, at, column(rows, "consumer"))
+        entry = numbers(rows, "ledger"), numbers(rows, "entry")
+        attempts[redelivery.EXCUSES] |= self._rejects(*entry, at, column(rows, "consumer"))
         attempts[redelivery.EXCUSES, _of(self.part_of_chunks, message, False)] |= Excuse.PART_OF_CHUNKS.bit
         attempts[redelivery.EXCUSES, _of(self.last_of_chunks, message, False)] |= Excuse.INCOMPLETE_CHUNKS.bit
         if self.context.unranked:
@@ -253,8 +253,8 @@ class _Batch:
         excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
         unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
         if len(unknown) and not beginning.log_is_whole:
-            places = np.append(self.of_message, len(self.head))
-            earlier = self.of_delivery[unknown] < places[beginning.missing(self.published)]
+            index_of_row = np.append(self.of_message, len(self.head))
+            earlier = self.of_delivery[unknown] < index_of_row[beginning.missing(self.published)]
             excuses[unknown[earlier]] |= Excuse.STORED_EARLIER.bit
         self.state.beginning = beginning.read(self.published)
 
@@ -339,9 +339,9 @@ class _Batch:
         acked = positions[FIRST_ACK, waiting]
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
         excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
-        place = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
+        entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
-        excuses |= self._rejects(*place, np.full(len(waiting), NEVER), nobody)
+        excuses |= self._rejects(*entry, np.full(len(waiting), NEVER), nobody)
         since = self.state.beginning.since
         if since != UNKNOWN and joined_before(self.dispatcher.timeline, since):
             excuses |= Excuse.JOINED_EARLIER.bit
@@ -369,10 +369,10 @@ class _Batch:
             "published": _of(self.published, message, UNKNOWN),
             "due": _of(self.due, message, UNKNOWN),
             "size": _of(numbers(self.messages, "size", 0), message, 0),
-            "twin": _places(positions[TWIN : TWIN + 3], position),
-            "skipped": _places(positions[SKIPPED : SKIPPED + 3], position),
+            "twin": _positions(positions[TWIN : TWIN + 3], position),
+            "skipped": _positions(positions[SKIPPED : SKIPPED + 3], position),
             "skipped_others": positions[OTHERS, position] == 1,
-            "carried": pa.nulls(n, CARRIED),
+            "checkpoint": pa.nulls(n, CHECKPOINT),
         }
         for name in ("ledger", "entry", "batch_index"):
             columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
@@ -396,10 +396,10 @@ def _of(values: NDArray[Any], rows: Ints, missing: object) -> NDArray[Any]:
     return taken
 
 
-def _places(places: Ints, rows: Ints) -> pa.Array:
+def _positions(columns: Ints, rows: Ints) -> pa.Array:
     """Of three columns, the positions in ``rows`` as a struct column, null where there is none."""
     kind = FACTS.field("twin").type
-    if not (places[0] != UNKNOWN).any():
+    if not (columns[0] != UNKNOWN).any():
         return pa.nulls(len(rows), kind)
-    fields = [pa.array(values[rows], f.type) for values, f in zip(places, kind, strict=True)]
-    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=pa.array(places[0, rows] == UNKNOWN))
+    fields = [pa.array(values[rows], f.type) for values, f in zip(columns, kind, strict=True)]
+    return pa.StructArray.from_arrays(fields, fields=list(kind), mask=pa.array(columns[0, rows] == UNKNOWN))

@@ -178,7 +178,7 @@ class DispatcherState:
 
 def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
     """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
-    key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
     _recall(state.remembered, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
@@ -189,7 +189,7 @@ def begin_instants(state: DispatcherState) -> None:
 
 def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
     """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
-    key_at, slot_at = state.keys.places(deliveries[KEY]), state.slots.places(deliveries[SLOT])
+    key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
     _read(state.remembered, key_at, slot_at, deliveries, conditions, state.horizon, found)
 
 

@@ -65,7 +65,7 @@ class Given:
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
         key = column(facts, "key")
         seen = (key_identity(key) ^ consumer * _CONSUMER) & NEVER
-        place = self._panes.places(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
+        row = self._panes.indices(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
         at, nth = ints(facts, "at"), ints(facts, "nth")
         counted = {
             "messages": np.ones(len(at), np.int64),
@@ -76,7 +76,7 @@ class Given:
         groups = []
         for number, span in enumerate(self._spans):
             pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
-            first, new = _first_windows(self._panes.rows, place, number, pane, span.width, span.slide)
+            first, new = _first_windows(self._panes.rows, row, number, pane, span.width, span.slide)
             rows = counted | {"pane": pane, "first": first, "keys": new, "consumer": np.asarray(names.indices)}
             if span == ALL_TIME:
                 rows |= _totals(facts, codes, nth) | dict.fromkeys(_EXTENT, at)
@@ -131,18 +131,18 @@ def _loads(group: pa.Table, span: Span) -> pa.StructArray:
 
 @compiled
 def _first_windows(
-    panes: Ints, place: Ints, span: int, pane: Ints, width: int, slide: int
+    panes: Ints, row: Ints, span: int, pane: Ints, width: int, slide: int
 ) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
     """Of each delivery, the first window with its pane and none with an earlier one of its key and consumer, and 1
     where it is the pane's first of them: a window counts a key where it sees it first."""
-    n = len(place)
+    n = len(row)
     first, new = np.empty(n, np.int64), np.zeros(n, np.int64)
     for i in range(n):
         first[i] = pane[i]
-        if place[i] >= 0:
-            before = panes[place[i], span]
+        if row[i] >= 0:
+            before = panes[row[i], span]
             if before != pane[i]:
                 first[i] = max(before, pane[i] - width) + slide
                 new[i] = 1
-                panes[place[i], span] = pane[i]
+                panes[row[i], span] = pane[i]
     return first, new

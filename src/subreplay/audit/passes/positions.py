@@ -27,7 +27,7 @@ from subreplay.model.columns import NEVER, UNKNOWN, Ints
 HEAD, BEGIN, END, LAPSES, ORDINAL, FIRST, FIRST_ACK, CODES, TWIN, SKIPPED, OTHERS = 0, 1, 2, 3, 4, 5, 6, 7, 8, 11, 14
 POSITION: Final = 15
 
-_ORDINAL, _DONE, _PLACE = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
+_ORDINAL, _DONE, _POSITION_AT = range(3)  # of a message that may have been skipped: ordinal, when it was done, position
 # Of what a consumer left behind: when it left, whether anything was acknowledged up to here, position of the message
 # (three columns), its ordinal
 _GONE, _ACKED, _LEFT_AT, _LEFT_ORDINAL = 0, 1, 2, 5
@@ -85,14 +85,14 @@ class PositionState:
 def read_positions(
     state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool, group: bool
 ) -> None:
-    """Fill in the results of ``positions`` and ``attempts``; ``messages`` get places for their identities.
+    """Fill in the results of ``positions`` and ``attempts``; ``messages`` get indices for their identities.
 
     ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
     ``group``: whether it is a member of a Kafka group.
     """
     state.room(positions.shape[1])
-    messages[PRODUCER] = state.streams.places(messages[PRODUCER])
-    messages[STREAM] = state.streams.places(messages[STREAM])
+    messages[PRODUCER] = state.streams.indices(messages[PRODUCER])
+    messages[STREAM] = state.streams.indices(messages[STREAM])
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
         positions, messages, attempts, receipts, active, group,
@@ -144,7 +144,7 @@ def _stream(
                     a[ATTEMPT_CODES, j] |= _SKIP
                     skipped = open_[between, _ORDINAL]
                     for w in range(3):
-                        p[SKIPPED + w, i] = open_[between, _PLACE + w]
+                        p[SKIPPED + w, i] = open_[between, _POSITION_AT + w]
                     if _others(open_, opened[0], never, skipped, reached[session], a[AT, j]):
                         p[OTHERS, i] = 1
             elif behind[_ACKED] and behind[_GONE] <= a[AT, j]:
@@ -213,5 +213,5 @@ def _open(
         last = opened[0]
         open_[last, _ORDINAL], open_[last, _DONE] = ordinal, done
         for w in range(3):
-            open_[last, _PLACE + w] = m[LEDGER + w, head]
+            open_[last, _POSITION_AT + w] = m[LEDGER + w, head]
         opened[0] += 1

@@ -74,10 +74,10 @@ def _codes(rows: pa.Table, name: str) -> Ints:
     return ints(pa.table({name: column(rows, name).dictionary_encode().indices}), name)
 
 
-def _with(rows: pa.Table, name: str, places: Ints, values: Ints) -> pa.Table:
-    """``rows`` with other values of a column in some places, ``UNKNOWN`` for null."""
+def _with(rows: pa.Table, name: str, indices: Ints, values: Ints) -> pa.Table:
+    """``rows`` with other values of a column at some indices, ``UNKNOWN`` for null."""
     field, every = rows.schema.field(name), ints(rows, name)
-    every[places] = values
+    every[indices] = values
     return rows.set_column(
         rows.schema.get_field_index(name), field, pa.array(every, pa.int64(), mask=every == UNKNOWN).cast(field.type)
     )

@@ -33,8 +33,8 @@ class States:
     def of(cls, width: int, ids: Ints, rows: Ints) -> States:
         """The states that ``known`` told: ``ids`` in one column, the first columns of their states beside them."""
         states = cls(width)
-        places = states.places(ids[:, 0])
-        states.rows[places, : rows.shape[1]] = rows
+        indices = states.indices(ids[:, 0])
+        states.rows[indices, : rows.shape[1]] = rows
         return states
 
     @property
@@ -56,7 +56,7 @@ class States:
             before, self.index = self.index, np.full((1 << (3 * needed - 1).bit_length(), 2), NOWHERE, np.int64)
             _move(before, self.index)
 
-    def places(self, ids: Ints) -> Ints:
+    def indices(self, ids: Ints) -> Ints:
         """The row of each identity, which is added where it is new; ``NOWHERE`` for the identity ``NOWHERE``.
 
         All are looked up before any row is: the memory accesses of a tight loop overlap.
@@ -67,12 +67,12 @@ class States:
     def rows_of(self, ids: Ints) -> Ints:
         """The state of each identity; all ``UNKNOWN`` for one never met."""
         nothing = np.full((1, self.rows.shape[1]), UNKNOWN)
-        return np.append(self.rows[: self.count[0]], nothing, 0)[_places(self.index, ids)]
+        return np.append(self.rows[: self.count[0]], nothing, 0)[_indices(self.index, ids)]
 
 
 @step
 def _slot_of(index: Ints, identity: int) -> Any:  # pragma: no cover - compiled
-    """Where an identity stands, or the free place where it would."""
+    """Where an identity stands, or the free row where it would."""
     last = len(index) - 1
     at = np.int64((np.uint64(identity) * _SPREAD) >> np.uint64(20)) & last
     while index[at, 0] != NOWHERE and index[at, 0] != identity:
@@ -82,7 +82,7 @@ def _slot_of(index: Ints, identity: int) -> Any:  # pragma: no cover - compiled
 
 @compiled
 def _added(index: Ints, rows: Ints, count: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
-    places = np.full(len(ids), NOWHERE, np.int64)
+    indices = np.full(len(ids), NOWHERE, np.int64)
     for i in range(len(ids)):
         if ids[i] != NOWHERE:
             at = _slot_of(index, ids[i])
@@ -90,16 +90,16 @@ def _added(index: Ints, rows: Ints, count: Ints, ids: Ints) -> Ints:  # pragma: 
                 index[at, 0], index[at, 1] = ids[i], count[0]
                 rows[count[0], :] = UNKNOWN
                 count[0] += 1
-            places[i] = index[at, 1]
-    return places
+            indices[i] = index[at, 1]
+    return indices
 
 
 @compiled
-def _places(index: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
-    places = np.full(len(ids), NOWHERE, np.int64)
+def _indices(index: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
+    indices = np.full(len(ids), NOWHERE, np.int64)
     for i in range(len(ids)):
-        places[i] = index[_slot_of(index, ids[i]), 1]
-    return places
+        indices[i] = index[_slot_of(index, ids[i]), 1]
+    return indices
 
 
 @compiled

@@ -74,8 +74,8 @@ def recall_deliveries(context: Context, state: DispatcherState, rows: pa.Table) 
 
 def _deliveries(rows: pa.Table) -> Ints:
     d = np.empty((DELIVERY, rows.num_rows), np.int64)
-    for place, name in _COLUMNS.items():
-        d[place] = rows.column(name)
+    for row, name in _COLUMNS.items():
+        d[row] = rows.column(name)
     # a counted redelivery is no first delivery, even where the first one lies outside the data
     np.maximum(rows.column("nth"), ints(rows, "redelivery_count") > 0, out=d[NTH])
     d[CHANGING] = flags(rows, "in_transition")
@@ -125,6 +125,6 @@ def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
     few = pa.StructArray.from_arrays(
         [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
     )
-    place = np.zeros(len(there), np.int64)
-    place[where] = np.arange(len(where))
-    return few.take(pa.array(place, mask=~there))
+    index = np.zeros(len(there), np.int64)
+    index[where] = np.arange(len(where))
+    return few.take(pa.array(index, mask=~there))

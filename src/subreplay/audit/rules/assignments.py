@@ -195,13 +195,13 @@ def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
     The uniform assignor goes by the ids of topics, which nothing tells: of the orders that these can bring about, the
     one that explains most is taken. Of more than ``TOPICS`` topics nothing is looked for."""
     for decision in _explained(policy, story):
-        for place in decision.differing:
-            decided, due = decision.decided.get(place), decision.due.get(place)
-            scope = next((s for s in story.changes if (s.topic, max(s.partition, 0)) == place), None)
+        for topic_partition in decision.differing:
+            decided, due = decision.decided.get(topic_partition), decision.due.get(topic_partition)
+            scope = next((s for s in story.changes if (s.topic, max(s.partition, 0)) == topic_partition), None)
             if scope is not None:
                 yield Finding(
                     Code.OWNER_DIFFERS, scope, decision.at,
-                    f"generation {decision.generation} gave partition {place.partition} to {decided or 'nobody'} at "
-                    f"{clock(decision.at)}; by {policy.name} it is {due or 'nobody'}'s",
+                    f"generation {decision.generation} gave partition {topic_partition.partition} to "
+                    f"{decided or 'nobody'} at {clock(decision.at)}; by {policy.name} it is {due or 'nobody'}'s",
                     "unexplained", consumer=decided,
                 )  # fmt: skip

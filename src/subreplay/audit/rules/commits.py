@@ -79,8 +79,8 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
     again = (ints(rows, "nth") > 0) | flags(rows, "before")
     _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), ints(rows, "session"), again, codes, excuses, previous)
     for name, values in (("codes", codes), ("excuses", excuses), ("previous", previous)):
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, rows.schema.field(name), pa.array(values))
+        index = rows.schema.get_field_index(name)
+        rows = rows.set_column(index, rows.schema.field(name), pa.array(values))
     return rows
 
 

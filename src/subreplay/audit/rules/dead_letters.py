@@ -124,13 +124,13 @@ def _missing(row: Mapping[str, Any], excuse: Excuse) -> Finding:
         Code.DLQ_INCOMPLETE,
         Scope(row["topic"], row["partition"]),
         row["at"],
-        f"{position(*_place(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
+        f"{position(*_position(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
         f"{clock(row['at'])} with redelivery count {row['redelivery_count']}, and no dead letter names it",
         _why_missing(row),
-        _place(row),
+        _position(row),
         row["consumer"],
         row["key"],
-        witness=(f"{position(*_place(row))} at {row['consumer']} ({clock(row['at'])})",),
+        witness=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'])})",),
         excuse=excuse,
     )
 
@@ -146,16 +146,16 @@ def _out_of_order(row: Mapping[str, Any], before: Mapping[str, Any]) -> Finding:
         Code.DLQ_ORDER,
         Scope(row["topic"], row["partition"]),
         row["published"],
-        f"the dead letter {position(*_place(row))} is {position(*_origin(row))} of key {row['key']}; the later "
+        f"the dead letter {position(*_position(row))} is {position(*_origin(row))} of key {row['key']}; the later "
         f"{position(*_origin(before))} stands before it",
         "each consumer gives up its messages by itself",
         _origin(row),
         key=row["key"],
-        witness=(f"dead letter {position(*_place(before))}",),
+        witness=(f"dead letter {position(*_position(before))}",),
     )
 
 
-def _place(row: Mapping[str, Any]) -> tuple[int, int, int]:
+def _position(row: Mapping[str, Any]) -> tuple[int, int, int]:
     return row["ledger"], row["entry"], row["batch_index"]
 
 

@@ -106,7 +106,7 @@ def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> i
 
 @step
 def longest(rows: Ints, row: int, first: int, apart: int) -> int:  # pragma: no cover - compiled
-    """Where the holder stands that lasts longest; one beyond the horizon would stand ``apart`` places further on."""
+    """Where the holder stands that lasts longest; one beyond the horizon would stand ``apart`` columns further on."""
     return first + apart if rows[row, first + apart + SESSION] >= 0 else first
 
 
@@ -152,7 +152,7 @@ def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
     what a consumer is still busy with keeps none of its own messages back."""
     until = np.full(len(rows), UNKNOWN)
     pairs = (first,) if rows.shape[1] < first + 2 * apart else (first, first + apart)
-    for holder in (place for pair in pairs for place in (pair, pair + _HOLD)):
+    for holder in (column for pair in pairs for column in (pair, pair + _HOLD)):
         there, ends = rows[:, holder + SESSION], rows[:, holder + UNTIL]
         counts = (there >= 0) & ((there != session) | (ends == NEVER))
         until = np.where(counts, np.maximum(until, ends), until)

@@ -109,12 +109,12 @@ def keyless_strays(routing: Routing, rows: pa.Table) -> Iterator[Finding]:
     found = misrouted(routing, keys, column(rows, "producer"), partitions)
     for i in np.flatnonzero(found.wrong & ~flags(rows, "known")).tolist():
         row = rows.slice(i, 1).to_pylist()[0]
-        place = position(row["ledger"], row["entry"], row["batch_index"])
+        where = position(row["ledger"], row["entry"], row["batch_index"])
         yield Finding(
             Code.ROUTING_MISMATCH,
             Scope(row["topic"], row["partition"]),
             row["published"],
-            f"{place}, published by {row['producer']} at {clock(row['published'])}: {found.words(i)}",
+            f"{where}, published by {row['producer']} at {clock(row['published'])}: {found.words(i)}",
             f"producer {row['producer']} changed its partition, or one of its name started anew",
             (row["ledger"], row["entry"], row["batch_index"]),
         )

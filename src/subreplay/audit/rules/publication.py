@@ -73,11 +73,11 @@ _LOWEST, _STARTS, _START, _HIGHEST, _POSITION = range(5)
 STREAM_STATE: Final = 7
 MEMORY: Final = 1 << 16
 # A recent message: its producer, the start it is of, sequence id, publish time, position
-_OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _PLACE = range(5)
+_OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _AT_POSITION = range(5)
 _RECENT: Final = 7
 
 # The columns of a message, as the rows of a matrix in order of position. PRODUCER and STREAM are identities, then
-# places of states; a stream is what is promised to be in order: a producer's messages, or, of those it batched, the
+# indices of states; a stream is what is promised to be in order: a producer's messages, or, of those it batched, the
 # ones of one key, since batches by key overtake one another. SEQUENCE is negative where it counts for nothing: a later
 # chunk, or none known.
 STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX = range(7)
@@ -106,7 +106,7 @@ def in_sequence(
         going_on = recent[r, _OF_START] == streams[q, _STARTS] and sequence > streams[q, _LOWEST]
         if going_on or recent[r, _PUBLISHED] == m[PUBLISHED, i]:
             for w in range(3):
-                p[twin + w, at] = recent[r, _PLACE + w]
+                p[twin + w, at] = recent[r, _AT_POSITION + w]
             return _DUP
     if streams[q, _LOWEST] == UNKNOWN or sequence <= streams[q, _LOWEST]:
         streams[q, _LOWEST], streams[q, _STARTS] = sequence, max(streams[q, _STARTS], 0) + 1
@@ -115,7 +115,7 @@ def in_sequence(
     recent[r, _OF_PRODUCER], recent[r, _OF_START], recent[r, _ID] = q, streams[q, _STARTS], sequence
     recent[r, _PUBLISHED] = m[PUBLISHED, i]
     for w in range(3):
-        recent[r, _PLACE + w] = m[LEDGER + w, i]
+        recent[r, _AT_POSITION + w] = m[LEDGER + w, i]
     if sequence < streams[s, _HIGHEST]:
         for w in range(3):
             p[twin + w, at] = streams[s, _POSITION + w]

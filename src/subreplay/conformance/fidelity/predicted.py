@@ -105,12 +105,12 @@ def _sides(recorded: RecordedDispatcher, plan: dict[str, PlannedConsumer]) -> tu
     replay = Replay(recorded.timeline, [_published(recorded, log)], prediction)
     rows = np.concatenate([empty_records(0, DELIVERED), *replay.deliveries(recorded.events[-1].t_ns + 1)])
     rows = rows[rows["consumer"] >= 0]
-    places = zip(rows["ordinal"].tolist(), rows["delivered_at"].tolist(), rows["consumer"].tolist(), strict=True)
+    dispatched = zip(rows["ordinal"].tolist(), rows["delivered_at"].tolist(), rows["consumer"].tolist(), strict=True)
     given = recorded_dispatches(recorded, log)
     did = zip(given.ordinal.tolist(), given.at.tolist(), given.consumer.tolist(), strict=True)
     return (
         [(ordinal, at, names[consumer]) for ordinal, at, consumer in did],
-        [(ordinal, at, names[consumer]) for ordinal, at, consumer in sorted({*places})],  # entries, not messages
+        [(ordinal, at, names[consumer]) for ordinal, at, consumer in sorted({*dispatched})],  # entries, not messages
         int(log.produced.min(initial=recorded.events[-1].t_ns)),
     )
 

@@ -23,7 +23,7 @@ CLOSE: Final = 0.5
 
 
 class Chance(NamedTuple):
-    """Of several runs the ``typical`` one (its place among them) agrees best with the others, or nearly so.
+    """Of several runs the ``typical`` one (its index among them) agrees best with the others, or nearly so.
 
     It agrees in ``low`` percent of the partition-seconds or more with all but a twentieth of them, in ``high`` percent
     or more with a twentieth.

@@ -30,7 +30,7 @@ class Given(NamedTuple):
 
     at: int
     consumer: str
-    place: TopicPartition
+    topic_partition: TopicPartition
     offset: int
     again: Cause | None
 
@@ -90,21 +90,21 @@ class RecordedMembers(Members):
         """Whether the member's commits fail from now on."""
         (self.blocked.add if blocked else self.blocked.discard)(index)
 
-    def polls(self, consumer: str, place: TopicPartition, count: int) -> None:
+    def polls(self, consumer: str, topic_partition: TopicPartition, count: int) -> None:
         """A poll brings so many records of a partition, if the consumer has it."""
-        number = self.partitions.number(Scope(*place))
+        number = self.partitions.number(Scope(*topic_partition))
         reader = self.readers[number]
         if self._fetcher(number) != consumer:
             return
         for offset in range(reader.position, min(reader.position + count, len(reader.end))):
             again = reader.again if offset < reader.highest else None
-            self.given.append(Given(self.now, consumer, place, offset, again))
+            self.given.append(Given(self.now, consumer, topic_partition, offset, again))
             reader.position = offset + 1
         reader.highest = max(reader.highest, reader.position)
 
-    def rewinds(self, consumer: str, place: TopicPartition, to: int) -> None:
+    def rewinds(self, consumer: str, topic_partition: TopicPartition, to: int) -> None:
         """The application seeks."""
-        number = self.partitions.number(Scope(*place))
+        number = self.partitions.number(Scope(*topic_partition))
         if self._fetcher(number) == consumer:
             self.readers[number].position, self.readers[number].again = to, "rewind"
 
@@ -119,9 +119,9 @@ class RecordedMembers(Members):
     @property
     def unseen(self) -> set[tuple[TopicPartition, int]]:
         """The records that nobody was given."""
-        given = {(row.place, row.offset) for row in self.given}
-        places = self.partitions.named(np.arange(len(self.partitions)))
-        every = {(place, n) for place, reader in zip(places, self.readers, strict=True) for n in range(len(reader.end))}
+        given = {(row.topic_partition, row.offset) for row in self.given}
+        named = self.partitions.named(np.arange(len(self.partitions)))
+        every = {(one, n) for one, reader in zip(named, self.readers, strict=True) for n in range(len(reader.end))}
         return every - given
 
     def _fetcher(self, number: int) -> str | None:

@@ -28,8 +28,8 @@ Row = Mapping[str, Any]
 class Decision:
     """A classic generation, or the target of an epoch: as the coordinator ``decided`` it, and as it is ``due``.
 
-    ``at`` is the time (µs) of the record that has it, ``offset`` its place. ``rebalanced``: members got new partitions;
-    a static member that came back quietly only takes over those of its former self.
+    ``at`` is the time (µs) of the record that has it, ``offset`` its position. ``rebalanced``: members got new
+    partitions; a static member that came back quietly only takes over those of its former self.
     """
 
     generation: int
@@ -44,9 +44,9 @@ class Decision:
         """The partitions that the coordinator gave to others than it must; nobody is None."""
         decided, due = _owners(self.decided), _owners(self.due)
         return tuple(
-            Difference(self.generation, place, decided.get(place), due.get(place))
-            for place in sorted({*decided, *due})
-            if decided.get(place) != due.get(place)
+            Difference(self.generation, one, decided.get(one), due.get(one))
+            for one in sorted({*decided, *due})
+            if decided.get(one) != due.get(one)
         )
 
 
@@ -54,7 +54,7 @@ class Difference(NamedTuple):
     """A partition of a generation, who has it by the coordinator's record, and who must have it."""
 
     generation: int
-    place: TopicPartition
+    topic_partition: TopicPartition
     decided: str | None
     due: str | None
 
@@ -88,7 +88,7 @@ def _rows(decoded: Mapping[str, pa.Table], table: str, group: str) -> list[Row]:
 
 
 def _owners(owned: Owned) -> dict[TopicPartition, str]:
-    return {place: member for member, places in owned.items() for place in places}
+    return {one: member for member, mine in owned.items() for one in mine}
 
 
 def _owned(group: Group) -> Owned:
@@ -108,8 +108,8 @@ def _classic(
         if row["protocol"] not in assignors or row["tombstone"] or not members:
             group = None  # empty: whoever comes next claims nothing
             continue
-        given = {m["member_id"]: frozenset(_places(m["assignment"])) for m in members}
-        partitions = Partitions.of(_known(counts, {p for places in given.values() for p in places}))
+        given = {m["member_id"]: frozenset(_topic_partitions(m["assignment"])) for m in members}
+        partitions = Partitions.of(_known(counts, {p for mine in given.values() for p in mine}))
         quiet = group is not None and row["generation"] == group.generation
         before = (group or Group(assignors[row["protocol"]])).over(partitions)
         group = _with_members(before, members, quiet)
@@ -120,8 +120,8 @@ def _classic(
         )
 
 
-def _places(assignment: Iterable[Row] | None) -> Iterator[TopicPartition]:
-    return (TopicPartition(place["topic"], place["partition"]) for place in assignment or ())
+def _topic_partitions(assignment: Iterable[Row] | None) -> Iterator[TopicPartition]:
+    return (TopicPartition(one["topic"], one["partition"]) for one in assignment or ())
 
 
 def _known(counts: Mapping[str, Sequence[int]], given: Iterable[TopicPartition]) -> dict[str, int]:
@@ -154,7 +154,7 @@ def _with_members(group: Group, members: Sequence[Row], quiet: bool) -> Group:
     for member_id in gone:
         group = group.evict(member_id)
     group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _changed(m, now)})
-    order = {member_id: place for place, member_id in enumerate(now)}
+    order = {member_id: index for index, member_id in enumerate(now)}
     return replace(group, members=tuple(sorted(group.members, key=lambda m: order[m.member_id])))
 
 
@@ -217,8 +217,8 @@ class _Server:
         elif table == "regexes":
             self.regexes[row["regex"]] = tuple(row["topics"] or ())
         elif table == "targets":
-            places = ((p["topic_id"], p["partition"]) for p in row["assignment"] or ())
-            self.targets[row["member_id"]] = frozenset(places)
+            topic_partitions = ((p["topic_id"], p["partition"]) for p in row["assignment"] or ())
+            self.targets[row["member_id"]] = frozenset(topic_partitions)
         elif table == "current_assignments":
             self.fresh.clear()  # the last record that a heartbeat writes
         elif table == "target_epochs" and not row["tombstone"]:
@@ -264,7 +264,7 @@ class _Server:
             group = group.leave(member_id)
         group = group.subscribe({m.member_id: now[m.member_id].topics for m in group.members if _changed(m, now)})
         # the assignor's map gets who was there in the order of the coordinator's map, then who comes with this decision
-        order = {member_id: place for place, member_id in enumerate(self.order)}
+        order = {member_id: index for index, member_id in enumerate(self.order)}
         fresh, self.fresh = self.fresh, set()
         return replace(
             group, members=tuple(sorted(group.members, key=lambda m: (m.member_id in fresh, order[m.member_id])))

@@ -22,7 +22,7 @@ from subreplay.policies.kafka.assignor import TopicPartition
 CLASSIC: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 ENOUGH: Final = 99.9
 """Percent of records given to the same consumer."""
-Place = tuple[TopicPartition, int]
+Position = tuple[TopicPartition, int]
 
 
 class Both(NamedTuple):
@@ -87,10 +87,12 @@ def agreement(folder: Path) -> Agreement:
 def compare(it: Recording, again: Reenactment) -> Agreement:
     """The figures of a recording and its re-enactment."""
     polled = [(row.consumer, (TopicPartition(row.topic, row.partition), row.offset)) for row in it.polls]
-    given = [(row.consumer, (row.place, row.offset)) for row in again.members.given]
+    given = [(row.consumer, (row.topic_partition, row.offset)) for row in again.members.given]
     produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in it.records}
     outcomes = Counter((row, row.ok) for row, _ in again.accepted), Counter(again.accepted)
-    replayed = ((row.consumer, (row.place, row.offset), row.again) for row in again.members.given if row.again)
+    replayed = (
+        (row.consumer, (row.topic_partition, row.offset), row.again) for row in again.members.given if row.again
+    )
     instants = [one for one in derived_instants(it) if one.what == "assigned"]
     begun = _given_up(it.happenings)
     pauses: dict[str, tuple[int, int]] = {}
@@ -105,7 +107,7 @@ def compare(it: Recording, again: Reenactment) -> Agreement:
         _both(polled, given),
         _both(*outcomes),
         _both(recorded_causes(it), replayed),
-        _both(produced - {place for _, place in polled}, again.members.unseen),
+        _both(produced - {position for _, position in polled}, again.members.unseen),
         dict(sorted(pauses.items())),
         [one.derived - one.recorded for one in instants],
     )
@@ -146,12 +148,12 @@ def _recorded_generations(it: Recording) -> Iterable[tuple[int, frozenset[Any]]]
 
 def _replayed_generations(again: Reenactment) -> Iterable[tuple[int, frozenset[Any]]]:
     names = [process.event.label for process in again.members.processes]
-    places = again.members.partitions.named(np.arange(len(again.members.partitions)))
+    topic_partitions = again.members.partitions.named(np.arange(len(again.members.partitions)))
     for one in again.coordinator.generations:
         owned: dict[str, set[TopicPartition]] = {names[member]: set() for member in one.members}
-        for place, owner in zip(places, one.owners.tolist(), strict=True):
+        for topic_partition, owner in zip(topic_partitions, one.owners.tolist(), strict=True):
             if owner >= 0:
-                owned[names[owner]].add(place)
+                owned[names[owner]].add(topic_partition)
         if owned:
             yield one.number, frozenset((name, frozenset(mine)) for name, mine in owned.items())
 
@@ -159,10 +161,10 @@ def _replayed_generations(again: Reenactment) -> Iterable[tuple[int, frozenset[A
 # causes
 
 
-def recorded_causes(it: Recording) -> Iterable[tuple[str, Place, Cause]]:
+def recorded_causes(it: Recording) -> Iterable[tuple[str, Position, Cause]]:
     """Every record that was given once more, to whom, and why: what its consumer before went through next."""
     ends = _ends(it.happenings)
-    before: dict[Place, tuple[str, int]] = {}
+    before: dict[Position, tuple[str, int]] = {}
     for row in sorted(it.polls, key=lambda row: row.polled_at):
         record = TopicPartition(row.topic, row.partition), row.offset
         if record in before:
@@ -174,7 +176,7 @@ def recorded_causes(it: Recording) -> Iterable[tuple[str, Place, Cause]]:
 class _End(NamedTuple):
     at: int
     cause: Cause
-    place: TopicPartition | None  # None: all that it had
+    topic_partition: TopicPartition | None  # None: all that it had
     above: int = 0  # only offsets from this one on
 
 
@@ -189,17 +191,17 @@ def _ends(happenings: Iterable[Happening]) -> Mapping[str, Sequence[_End]]:
             found[name].append(_End(row.at, "killed", None))
         elif row.event in ("revoked", "lost"):
             cause: Cause = "closed" if name in closing else "lost" if row.event == "lost" else "revoked"
-            found[name] += [_End(row.at, cause, TopicPartition(*place)) for place in row.partitions or ()]
+            found[name] += [_End(row.at, cause, TopicPartition(*one)) for one in row.partitions or ()]
         found[name] += [_End(s.at, "rewind", TopicPartition(s.topic, s.partition), s.to) for s in row.seeks]
     return found
 
 
-def _cause(ends: Sequence[_End], record: Place, since: int, until: int) -> Cause:
+def _cause(ends: Sequence[_End], record: Position, since: int, until: int) -> Cause:
     """The first end after a delivery; a rewind only where it was before the next one."""
-    place, offset = record
+    topic_partition, offset = record
     for end in ends:
         rewound = end.cause != "rewind" or (end.at <= until and end.above <= offset)
-        if end.at >= since and end.place in (None, place) and rewound:
+        if end.at >= since and end.topic_partition in (None, topic_partition) and rewound:
             return end.cause
     return "revoked"
 
@@ -210,13 +212,13 @@ def _given_up(happenings: Iterable[Happening]) -> dict[tuple[str, int], int]:
     owners: dict[TopicPartition, str] = {}
     begun: dict[tuple[str, int], int] = {}
     for row in sorted(happenings, key=lambda row: row.at):
-        name, places = row.consumer or "", [TopicPartition(*place) for place in row.partitions or ()]
+        name, topic_partitions = row.consumer or "", [TopicPartition(*one) for one in row.partitions or ()]
         if row.event == "killed":
-            places = [place for place, owner in owners.items() if owner == name]
+            topic_partitions = [one for one, owner in owners.items() if owner == name]
         if row.event in ("revoked", "lost", "killed"):
-            free |= {place: row.at for place in places if owners.get(place) == name}
+            free |= {one: row.at for one in topic_partitions if owners.get(one) == name}
         elif row.event == "assigned":
-            owners |= dict.fromkeys(places, name)
-            if since := [free.pop(place) for place in places if place in free]:
+            owners |= dict.fromkeys(topic_partitions, name)
+            if since := [free.pop(one) for one in topic_partitions if one in free]:
                 begun[name, row.at] = max(since)
     return begun

@@ -66,9 +66,9 @@ def batches_of(it: Recording) -> dict[str, list[Batch]]:
         asked = sorted(set(commits[consumer]))
         rows = []
         for start, end in sorted(ends.items()):
-            place = bisect_left(asked, (end, 0))
-            if place < len(asked) and asked[place][0] < end + SAME:
-                end = asked[place][1]
+            index = bisect_left(asked, (end, 0))
+            if index < len(asked) and asked[index][0] < end + SAME:
+                end = asked[index][1]
             rows.append(Batch(start, end))
         found[consumer] = rows
     return found
@@ -76,16 +76,16 @@ def batches_of(it: Recording) -> dict[str, list[Batch]]:
 
 def _free_at(batches: Sequence[Batch], at: int) -> int:
     """When an application that is told something at a time polls next: when its batch ends, at once if it is idle."""
-    place = bisect_right(batches, at, key=lambda batch: batch.start) - 1
-    return max(batches[place].end, at) if place >= 0 else at
+    index = bisect_right(batches, at, key=lambda batch: batch.start) - 1
+    return max(batches[index].end, at) if index >= 0 else at
 
 
 def _heartbeat(beats: Sequence[int], interval: int, at: int) -> int | None:
     """The next heartbeat after a time, by the last one before it."""
-    place = bisect_right(beats, at) - 1
-    if place < 0:
+    index = bisect_right(beats, at) - 1
+    if index < 0:
         return None
-    return beats[place] + ((at - beats[place]) // interval + 1) * interval
+    return beats[index] + ((at - beats[index]) // interval + 1) * interval
 
 
 # the classic protocol
@@ -210,11 +210,11 @@ def _consumer(it: Recording, batches: Mapping[str, Sequence[Batch]]) -> Iterator
         decided, number = max((one for one in targets if one[0] <= row.at), default=(0, 0))
         since = decided
         if row.event == "assigned":
-            since = max([decided, *(freed.get(place, 0) for place in row.partitions)])
+            since = max([decided, *(freed.get(one, 0) for one in row.partitions)])
         else:
             acknowledged = [at for at in beats[name] if at >= row.at]
-            for place in row.partitions:
-                freed[place] = acknowledged[0] if acknowledged else row.at
+            for topic_partition in row.partitions:
+                freed[topic_partition] = acknowledged[0] if acknowledged else row.at
         if row.event == "lost" or (row.event == "revoked" and name in closing):
             continue
         heard = asking.get((name, since // MS)) or _heard(beats[name], interval, since, row.at)

@@ -31,27 +31,27 @@ def by_callbacks(happenings: Iterable[Happening], eager: bool, end: int) -> Inte
     open_: dict[tuple[str, TopicPartition], int] = {}
     found: dict[TopicPartition, list[Interval]] = defaultdict(list)
 
-    def close(consumer: str, places: Iterable[TopicPartition], at: int) -> None:
-        for place in places:
-            if (start := open_.pop((consumer, place), None)) is not None:
-                found[place].append(Interval(start, at, consumer))
+    def close(consumer: str, topic_partitions: Iterable[TopicPartition], at: int) -> None:
+        for topic_partition in topic_partitions:
+            if (start := open_.pop((consumer, topic_partition), None)) is not None:
+                found[topic_partition].append(Interval(start, at, consumer))
 
     for row in sorted(happenings, key=lambda row: row.at):
         consumer = row.consumer or ""
-        mine = [place for name, place in open_ if name == consumer]
-        places = [TopicPartition(*place) for place in row.partitions or ()]
+        mine = [one for name, one in open_ if name == consumer]
+        topic_partitions = [TopicPartition(*one) for one in row.partitions or ()]
         if row.event == "assigned":
             if eager:
-                close(consumer, set(mine) - set(places), row.at)
-            for place in places:
-                open_.setdefault((consumer, place), row.at)
+                close(consumer, set(mine) - set(topic_partitions), row.at)
+            for topic_partition in topic_partitions:
+                open_.setdefault((consumer, topic_partition), row.at)
         elif row.event in ("revoked", "lost"):
-            close(consumer, places, row.at)
+            close(consumer, topic_partitions, row.at)
         elif row.event in ("killed", "close_end"):
             close(consumer, mine, row.at)
-    for consumer, place in list(open_):
-        close(consumer, [place], end)
-    return {place: sorted(intervals) for place, intervals in found.items()}
+    for consumer, topic_partition in list(open_):
+        close(consumer, [topic_partition], end)
+    return {topic_partition: sorted(intervals) for topic_partition, intervals in found.items()}
 
 
 def by_prediction(replay: GroupReplay, partitions: Partitions, end: int) -> Intervals:
@@ -75,8 +75,8 @@ def by_prediction(replay: GroupReplay, partitions: Partitions, end: int) -> Inte
             found[number].append(Interval(start, min(stop, after, end), names[owner]))
             found[number].sort()
     numbers = sorted(found)
-    places = dict(zip(numbers, partitions.named(np.array(numbers, np.int64)), strict=True))
-    return {places[number]: _joined(found[number]) for number in numbers}
+    topic_partitions = dict(zip(numbers, partitions.named(np.array(numbers, np.int64)), strict=True))
+    return {topic_partitions[number]: _joined(found[number]) for number in numbers}
 
 
 def _joined(intervals: Sequence[Interval]) -> list[Interval]:
@@ -93,19 +93,19 @@ def _joined(intervals: Sequence[Interval]) -> list[Interval]:
 def agreeing(recorded: Intervals, predicted: Intervals, start: int, end: int) -> tuple[int, int]:
     """Partition-nanoseconds between two times in which the predicted owner is one by the callbacks, or nobody is on
     both sides; and all of them."""
-    places = {*recorded, *predicted}
+    topic_partitions = {*recorded, *predicted}
     right = 0
-    for place in places:
+    for which in topic_partitions:
         times = sorted(
             {start, end}
-            | {t for side in (recorded, predicted) for one in side.get(place, ()) for t in one[:2] if start < t < end}
+            | {t for side in (recorded, predicted) for one in side.get(which, ()) for t in one[:2] if start < t < end}
         )
         for begin, stop in pairwise(times):
-            here = {one.consumer for one in recorded.get(place, ()) if one.start <= begin < one.end}
-            there = {one.consumer for one in predicted.get(place, ()) if one.start <= begin < one.end}
+            here = {one.consumer for one in recorded.get(which, ()) if one.start <= begin < one.end}
+            there = {one.consumer for one in predicted.get(which, ()) if one.start <= begin < one.end}
             if there <= here and bool(here) == bool(there):
                 right += stop - begin
-    return right, len(places) * (end - start)
+    return right, len(topic_partitions) * (end - start)
 
 
 def pauses(intervals: Intervals) -> list[int]:
@@ -113,6 +113,6 @@ def pauses(intervals: Intervals) -> list[int]:
     return [two.start - one.end for mine in intervals.values() for one, two in pairwise(mine) if two.start > one.end]
 
 
-def owner_at(intervals: Intervals, place: TopicPartition, at: int) -> str | None:
+def owner_at(intervals: Intervals, topic_partition: TopicPartition, at: int) -> str | None:
     """Who fetches a partition at a time."""
-    return next((one.consumer for one in intervals.get(place, ()) if one.start <= at < one.end), None)
+    return next((one.consumer for one in intervals.get(topic_partition, ()) if one.start <= at < one.end), None)

@@ -103,16 +103,16 @@ def _end(it: Recording) -> int:
 def compare(it: Recording, run: Run) -> Predicted:
     """The figures of a recording and a run of its plan."""
     plan, given, predicted = run
-    places = plan.partitions.named(np.arange(len(plan.partitions)))
-    taken = [(places[row.partition], int(row.entry)) for row in given if row.delivered_at >= 0]
-    pending = {(places[row.partition], int(row.entry)) for row in given}
+    topic_partitions = plan.partitions.named(np.arange(len(plan.partitions)))
+    taken = [(topic_partitions[row.partition], int(row.entry)) for row in given if row.delivered_at >= 0]
+    pending = {(topic_partitions[row.partition], int(row.entry)) for row in given}
     polled = [(TopicPartition(row.topic, row.partition), row.offset) for row in it.polls]
     eager = it.scenario.policy in ("kafka.range", "kafka.roundrobin", "kafka.sticky")
     start, end = it.scenario.t0, _end(it)
     recorded = by_callbacks(it.happenings, eager, end)
     right, whole = agreeing(recorded, predicted, start, end)
     decided = list(decided_by(it))
-    told, predictions = list(_recorded(it, decided)), list(_predicted(plan, places))
+    told, predictions = list(_recorded(it, decided)), list(_predicted(plan, topic_partitions))
     late = _late(told, predictions)
     produced = {(TopicPartition(row.topic, row.partition), row.offset) for row in it.records}
     return Predicted(
@@ -149,7 +149,7 @@ def _recorded(it: Recording, decided: Iterable[Decision]) -> Iterator[tuple[Key,
         yield key, one.at * 1_000 if at is None else int(at.timestamp() * 1e6) * 1_000
 
 
-def _predicted(plan: Planned, places: list[TopicPartition]) -> Iterator[tuple[Key, int]]:
+def _predicted(plan: Planned, topic_partitions: list[TopicPartition]) -> Iterator[tuple[Key, int]]:
     """The same of the prediction."""
     names = [process.event.consumer for process in plan.replay.members.processes]
     for generation in plan.replay.generations():
@@ -157,7 +157,7 @@ def _predicted(plan: Planned, places: list[TopicPartition]) -> Iterator[tuple[Ke
             owned: dict[str, set[TopicPartition]] = {names[m]: set() for m in generation.members}
             for number, owner in enumerate(generation.owners.tolist()):
                 if owner >= 0:
-                    owned[names[owner]].add(places[number])
+                    owned[names[owner]].add(topic_partitions[number])
             yield _key(owned), generation.at
 
 
@@ -179,7 +179,7 @@ def _joined(it: Recording) -> Iterable[dict[str, Any]]:
 
 
 def _key(owned: Mapping[str, Iterable[TopicPartition]]) -> Key:
-    return tuple((name, tuple(sorted(places))) for name, places in sorted(owned.items()))
+    return tuple((name, tuple(sorted(topic_partitions))) for name, topic_partitions in sorted(owned.items()))
 
 
 def _repeated(given: Iterable[tuple[TopicPartition, int]]) -> set[tuple[TopicPartition, int]]:

@@ -168,10 +168,10 @@ class Reenactment:
     def _polls(self, consumer: str, rows: list[Poll]) -> None:
         counts: dict[TopicPartition, int] = {}
         for row in rows:
-            place = TopicPartition(row.topic, row.partition)
-            counts[place] = counts.get(place, 0) + 1
-        for place, count in counts.items():
-            self.members.polls(consumer, place, count)
+            topic_partition = TopicPartition(row.topic, row.partition)
+            counts[topic_partition] = counts.get(topic_partition, 0) + 1
+        for topic_partition, count in counts.items():
+            self.members.polls(consumer, topic_partition, count)
 
     def _commits(self, row: Commit) -> None:
         process = self._latest(row.consumer)

@@ -11,7 +11,7 @@ NO_LIMIT = 2**62
 
 @inlined
 def member(b: Broker, at: int) -> int:
-    """The consumer at a place of the dispatcher's list, of which there are ``state.members``."""
+    """The consumer at an index of the dispatcher's list, of which there are ``state.members``."""
     return int(b.consumers[at].listed)
 
 

@@ -39,7 +39,7 @@ CONSUMER = np.dtype(
         ("joined_at", "i8"),  # read position at joining, while recently joined; or -1
         ("waiting", "i8"),  # entries that wait with their hash and would go to it
         ("priority", "i4"),
-        ("listed", "i4"),  # (of the row, not of the consumer) who stands at this place of the dispatcher's list
+        ("listed", "i4"),  # (of the row, not of the consumer) who stands at this index of the dispatcher's list
         ("joined", "i4"),  # and of the list of the recently joined
         ("connected", "?"),
         ("blocked", "?"),  # too much is unacknowledged

@@ -56,7 +56,7 @@ def pop(heap: Records, count: int) -> None:
 
 @inlined
 def replace_first(heap: Records, count: int, at: int, rank: int, number: int, message: int, serial: int) -> None:
-    """Put another event in the place of the first of ``count``."""
+    """Put another event instead of the first of ``count``."""
     hole, child = 0, 1
     while child < count:
         right = child + 1
@@ -84,8 +84,8 @@ def _copy(heap: Records, source: int, target: int) -> None:
 
 
 @inlined
-def _put(heap: Records, place: int, at: int, rank: int, number: int, message: int, serial: int) -> None:
-    it = heap[place]
+def _put(heap: Records, index: int, at: int, rank: int, number: int, message: int, serial: int) -> None:
+    it = heap[index]
     it.at = at
     it.rank = rank
     it.number = number

@@ -1,4 +1,4 @@
-"""What clients hold: places for messages, in-flight entries that open and close, rows for what is over."""
+"""What clients hold: rows for messages, in-flight entries that open and close, rows for what is over."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def has_room(b: Broker, c: Clients) -> bool:
 
 @hot
 def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, head: int) -> int:
-    """A place for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads an in-flight entry of its
+    """A row for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads an in-flight entry of its
     own."""
     t = c.totals[0]
     at = t.free

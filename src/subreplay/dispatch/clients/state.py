@@ -74,7 +74,7 @@ MESSAGE = np.dtype(
         ("size", "i8"),  # bytes; of a chunked message in its head all of them
         ("attempt", "i8"),  # how often it was delivered, counting this time
         ("chunk_of", "i8"),  # number of the chunked message
-        ("next", "i8"),  # behind it in a queue; or the next free place
+        ("next", "i8"),  # behind it in a queue; or the next free row
         ("sibling", "i8"),
         ("head", "i8"),
         # of the in-flight entry:
@@ -162,17 +162,17 @@ TOTALS = np.dtype(
         ("works", "i8"),  # events in ``works``
         ("timers", "i8"),
         ("free", "i8"),
-        ("used", "i8"),  # places in ``messages``
+        ("used", "i8"),  # rows of ``messages``
         ("rows", "i8"),
         ("waits", "i8"),
         ("received", "i8"),  # of the dispatched entries
-        ("wanted", "i8"),  # places for the next of them
+        ("wanted", "i8"),  # rows for the next of them
         ("mark_end", "i8"),
         ("largest", "i8"),  # messages in an entry
         ("sweep_at", "i8"),
         ("swept", "i8"),  # expired up to here, exclusive
         ("sweeping", "?"),  # a look is under way
-        ("interval_at", "i8"),  # the current one's place in ``counts``
+        ("interval_at", "i8"),  # the current one's index in ``counts``
         ("interval_end", "i8"),  # ns
         ("joined", "i8"),  # consumers that wait for their position
         ("blocker", "i8"),

@@ -88,8 +88,8 @@ def upgrade(traffic: Traffic, setup: Setup, events: Events, recorded: bool) -> A
     """Every profile beside the present one, with the members of ``events``."""
     made = make(setup.policy, setup.profile, **setup.options)
     loads, scope, hashes = traffic.of_dispatchers(made)
-    place = {one: number for number, one in enumerate(events)}
-    of_events = np.array([place[one] for one in traffic.profile.scopes], np.int64)[scope]
+    index = {one: number for number, one in enumerate(events)}
+    of_events = np.array([index[one] for one in traffic.profile.scopes], np.int64)[scope]
 
     def things(_: Policy) -> tuple[Ints, NDArray[np.uint32]]:
         return of_events, hashes

@@ -50,7 +50,7 @@ RULES: Mapping[str, RingRule] = ByProfile(
 
 @dataclass(frozen=True)
 class ConsistentHash:
-    """Rows P-KS-CH-1 and 2: each consumer has ``points`` places on a ring. This is the brokers' default selector.
+    """Rows P-KS-CH-1 and 2: each consumer has ``points`` positions on a ring. This is the brokers' default selector.
 
     A join moves keys to the newcomer only, a leave moves the leaver's keys only.
 

@@ -147,10 +147,10 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
 
 
 def _withdrawn(row: Row) -> str:
-    """Which findings of an earlier night are withdrawn, by their places."""
+    """Which findings of an earlier night are withdrawn, by their positions."""
     named = [
         (f"{p['partition']}/" if p["partition"] >= 0 else "") + position(p["ledger"], p["entry"], p["batch_index"])
-        for p in row["places"]
+        for p in row["positions"]
     ]
     left = row["count"] - len(named)
     return f"came after all: {', '.join(named)}" + (f" and {left:,} more in table withdrawn" if left else "")

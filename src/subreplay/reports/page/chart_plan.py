@@ -54,11 +54,11 @@ def _over(value: float | None, limit: float | None) -> bool:
 
 
 def letters(points: tuple[FrontPoint, ...]) -> dict[str, list[FrontPoint]]:
-    """The points by the letter that stands for them; those at one place have one letter, in order of balance."""
-    places: dict[tuple[str, str], list[FrontPoint]] = {}
+    """The points by the letter that stands for them; those at one position have one letter, in order of balance."""
+    positions: dict[tuple[str, str], list[FrontPoint]] = {}
     for point in sorted(points, key=lambda point: (point.skew, point.moves)):
-        places.setdefault((words.times(point.skew), words.percent(point.moves)), []).append(point)
-    return {LETTERS[i % len(LETTERS)]: found for i, found in enumerate(places.values())}
+        positions.setdefault((words.times(point.skew), words.percent(point.moves)), []).append(point)
+    return {LETTERS[i % len(LETTERS)]: found for i, found in enumerate(positions.values())}
 
 
 def front_chart(points: tuple[FrontPoint, ...]) -> str:
@@ -67,7 +67,7 @@ def front_chart(points: tuple[FrontPoint, ...]) -> str:
     across = round_ticks(max([point.moves for point in points]) or 0.1)
     up = [1 + tick for tick in round_ticks(max(max(point.skew for point in points) - 1, 0.1))]
 
-    def place(point: FrontPoint) -> tuple[float, float]:
+    def position(point: FrontPoint) -> tuple[float, float]:
         return point.moves / across[-1] * WIDE, FRONT - (point.skew - 1) / (up[-1] - 1) * FRONT
 
     for tick in up:
@@ -79,12 +79,12 @@ def front_chart(points: tuple[FrontPoint, ...]) -> str:
     drawing.line(0, WIDE, FRONT, FRONT, "axis")
     drawing.text(WIDE / 2, FRONT + 36, "traffic that moves: one more joins, and the busiest leaves", anchor="middle")
     drawing.text(0, -9, "worst window, times an even share", stands="bottom")
-    best = sorted(place(point) for point in points if point.on_front and point.ordered)
+    best = sorted(position(point) for point in points if point.on_front and point.ordered)
     for (x, y), (x2, y2) in pairwise(best):
         drawing.line(x, x2, y, y, "ink", "2,3")
         drawing.line(x2, x2, y, y2, "ink", "2,3")
     for letter, found in letters(points).items():
-        x, y = place(found[0])
+        x, y = position(found[0])
         tip = f"{', '.join(point.label for point in found)}: {words.times(found[0].skew)}, "
         tip += f"{words.percent(found[0].moves)} moves, order {'kept' if found[0].ordered else 'not kept'}"
         colour = ("u3" if found[0].on_front else "others") if found[0].ordered else "hollow"

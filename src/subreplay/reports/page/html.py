@@ -74,7 +74,7 @@ def _environment(shown: View, topic: str) -> Environment:
         "plural": words.plural,
         "clock": lambda text: words.clock(text, shown.day),
         "cause": words.short_cause,
-        "place": lambda scope: words.place(scope, topic),
+        "partition": lambda scope: words.partition(scope, topic),
         "whole_clock": words.clock,
         "token": shown.colours.token,
         "slug": slug,

@@ -26,19 +26,19 @@ from subreplay.adapters.broker_log.deliveries import STEPS
 from subreplay.adapters.broker_log.logs import SIZES, Log, sizes
 from subreplay.adapters.broker_log.parsing import NUMBERED, TOTALS, LogFile, blocks
 from subreplay.adapters.broker_log.stories import KINDS, Story, cast_of, telling_of_members, told, unnamed_members
+from subreplay.adapters.streams import REJECTED, Rows, quarantine
 from subreplay.model.tables import DELIVERIES, QUARANTINE
 from subreplay.spark import lake
 from subreplay.spark.adapters import tasks
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.dealing import dealt
-from subreplay.spark.kept import KeptRows
-from subreplay.spark.session import partitions
+from subreplay.spark.session import KeptRows, partitions
 
 _PARSED: Final = {
-    "events": NUMBERED, tasks.REJECTED: QUARANTINE, "totals": TOTALS, "kinds": KINDS, "telling": NUMBERED,
+    "events": NUMBERED, REJECTED: QUARANTINE, "totals": TOTALS, "kinds": KINDS, "telling": NUMBERED,
 }  # fmt: skip
 _UNNAMED: Final = pa.schema([("file", pa.string()), ("count", pa.int64())])
-_FOLDED: Final = {"deliveries": DELIVERIES, tasks.REJECTED: QUARANTINE, "sizes": SIZES, "unnamed": _UNNAMED}
+_FOLDED: Final = {"deliveries": DELIVERIES, REJECTED: QUARANTINE, "sizes": SIZES, "unnamed": _UNNAMED}
 _STORY: Final = "story"  # the number of one
 
 
@@ -62,9 +62,9 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     for row in counted["unnamed"].to_pylist():
         unnamed[row["file"]] += row["count"]
     end = log.concluded(of, cast, kinds, counted["sizes"], unnamed, seen)
-    others = pa.concat_tables([tasks.quarantine(() if seen is None else seen.rejected), unknown])
-    deliveries, rejected = tasks.of_kind(folded, "deliveries"), tasks.of_kind(folded, tasks.REJECTED)
-    rejected = tasks.of_kind(parsed, tasks.REJECTED).where(once).unionAll(rejected)
+    others = pa.concat_tables([quarantine(() if seen is None else seen.rejected), unknown])
+    deliveries, rejected = tasks.of_kind(folded, "deliveries"), tasks.of_kind(folded, REJECTED)
+    rejected = tasks.of_kind(parsed, REJECTED).where(once).unionAll(rejected)
     rejected = rejected.unionAll(lake.of_arrow(spark, others))
     rows = {"membership": len(end.membership), "deliveries": pc.sum(counted["sizes"]["count"]).as_py() or 0}
     quarantined = sum(count.quarantined for count in end.counts)
@@ -73,10 +73,10 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     return Read(tables, rejected, Told(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
 
 
-def _parsed(file: LogFile) -> tasks.Rows:
+def _parsed(file: LogFile) -> Rows:
     for block in blocks(file):
         yield "events", block.events
-        yield tasks.REJECTED, tasks.quarantine(block.rejected)
+        yield REJECTED, quarantine(block.rejected)
         yield "totals", block.totals
         yield "kinds", block.events.select(KINDS.names).group_by(KINDS.names).aggregate([])
         yield "telling", telling_of_members(block.events.filter(pc.is_valid(block.events["topic"])))
@@ -94,16 +94,16 @@ def _folded(events: DataFrame, stories: tuple[Story, ...]) -> DataFrame:
     """What is told by the stories, each of which is one sorted stretch of rows."""
     spark = events.sparkSession
     columns = ("topic", "partition", "subscription")
-    places = [dict(zip(columns, story.place, strict=True)) | {_STORY: i} for i, story in enumerate(stories)]
+    scopes = [dict(zip(columns, story.dispatcher, strict=True)) | {_STORY: i} for i, story in enumerate(stories)]
     schema = pa.schema([*(KINDS.field(name) for name in columns), pa.field(_STORY, pa.int32())])
-    numbers = lake.of_arrow(spark, pa.Table.from_pylist(places, schema))
+    numbers = lake.of_arrow(spark, pa.Table.from_pylist(scopes, schema))
     mine = events.where(F.col("kind").isin(*STEPS)).join(F.broadcast(numbers), list(columns))
     mine = mine.select(*NUMBERED.names, _STORY)
     tidy = dealt(mine, max(1, min(len(stories), partitions(spark))), _STORY).sortWithinPartitions(_STORY, "seq", "nth")
     return tasks.folded(tidy, partial(_told, stories), _FOLDED)
 
 
-def _told(stories: tuple[Story, ...], batches: Iterator[pa.RecordBatch]) -> tasks.Rows:
+def _told(stories: tuple[Story, ...], batches: Iterator[pa.RecordBatch]) -> Rows:
     for number, parts in groupby(_stretches(batches), itemgetter(0)):
         for kind, table in told(stories[number], _batches(part for _, part in parts)):
             yield kind, table

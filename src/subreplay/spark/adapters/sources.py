@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.base import Adapter, Options
-from subreplay.spark.adapters import broker_log, whole
+from subreplay.adapters.base import Options
+from subreplay.adapters.broker_log.logs import NAME as BROKER_LOG
+from subreplay.spark.adapters import broker_log, streamed, whole
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.kept import KeptRows
+from subreplay.spark.session import KeptRows
 
-Reader = Callable[[SparkSession, KeptRows, Adapter, Path, Options], Read]
-STREAMED: Final[Mapping[str, Reader]] = {"pulsar-broker-log": broker_log.read}
-"""The adapters whose files are read one by one."""
+AT_ONCE: int = 2**21
+"""Bytes of files that one task reads in one go though they could be streamed, as it takes no stages for that: some
+150,000 captured events."""
 
 
 def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Options) -> Read:
@@ -28,7 +28,9 @@ def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Op
     """
     adapter = ADAPTERS[name]
     adapter.check(options)
-    return STREAMED.get(name, whole.read)(spark, kept, adapter, path, options)
+    if adapter.streamed is not None and (source := adapter.streamed(path, options)).size > AT_ONCE:
+        return streamed.read(spark, kept, source)
+    return (broker_log.read if name == BROKER_LOG else whole.read)(spark, kept, adapter, path, options)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ what it counts come from reading once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Final, TypeVar
 
@@ -17,20 +17,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from subreplay.adapters.base import EXAMPLES, Rejected
+from subreplay.adapters.streams import Rows, Shape
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.model.tables import QUARANTINE
 from subreplay.spark import lake
 from subreplay.spark.dealing import MOST, dealt
 from subreplay.spark.schemas import spark_schema
 
 Part = TypeVar("Part")
-Rows = Iterator[tuple[str, pa.Table]]
-"""Rows, each table with its kind."""
-Shape = Mapping[str, pa.Schema]
-"""The columns of each kind of rows."""
-
-REJECTED: Final = "rejected"
-"""The kind of rows in quarantine (``QUARANTINE``)."""
 FAILED: Final = "failed"
 """The kind of errors that are for the user: Spark would tell of them in its own way."""
 _FAILURE: Final = pa.schema([("error", pa.string()), ("message", pa.string())])
@@ -64,12 +57,6 @@ def small(found: DataFrame, *kinds: str) -> dict[str, pa.Table]:
     for failure in tables.pop(FAILED).to_pylist():
         raise _KNOWN[failure["error"]](failure["message"])
     return tables
-
-
-def quarantine(rejected: Iterable[Rejected]) -> pa.Table:
-    """Rejected rows as rows of table ``quarantine``."""
-    rows = [row._asdict() | {"reasons": [reason._asdict() for reason in row.reasons]} for row in rejected]
-    return pa.Table.from_pylist(rows, schema=QUARANTINE)
 
 
 def examples(rejected: DataFrame) -> tuple[Rejected, ...]:

@@ -12,14 +12,15 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected, Told
+from subreplay.adapters.streams import REJECTED, Rows, quarantine
 from subreplay.model.tables import INPUTS, QUARANTINE
 from subreplay.spark import lake
 from subreplay.spark.adapters import tasks
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.kept import KeptRows
+from subreplay.spark.session import KeptRows
 
 _TOLD: Final = "told"
-_SHAPE: Final = {**INPUTS, tasks.REJECTED: QUARANTINE, _TOLD: pa.schema([("json", pa.string())])}
+_SHAPE: Final = {**INPUTS, REJECTED: QUARANTINE, _TOLD: pa.schema([("json", pa.string())])}
 
 
 def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, options: Options) -> Read:
@@ -27,20 +28,20 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     found = kept.keep(tasks.by_parts(spark, [(path, options)], partial(_rows, adapter), _SHAPE))
     (text,) = tasks.small(found, _TOLD)[_TOLD]["json"].to_pylist()
     told = _of_json(text)
-    return Read({name: tasks.of_kind(found, name) for name in told.rows}, tasks.of_kind(found, tasks.REJECTED), told)
+    return Read({name: tasks.of_kind(found, name) for name in told.rows}, tasks.of_kind(found, REJECTED), told)
 
 
 def in_process(spark: SparkSession, ingested: Ingested) -> Read:
     """What this process read itself: a recording that came with the package, say, which no task can reach."""
     told = ingested.told
     tables = {name: lake.of_arrow(spark, ingested.tables[name]) for name in told.rows}
-    return Read(tables, lake.of_arrow(spark, tasks.quarantine(ingested.rejected)), told)
+    return Read(tables, lake.of_arrow(spark, quarantine(ingested.rejected)), told)
 
 
-def _rows(adapter: Adapter, asked: tuple[Path, Options]) -> tasks.Rows:
+def _rows(adapter: Adapter, asked: tuple[Path, Options]) -> Rows:
     found = adapter(*asked)
     yield from ((name, found.tables[name]) for name in found.told.rows)
-    yield tasks.REJECTED, tasks.quarantine(found.rejected)
+    yield REJECTED, quarantine(found.rejected)
     yield _TOLD, pa.table({"json": [json.dumps(asdict(found.told), default=str)]})
 
 

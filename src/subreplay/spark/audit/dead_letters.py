@@ -18,7 +18,7 @@ from subreplay.spark.audit.topic_findings import Told
 from subreplay.spark.read.log import Inputs, Log, happened, nanos
 from subreplay.spark.schemas import spark_schema
 
-_PLACE = ("topic", "partition", "ledger", "entry", "batch_index")
+_POSITION = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
 def found(
@@ -55,13 +55,13 @@ def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, words: K
         nacked.alias("nacked"),
     )
     attempts = inputs.deliveries.where((F.col("redelivery_count") >= limit) & at.isNotNull())
-    by_message = attempts.groupBy(*_PLACE).agg(
+    by_message = attempts.groupBy(*_POSITION).agg(
         F.max_by(of_last, last).alias("last"), F.bool_or(F.col("acked_at").isNotNull()).alias("acked")
     )
-    named = log.messages.select(*_PLACE, F.coalesce("ordering_key", "key").alias("of"))
-    missing = by_message.join(arrived.select("origin.*"), [*_PLACE], "left_anti")
-    rows = missing.join(named.dropDuplicates([*_PLACE]), [*_PLACE], "left")
-    named_in_words = rows.select(*_PLACE, key_words(F.col("of"), words).alias("key"), "last.*", "acked")
+    named = log.messages.select(*_POSITION, F.coalesce("ordering_key", "key").alias("of"))
+    missing = by_message.join(arrived.select("origin.*"), [*_POSITION], "left_anti")
+    rows = missing.join(named.dropDuplicates([*_POSITION]), [*_POSITION], "left")
+    named_in_words = rows.select(*_POSITION, key_words(F.col("of"), words).alias("key"), "last.*", "acked")
     return named_in_words.select(*EXHAUSTED.names)
 
 
@@ -72,8 +72,8 @@ def letters(dead_letters: DataFrame, day: Date | None, words: KeyWords) -> DataF
     return rows.where(key.isNotNull()).select(
         "origin.topic",
         "origin.partition",
-        *[F.col(f"origin.{name}").alias(f"origin_{name}") for name in _PLACE[2:]],
-        *_PLACE[2:],
+        *[F.col(f"origin.{name}").alias(f"origin_{name}") for name in _POSITION[2:]],
+        *_POSITION[2:],
         key_words(key, words).alias("key"),
         nanos("publish_time").alias("published"),
         (F.col("date") == F.lit(day) if day else F.lit(True)).alias("judged"),

@@ -30,7 +30,7 @@ from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED
 from subreplay.model.columns import DAY
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.model.words import KeyWords
-from subreplay.spark import local
+from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
 from subreplay.spark.dealing import dealt
 from subreplay.spark.read.log import Log
@@ -52,9 +52,9 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     spark = log.messages.sparkSession
     if log.here:
-        rows = (shuffle_blocks(local.rows_of(part).to_batches(), BY_POSITION) for part in log.parts)
+        rows = (shuffle_blocks(collect.rows_of(part).to_batches(), BY_POSITION) for part in log.parts)
         ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
-        return local.of_batches(spark, _both_passes(judge, ordered), JUDGED)
+        return collect.of_batches(spark, _both_passes(judge, ordered), JUDGED)
     shape = spark_schema(BLOCKS)
     parts = [part.mapInArrow(lambda rows: packed(shuffle_blocks(rows, BY_POSITION)), shape) for part in log.parts]
     blocks = dealt(reduce(DataFrame.unionAll, parts), partitions(spark), "partition")
@@ -88,7 +88,7 @@ def published(rows: DataFrame, subscription: str, judge: Judge) -> DataFrame:
 
 def deliveries(rows: DataFrame) -> DataFrame:
     """Judged rows without those that hold state or sums."""
-    return rows.where("carried IS NULL AND load IS NULL").drop("carried", "load")
+    return rows.where("checkpoint IS NULL AND load IS NULL").drop("checkpoint", "load")
 
 
 def sums(rows: DataFrame) -> DataFrame:
@@ -109,7 +109,7 @@ def violations(rows: DataFrame, explainer: Explainer, *, here: bool = False) -> 
     """The findings of judged rows, in words; ``here``: they are local."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
     needed = [name for name in JUDGED.names if name in rows.columns]
-    return local.mapped(worth.select(*needed), explainer.violations, VIOLATIONS, here=here)
+    return collect.mapped(worth.select(*needed), explainer.violations, VIOLATIONS, here=here)
 
 
 def _failing(judge: Judge) -> Column:

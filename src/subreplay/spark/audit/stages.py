@@ -18,7 +18,7 @@ from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
-from subreplay.audit.unknown_consumers import with_unknown_consumers
+from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.config.run import RECORDED
 from subreplay.figures import Figures
 from subreplay.model.columns import DAY, UNKNOWN
@@ -34,7 +34,7 @@ from subreplay.spark.whatif.stages import measured_plan
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
 
-NAMED = 8  # withdrawn findings of a code and night whose places stand in a report, beside how many there are
+NAMED = 8  # withdrawn findings of a code and night whose positions stand in a report, beside how many there are
 
 
 def fold(source: Source) -> Judge:
@@ -168,15 +168,15 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
 
 
 def _withdrawn(source: Source) -> collect.Rows:
-    """What this night withdraws of earlier ones' findings, counted by code and night, with some places; writes table
+    """What this night withdraws of earlier ones' findings, counted by code and night, with some positions; writes table
     ``withdrawn``."""
     found = withdrawals.found(source.sink, source.config, source.inputs)
     if found is None:
         return []
     written = source.write(found, "withdrawn")
-    place = F.struct("partition", "ledger", "entry", "batch_index")
-    nth = F.row_number().over(Window.partitionBy("code", "told").orderBy(place))
-    some = F.sort_array(F.collect_list(F.when(F.col("nth") <= NAMED, place))).alias("places")
+    position = F.struct("partition", "ledger", "entry", "batch_index")
+    nth = F.row_number().over(Window.partitionBy("code", "told").orderBy(position))
+    some = F.sort_array(F.collect_list(F.when(F.col("nth") <= NAMED, position))).alias("positions")
     counted = written.withColumn("nth", nth).groupBy("code", "told").agg(F.count("*").alias("count"), some)
     return collect.rows(counted.orderBy("code", "told"))
 

@@ -106,16 +106,16 @@ def _of(rule: Callable[[pa.Table], Iterator[Finding]]) -> Callable[[Iterable[pa.
 
 def firsts(messages: DataFrame, words: KeyWords) -> DataFrame:
     """``FIRST_MESSAGES`` by key (where null: by producer) and partition, of those in more than one partition."""
-    place = F.struct("ledger", "entry", "batch_index")
+    position = F.struct("ledger", "entry", "batch_index")
     whose = F.coalesce("key", F.col("producer").cast("binary"))
     messages = messages.withColumns({"whose": whose, "hash": F.xxhash64("topic", whose)})
     # none is, or few are: all messages are looked at for their partition only
-    places = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
-    spread = places.where("least < most").select("hash")
+    partitions = messages.groupBy("hash").agg(F.min("partition").alias("least"), F.max("partition").alias("most"))
+    spread = partitions.where("least < most").select("hash")
     messages = messages.where("false") if spread.isEmpty() else messages.join(spread, "hash", "left_semi")
     by_partition = messages.groupBy("topic", "whose", "partition").agg(
-        F.min(place).alias("first"),
-        F.min_by(F.struct("at", "producer", "key"), place).alias("its"),
+        F.min(position).alias("first"),
+        F.min_by(F.struct("at", "producer", "key"), position).alias("its"),
         F.count("*").alias("messages"),
         F.bool_or("before").alias("known"),
     )

@@ -11,7 +11,7 @@ from subreplay.spark.read.checkpoint import of_earlier_nights, told
 from subreplay.spark.read.log import Inputs
 from subreplay.spark.sink import Sink
 
-_PLACE = ("partition", "ledger", "entry", "batch_index")
+_POSITION = ("partition", "ledger", "entry", "batch_index")
 ONE_SKIPPED = 2  # witnesses of a SKIP: the delivery, and the message that was jumped over; a third one tells of others
 
 
@@ -23,33 +23,33 @@ def found(sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
     if before is None:
         return None
     before = before.where("verdict != 'valid'")
-    failing = before.select(*_PLACE, "code", F.col("date").alias("told"))
+    failing = before.select(*_POSITION, "code", F.col("date").alias("told"))
     if failing.isEmpty():  # as most nights: to plan what follows takes longer than to look
         nothing = {"at": F.lit(None).cast("timestamp"), "explanation": F.lit(None).cast("string")}
         return failing.where("false").withColumns(nothing)
-    came = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy(*_PLACE).agg(
+    came = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy(*_POSITION).agg(
         F.lit(Code.LOST.name).alias("code"),
         F.min("delivered_at").alias("at"),
         F.concat(F.lit("and was delivered to "), F.min_by("consumer", "delivered_at")).alias("what"),
     )  # fmt: skip
-    stored = inputs.messages.groupBy(*_PLACE).agg(
+    stored = inputs.messages.groupBy(*_POSITION).agg(
         F.lit(Code.UNKNOWN_MESSAGE.name).alias("code"),
         F.min("publish_time").alias("at"),
         F.concat(F.lit("and was published"), F.coalesce(F.concat(F.lit(" by "), F.min("producer")), F.lit(""))).alias(
             "what"
         ),
     )
-    found = failing.join(came.unionAll(stored), [*_PLACE, "code"]).unionByName(_skipped(before, inputs))
+    found = failing.join(came.unionAll(stored), [*_POSITION, "code"]).unionByName(_skipped(before, inputs))
     earlier = sink.find("withdrawn")
     if earlier is not None:
         known = earlier.where(of_earlier_nights(config, inputs.topic))
-        found = found.join(known, [*_PLACE, "code", "told"], "left_anti")
+        found = found.join(known, [*_POSITION, "code", "told"], "left_anti")
     told_on, at = (F.col(name).cast("string") for name in ("told", "at"))
-    words = F.format_string("%s was told %s on %s %s at %s", _place(), F.col("code"), told_on, F.col("what"), at)
+    words = F.format_string("%s was told %s on %s %s at %s", _position(), F.col("code"), told_on, F.col("what"), at)
     return found.distinct().withColumn("explanation", words).drop("what")
 
 
-def _place() -> Column:
+def _position() -> Column:
     """A position as findings name it."""
     batched = F.when(F.col("batch_index") >= 0, F.format_string("[%d]", "batch_index")).otherwise("")
     return F.format_string("%d:%d%s", "ledger", "entry", batched)
@@ -59,10 +59,10 @@ def _skipped(before: DataFrame, inputs: Inputs) -> DataFrame:
     """SKIP of messages, each the only one, that this day gave to the consumer that had not been given them, which has
     been there without a break."""
     skips = before.where((F.col("code") == Code.SKIP.name) & (F.size("witness") == ONE_SKIPPED)).select(
-        *_PLACE, "code", F.col("date").alias("told"), "consumer", "at", F.col("witness")[1].alias("skipped")
+        *_POSITION, "code", F.col("date").alias("told"), "consumer", "at", F.col("witness")[1].alias("skipped")
     )
     given = inputs.deliveries.where("delivered_at IS NOT NULL").select(
-        "partition", "consumer", _place().alias("skipped"), "delivered_at"
+        "partition", "consumer", _position().alias("skipped"), "delivered_at"
     )
     joins = inputs.membership.where("event = 'join'").alias("joins")
     found = skips.join(given, ["partition", "consumer", "skipped"]).alias("found")
@@ -71,4 +71,4 @@ def _skipped(before: DataFrame, inputs: Inputs) -> DataFrame:
     again = (F.col("joins.at") > F.col("found.at")) & (F.col("joins.at") <= F.col("delivered_at"))
     found = found.join(joins, mine & again, "left_anti")
     what = F.format_string("and %s, which it had jumped over, was delivered to %s", "skipped", "consumer")
-    return found.select(*_PLACE, "code", "told", F.col("delivered_at").alias("at"), what.alias("what"))
+    return found.select(*_POSITION, "code", "told", F.col("delivered_at").alias("at"), what.alias("what"))

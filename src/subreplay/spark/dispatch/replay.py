@@ -170,13 +170,13 @@ def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
     What waits at the same time counts once: ``blocked`` is how long anything of the row waited, ``total`` how long
     anything of the scenario did.
     """
-    of_place = "hash" in by
-    named = F.col("hash").isNotNull() | F.col("generation").isNotNull() if of_place else F.lit(True)
-    places = ("scenario", "topic", "partition", *by) if of_place else ("scenario", *by)
+    of_hash = "hash" in by
+    named = F.col("hash").isNotNull() | F.col("generation").isNotNull() if of_hash else F.lit(True)
+    columns = ("scenario", "topic", "partition", *by) if of_hash else ("scenario", *by)
     grouped = (
         rows.where((F.col("kind") == WAITED) & named)
-        .withColumns({"mine": _not_yet(*places), "anybody": _not_yet("scenario")})
-        .groupBy(*places)
+        .withColumns({"mine": _not_yet(*columns), "anybody": _not_yet("scenario")})
+        .groupBy(*columns)
         .agg(
             F.min("at").alias("since"),
             F.max("until").alias("until"),
@@ -187,7 +187,7 @@ def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
             F.max(F.col("hash").isNotNull()).alias("by_hash"),
         )
     )
-    order = Window.partitionBy("scenario").orderBy(F.desc("blocked"), *places[1:])
+    order = Window.partitionBy("scenario").orderBy(F.desc("blocked"), *columns[1:])
     everything = Window.partitionBy("scenario")
     ranked = grouped.withColumns(
         {
@@ -199,9 +199,9 @@ def waits(rows: DataFrame, by: Sequence[str], few: int) -> DataFrame:
     return ranked.where(F.col("rank") <= few).orderBy("scenario", "rank")
 
 
-def _not_yet(*places: str) -> Column:
-    """How much of a wait was not covered by those of the same places that had begun before it."""
-    before = Window.partitionBy(*places).orderBy("at", "until").rowsBetween(Window.unboundedPreceding, -1)
+def _not_yet(*columns: str) -> Column:
+    """How much of a wait was not covered by those of the same columns that had begun before it."""
+    before = Window.partitionBy(*columns).orderBy("at", "until").rowsBetween(Window.unboundedPreceding, -1)
     reached = F.coalesce(F.max("until").over(before), F.col("at"))
     return F.greatest(F.col("until") - F.greatest(F.col("at"), reached), F.lit(0))
 

@@ -33,7 +33,7 @@ from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, re
 from subreplay.whatif.scenario import group_events
 
 MOST_BLOCKED = 12
-BY_PLACE = ("consumer", "holder", "hash")
+BY_HASH = ("consumer", "holder", "hash")
 
 
 def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
@@ -70,7 +70,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             "backlog": begin(collect.rows, replay.backlog(rows, width)),
             "held": begin(collect.rows, replay.held(rows, width)),
             "waits": begin(collect.rows, replay.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
-            "hash_waits": begin(collect.rows, replay.waits(rows, (*BY_PLACE, "generation"), MOST_BLOCKED)),
+            "hash_waits": begin(collect.rows, replay.waits(rows, (*BY_HASH, "generation"), MOST_BLOCKED)),
             "drains": begin(collect.rows, replay.drains(rows, last)),
         }
         changed = begin(collect.rows, replay.changes(rows))

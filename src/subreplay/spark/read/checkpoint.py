@@ -25,9 +25,9 @@ from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
 from subreplay.model.columns import DAY, UNKNOWN, midnight
 from subreplay.model.contracts import KEYS
-from subreplay.model.tables import CARRIED, LOG, OPEN_POSITIONS
+from subreplay.model.tables import CHECKPOINT, LOG, OPEN_POSITIONS
 from subreplay.spark import collect
-from subreplay.spark.local import fits, local, mapped
+from subreplay.spark.collect import fits, local, mapped
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
@@ -37,7 +37,7 @@ AHEAD: Final = 60_000_000_000
 """How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
 
 _ENTRY = ["topic", "partition", "ledger", "entry"]
-_PLACE = [*_ENTRY, "batch_index"]
+_POSITION = [*_ENTRY, "batch_index"]
 
 
 MOST_NUMBERS: Final = 1 << 20
@@ -46,11 +46,11 @@ MOST_NUMBERS: Final = 1 << 20
 
 @dataclass(frozen=True)
 class HandedOn:
-    """The state that the latest night before a date handed on: ``carried`` rows by topic and partition; ``here``: the
-    driver has them."""
+    """The state that the latest night before a date handed on: rows of its ``checkpoint`` by topic and partition;
+    ``here``: the driver has them."""
 
     night: Date
-    carried: DataFrame
+    checkpoint: DataFrame
     here: bool
 
     @property
@@ -61,7 +61,9 @@ class HandedOn:
     @cached_property
     def open(self) -> DataFrame:
         """``OPEN_POSITIONS`` that it left."""
-        return mapped(self.carried.where(F.col("carried.name") == OPEN), _positions, OPEN_POSITIONS, here=self.here)
+        return mapped(
+            self.checkpoint.where(F.col("checkpoint.name") == OPEN), _positions, OPEN_POSITIONS, here=self.here
+        )
 
 
 def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
@@ -69,14 +71,14 @@ def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
     if config.date is None:
         return None
     audited = sink.find("audited")
-    if audited is None or "carried" not in audited.columns:
+    if audited is None or "checkpoint" not in audited.columns:
         return None
-    mine = audited.where(of_earlier_nights(config, topic) & F.col("carried").isNotNull())
-    numbers = F.sum(F.col("carried.rows").cast("long") * F.col("carried.width")).alias("numbers")
+    mine = audited.where(of_earlier_nights(config, topic) & F.col("checkpoint").isNotNull())
+    numbers = F.sum(F.col("checkpoint.rows").cast("long") * F.col("checkpoint.width")).alias("numbers")
     latest = mine.groupBy("date").agg(numbers).orderBy(F.desc("date")).first()
     if latest is None:
         return None
-    state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "carried")
+    state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "checkpoint")
     here = latest.numbers <= MOST_NUMBERS
     return HandedOn(latest.date, local(state) if here else state, here)
 
@@ -89,9 +91,9 @@ def basis(config: RunConfig) -> str:
 
 def check_basis(before: HandedOn, config: RunConfig) -> None:
     """Raises ``ConfigError`` where the night before was judged by other rules."""
-    told = before.carried.where(F.col("carried.name") == BASIS).select("carried").first()
+    told = before.checkpoint.where(F.col("checkpoint.name") == BASIS).select("checkpoint").first()
     assert told is not None  # every night hands it on
-    part = Checkpoint([pa.array([told.carried.asDict()], CARRIED)])
+    part = Checkpoint([pa.array([told.checkpoint.asDict()], CHECKPOINT)])
     was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
@@ -108,7 +110,7 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
     if inputs.near != {}:
         log = log.with_other_days(*_context(spark, config, inputs, before))
         log = log.with_other_days(_ahead(config, inputs))
-    return log if before is None else replace(log, carried=_state(before))
+    return log if before is None else replace(log, checkpoint=_state(before))
 
 
 def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: int) -> Inputs:
@@ -158,9 +160,9 @@ def of_earlier_nights(config: RunConfig, topic: str) -> Column:
 def _state(before: HandedOn) -> DataFrame:
     given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
     shape = spark_schema(LOG)
-    place = [F.lit(value).cast(shape[name].dataType).alias(name) for name, value in given.items()]
-    mine = before.carried.where(F.col("carried.name") != OPEN)
-    return mine.select("topic", "partition", *place, "carried")
+    constants = [F.lit(value).cast(shape[name].dataType).alias(name) for name, value in given.items()]
+    mine = before.checkpoint.where(F.col("checkpoint.name") != OPEN)
+    return mine.select("topic", "partition", *constants, "checkpoint")
 
 
 def _context(
@@ -173,14 +175,14 @@ def _context(
     # positions rise with time, but for the clocks of producers: what lies behind the day's first message is read anyway
     firsts = inputs.messages.groupBy("topic", "partition").agg(F.min(F.struct("ledger", "entry")).alias("first"))
     again = _behind(inputs.deliveries, firsts, False).select(*_ENTRY).unionAll(open_.select(*_ENTRY)).distinct()
-    waiting = open_.where("waiting").select(*_PLACE, F.lit(True).alias("waiting")).distinct()
+    waiting = open_.where("waiting").select(*_POSITION, F.lit(True).alias("waiting")).distinct()
 
     def wanted(name: str) -> DataFrame:
         rows = _valid(inputs, name, earlier[name])
         late = _behind(rows, firsts, True).select(*rows.columns)
         return _behind(rows, firsts, False).join(again, _ENTRY, "left_semi").select(*rows.columns).unionAll(late)
 
-    mine = wanted("messages").join(waiting, _PLACE, "left")
+    mine = wanted("messages").join(waiting, _POSITION, "left")
     waits = F.coalesce("waiting", F.lit(False))
     return message_rows(mine, waits, before=True), delivery_rows(wanted("deliveries"), before=True)
 
@@ -201,7 +203,7 @@ def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
 def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
-            part = Checkpoint([pa.array([row["carried"]], batch.schema.field("carried").type)])
+            part = Checkpoint([pa.array([row["checkpoint"]], batch.schema.field("checkpoint").type)])
             yield from open_table(part.arrays()[OPEN], row["topic"], row["partition"]).to_batches()
 
 

@@ -25,7 +25,7 @@ from subreplay.spark.read.log import Inputs, happened, is_commit, nanos
 from subreplay.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
 
 INGEST: Final = "ingest"
-_PLACE: Final = ("ledger", "entry", "batch_index")
+_POSITION: Final = ("ledger", "entry", "batch_index")
 MOST_EVENTS: Final = 1_000_000
 """So many rows of a membership come to the driver, which folds them; about a gigabyte."""
 
@@ -66,8 +66,8 @@ class InputStatistics(NamedTuple):
         return [row["table"] for row in self.counts if row["quarantined"]]
 
 
-def input_statistics(inputs: Inputs, carried: DataFrame | None = None) -> InputStatistics:
-    """Look at each table once; ``carried`` is what the night before handed on."""
+def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> InputStatistics:
+    """Look at each table once; ``checkpoint`` is what the night before handed on."""
     small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
     membership = _in_nanos(inputs.membership)
     elsewhere = None if inputs.group is None else _in_nanos(inputs.group)
@@ -77,15 +77,15 @@ def input_statistics(inputs: Inputs, carried: DataFrame | None = None) -> InputS
         others = start(rows, _counted(small, inputs.ingest))
         changes = start(_events, membership)
         of_group = None if elsewhere is None else start(_events, elsewhere)
-        open_ = start(rows, carried.select("partition").distinct()) if carried is not None else None
+        open_ = start(rows, checkpoint.select("partition").distinct()) if checkpoint is not None else None
     stored, served, members = messages.result(), deliveries.result(), changes.result()
-    places = {row["partition"] for row in (*stored, *served) if row["valid"]}
-    places |= {row["partition"] for row in open_.result()} if open_ is not None else set()
+    partitions = {row["partition"] for row in (*stored, *served) if row["valid"]}
+    partitions |= {row["partition"] for row in open_.result()} if open_ is not None else set()
     delivered = [row for row in served if row["valid"] and row["last"] is not None]
     events, repeated, contradicted = members_once(inferred(delivered, inputs.topic) if inputs.inferred else members)
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
     joins = [row for row in events if row["event"] == "join"]
-    seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(places)], untold)
+    seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(partitions)], untold)
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
@@ -175,7 +175,7 @@ def _stored(checked: DataFrame) -> DataFrame:
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
-        F.min(F.struct(*_PLACE)).alias("lowest"),
+        F.min(F.struct(*_POSITION)).alias("lowest"),
         F.max(keys).alias("widest"),
         F.bool_or(numbered).alias("numbered"),
         F.bool_or(keyed).alias("keyed"),
@@ -197,7 +197,7 @@ def _served(checked: DataFrame) -> DataFrame:
         recorded.alias("recorded"),
         acknowledged.alias("acknowledged"),
         F.min(
-            F.when(at.isNotNull(), F.struct(*_PLACE, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
+            F.when(at.isNotNull(), F.struct(*_POSITION, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
         ).alias("lowest"),
         (acknowledged | given_back).alias("ended"),
         F.count_if(is_commit()).alias("commits"),
@@ -208,8 +208,8 @@ def _served(checked: DataFrame) -> DataFrame:
 def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:
     found: dict[Scope, FirstServed] = {}
     for row in delivered:
-        (*place, at, again), scope = row["lowest"].values(), Scope(topic, row["partition"])
-        mine = FirstServed(row["first"], tuple(place), at, again)
+        (*position, at, again), scope = row["lowest"].values(), Scope(topic, row["partition"])
+        mine = FirstServed(row["first"], tuple(position), at, again)
         found[scope] = mine.with_others(found.get(scope, mine))
     return found
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import date as Date
 from typing import Final
 
+import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
@@ -17,9 +18,11 @@ _CHECK: Final = "keys_check"
 _SHOWN: Final = "keys_shown"
 
 
-def noted(runs: DataFrame, config: RunConfig) -> DataFrame:
+def noted(runs: pa.Table, config: RunConfig) -> pa.Table:
     """Table ``runs`` with how keys were written."""
-    return runs.withColumns({_CHECK: F.lit(config.keys.words.check), _SHOWN: F.lit(config.keys.show)})
+    for name, value in ((_CHECK, config.keys.words.check), (_SHOWN, config.keys.show)):
+        runs = runs.append_column(name, pa.repeat(pa.scalar(value), len(runs)))
+    return runs
 
 
 def require_same(sink: Sink, config: RunConfig, topic: str, night: Date) -> None:

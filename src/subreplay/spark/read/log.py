@@ -20,8 +20,7 @@ from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark import lake
-from subreplay.spark.collect import together
-from subreplay.spark.local import local
+from subreplay.spark.collect import local, together
 from subreplay.spark.read import traffic
 from subreplay.spark.read.contracts import split
 from subreplay.spark.schemas import spark_schema
@@ -178,24 +177,27 @@ def _since(day: Date | None, lookback: int) -> Column:
 @dataclass(frozen=True)
 class Log:
     """Messages and deliveries in the ``LOG`` shape, times in ns; each with its own columns, since Spark takes as long
-    for those that are null in all rows. ``carried`` is what the night before handed on. ``here``: these are few rows,
-    which the driver has."""
+    for those that are null in all rows. ``checkpoint`` is what the night before handed on. ``here``: these are few
+    rows, which the driver has."""
 
     messages: DataFrame
     deliveries: DataFrame
-    carried: DataFrame | None = None
+    checkpoint: DataFrame | None = None
     here: bool = False
 
     @property
     def parts(self) -> list[DataFrame]:
         """What it consists of."""
-        return [part for part in (self.messages, self.deliveries, self.carried) if part is not None]
+        return [part for part in (self.messages, self.deliveries, self.checkpoint) if part is not None]
 
     def where(self, condition: Column) -> Log:
         """The rows that meet a condition on columns that all of them have."""
-        carried = None if self.carried is None else self.carried.where(condition)
+        checkpoint = None if self.checkpoint is None else self.checkpoint.where(condition)
         return replace(
-            self, messages=self.messages.where(condition), deliveries=self.deliveries.where(condition), carried=carried
+            self,
+            messages=self.messages.where(condition),
+            deliveries=self.deliveries.where(condition),
+            checkpoint=checkpoint,
         )
 
     def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
@@ -268,8 +270,8 @@ def delivery_rows(deliveries: DataFrame, *, before: bool) -> DataFrame:
 
 
 def _log_rows(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
-    place = {c: F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")}
-    of = place | dict(given)
+    position = {c: F.col(c) for c in ("topic", "partition", "ledger", "entry", "batch_index")}
+    of = position | dict(given)
     return rows.select(*[of[f.name].cast(f.dataType).alias(f.name) for f in spark_schema(LOG) if f.name in of])
 
 

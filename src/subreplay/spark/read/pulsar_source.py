@@ -112,16 +112,16 @@ def batches(client: Any, topic: str, begin: int | None, end: int) -> Iterator[pa
 
 
 def _row(topic: str, message: Any, published: int) -> dict[str, Any]:
-    place = message.message_id()
+    message_id = message.message_id()
     scope = TopicName.parse(topic).scope
     key, ordering_key, event = message.partition_key(), message.ordering_key(), message.event_timestamp()
     return {
         "date": date.fromordinal(_EPOCH + published // _DAY),
         "topic": scope.topic,
         "partition": scope.partition,
-        "ledger": place.ledger_id(),
-        "entry": place.entry_id(),
-        "batch_index": place.batch_index(),
+        "ledger": message_id.ledger_id(),
+        "entry": message_id.entry_id(),
+        "batch_index": message_id.batch_index(),
         "key": key.encode() if key else None,
         "ordering_key": ordering_key.encode() if ordering_key else None,
         "producer": message.producer_name() or None,

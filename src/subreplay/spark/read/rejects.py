@@ -14,7 +14,7 @@ from subreplay.spark.collect import Rows, rows
 from subreplay.spark.read.contracts import readable
 from subreplay.spark.read.log import Inputs, nanos
 
-MOST_PLACES: Final = 10_000  # of a table: where rejected rows name more, only their topic partitions are told apart
+MOST_REJECTS: Final = 10_000  # of a table: where rejected rows name more, only their topic partitions are told apart
 MOST_REASONS: Final = 200
 _KEYS: Final = ("key", "ordering_key", "batch_key", "batch_ordering_key")
 # What the tables are made of that an ingest reads from its files
@@ -51,17 +51,17 @@ def rejects(inputs: Inputs, tables: Iterable[str]) -> Rejects:
         if table == "ingest" and inputs.ingest is not None:
             files = rows(inputs.ingest.select("table").distinct().orderBy("table").limit(MOST_REASONS))
             found += [Reject(made) for row in files for made in _MADE_OF.get(row["table"], ())]
-        elif (place := _place(table)) is not None:
-            found += _places(inputs.checked[table].where("NOT valid"), table, place)
+        elif (columns := _columns(table)) is not None:
+            found += _of_table(inputs.checked[table].where("NOT valid"), table, columns)
     return Rejects(tuple(dict.fromkeys(found)))
 
 
-def _places(rejected: DataFrame, table: str, place: list[Column]) -> list[Reject]:
+def _of_table(rejected: DataFrame, table: str, columns: list[Column]) -> list[Reject]:
     partition = readable(table, "partition").alias("partition")
-    narrow = rejected.select(partition, *place).distinct()
-    found = rows(narrow.orderBy(*narrow.columns).limit(MOST_PLACES + 1))
-    if len(found) > MOST_PLACES:
-        found = rows(rejected.select(partition).distinct().orderBy("partition").limit(MOST_PLACES))
+    narrow = rejected.select(partition, *columns).distinct()
+    found = rows(narrow.orderBy(*narrow.columns).limit(MOST_REJECTS + 1))
+    if len(found) > MOST_REJECTS:
+        found = rows(rejected.select(partition).distinct().orderBy("partition").limit(MOST_REJECTS))
     return [Reject(table, **row) for row in found]
 
 
@@ -72,7 +72,7 @@ def _asked_for() -> Column:
     return F.when(~backwards, F.least(*times))
 
 
-def _place(table: str) -> list[Column] | None:
+def _columns(table: str) -> list[Column] | None:
     """What tells apart the rejected rows of a table, besides their topic partition; None: nothing depends on them."""
     if table == "deliveries":
         return [readable(table, name).alias(name) for name in ("ledger", "entry")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -20,7 +21,7 @@ from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake, profiled
-from subreplay.spark.local import fits, local
+from subreplay.spark.collect import fits
 from subreplay.spark.profiled import Profiled, blocks
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
@@ -126,9 +127,10 @@ class Source:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice."""
         if not self.few:
             return self.sink.write(frame, name, **self.where)
-        rows = local(lake.with_values(frame, self.where))
+        dated = lake.with_values(frame, self.where)
+        rows = collect.rows_of(dated)
         self.sink.put(rows, name, **self.where)
-        return rows
+        return collect.as_frame(rows, dated)
 
 
 def read(
@@ -143,7 +145,7 @@ def read(
     before = checkpoint.handed_on(sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
-    found = input_statistics(inputs, None if before is None else before.carried)
+    found = input_statistics(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
@@ -194,15 +196,16 @@ def write_profile(spark: SparkSession, config: RunConfig) -> list[dict[str, Any]
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``."""
-    frames = {name: lake.of_arrow(source.spark, rows).coalesce(1) for name, rows in held.items()}
-    frames |= {
-        name: known_secret.noted(frame, source.config) for name, frame in frames.items() if name.endswith("runs")
+    held = {
+        name: known_secret.noted(rows, source.config) if name.endswith("runs") else rows for name, rows in held.items()
     }
     with_some = source.statistics.with_rejected
     rejected = [frame for name, frame in source.inputs.rejected.items() if name in with_some]
-    nothing = lake.of_arrow(source.spark, QUARANTINE.empty_table()).coalesce(1)
-    frames["quarantine"] = reduce(DataFrame.unionAll, rejected) if rejected else nothing
     with collect.together() as start:
-        written = [start(source.sink.put, frame, name, **source.where) for name, frame in frames.items()]
+        written: list[Future[Any]] = [start(source.sink.put, rows, name, **source.where) for name, rows in held.items()]
+        if rejected:
+            written.append(start(source.write, reduce(DataFrame.unionAll, rejected), "quarantine"))
+        else:
+            written.append(start(source.sink.put, QUARANTINE.empty_table(), "quarantine", **source.where))
     for done in written:
         done.result()

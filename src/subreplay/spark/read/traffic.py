@@ -30,9 +30,9 @@ from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.kept import KeptRows
 from subreplay.spark.read import live
 from subreplay.spark.schemas import require, spark_schema
+from subreplay.spark.session import KeptRows
 
 REJECTED: Final = pa.struct(
     [
@@ -73,7 +73,7 @@ def table(
     traffic = config.traffic
     given: InputTable | None = getattr(traffic, name)
     if frames is not None and name in frames:
-        found, place = frames[name], name
+        found, location = frames[name], name
         if given is not None and given.maps:
             return _mapped(found, given, name, name)
     elif frames is not None and given is None:
@@ -81,7 +81,7 @@ def table(
             raise InputError(f"{name}: no frame is given; it is needed here")
         return Table(_empty(spark, name), frozenset(INPUTS[name].names))
     elif given is None:
-        place = f"{traffic.path.rstrip('/')}/{name}"
+        location = f"{traffic.path.rstrip('/')}/{name}"
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
             return Table(_empty(spark, name), frozenset(INPUTS[name].names))
@@ -91,15 +91,15 @@ def table(
     elif given.from_ in ADAPTERS:
         return _of_files(spark, given, name, Reads() if reads is None else reads)
     else:
-        found, place = opened(spark, given, f"traffic.{name}", config), given.place
+        found, location = opened(spark, given, f"traffic.{name}", config), given.location
         if given.maps:
             return _mapped(found, given, name, f"traffic.{name}")
-    return Table(require(found, INPUTS[name], place), frozenset(INPUTS[name].names) - set(found.columns))
+    return Table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
 
 
 def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) -> DataFrame:
-    """The rows of a source as they are. Raises ``InputError`` naming the place where there is no such table."""
-    place = given.place
+    """The rows of a source as they are. Raises ``InputError`` naming the location where there is no such table."""
+    location = given.location
     if given.from_ in LIVE:
         return live.opened(spark, given, key, config.date, config.traffic.lookback_days)
     try:
@@ -112,7 +112,7 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
         why = error.getCondition() or "unreadable"
         if why == _NO_AVRO:
             raise EnvironmentFailed(
-                f"{key}: {place}: this Spark session cannot read {given.format}; give it the package for it "
+                f"{key}: {location}: this Spark session cannot read {given.format}; give it the package for it "
                 "(spark.conf: {spark.jars.packages: …})"
             ) from error
         if why in _TOLD_BY_SPARK:
@@ -121,7 +121,7 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
         remedy = "correct path, table or format"
         if _PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
             remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
-        raise InputError(f"{key}: {place}: no {what} ({why}); {remedy}") from error
+        raise InputError(f"{key}: {location}: no {what} ({why}); {remedy}") from error
     return found
 
 
@@ -183,14 +183,16 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     if any(each.column is None for each in plan.taken):
         columns.append(_relative(given).alias(_FILE))
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
-    place = given.place
-    rows = found.select(*columns).mapInArrow(partial(_convert, plan, place, schema), spark_schema(schema))
+    location = given.location
+    rows = found.select(*columns).mapInArrow(partial(_convert, plan, location, schema), spark_schema(schema))
     return Table(rows, absent)
 
 
-def _convert(plan: Plan, place: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _convert(
+    plan: Plan, location: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        files = batch.column(_FILE).cast(pa.string()) if _FILE in batch.schema.names else place
+        files = batch.column(_FILE).cast(pa.string()) if _FILE in batch.schema.names else location
         rows, rejected = convert(batch, plan, files)
         yield _with_rejected(rows, [None] * rows.num_rows, schema)
         if rejected:

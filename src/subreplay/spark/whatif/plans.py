@@ -16,7 +16,7 @@ from subreplay.traffic.profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
 """Of more deliveries so many, about, are enough to fit a model."""
-_PLACE: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+_POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
 def given(source: Source) -> Given:
@@ -38,9 +38,9 @@ def profile(source: Source) -> TrafficProfile:
 def fitted(source: Source) -> Fit:
     """A service model of the recorded deliveries, each with the size of its message."""
     every = max(1, source.extent["deliveries"] // MOST_TIMES)
-    sizes = source.log.messages.select(*_PLACE, "size")
-    chosen = source.log.deliveries.where(F.pmod(F.xxhash64(*_PLACE), F.lit(every)) == 0)
-    rows = chosen.drop("size").join(sizes, [*_PLACE], "left").select("consumer", "received_at", "acked_at", "size")
+    sizes = source.log.messages.select(*_POSITION, "size")
+    chosen = source.log.deliveries.where(F.pmod(F.xxhash64(*_POSITION), F.lit(every)) == 0)
+    rows = chosen.drop("size").join(sizes, [*_POSITION], "left").select("consumer", "received_at", "acked_at", "size")
     times = rows.orderBy("received_at", "acked_at", "consumer", "size").toArrow()
     names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
     return fit(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

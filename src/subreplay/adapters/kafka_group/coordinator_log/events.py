@@ -222,11 +222,11 @@ def _split(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     """What is before the message of each line, and the message, without the logger's name."""
     cells = Cells(text)
     length = cells.end - cells.begin
-    place = np.asarray(pc.find_substring_regex(text, _ABOUT_GROUPS).fill_null(-1), np.int64)
-    place = np.where(place < 0, length, place)
+    position = np.asarray(pc.find_substring_regex(text, _ABOUT_GROUPS).fill_null(-1), np.int64)
+    position = np.where(position < 0, length, position)
     head, tail = (
         part.cast(pa.large_string())
-        for part in cells.strings((cells.begin, place), (cells.begin + place, length - place))
+        for part in cells.strings((cells.begin, position), (cells.begin + position, length - position))
     )
     message = pc.replace_substring_regex(tail, rf"^{_BEFORE}\s*", "")
     return head, pc.replace_substring_regex(message, _LOGGER, "")
@@ -245,9 +245,9 @@ def _by_member(events: pa.Table) -> pa.Table:
     if not pc.any(several).as_py():
         return events
     apart = pc.if_else(several.combine_chunks(), pc.split_pattern(names, ", "), pc.split_pattern(names, "\n"))
-    place = EVENTS.get_field_index("member_id")
+    index = EVENTS.get_field_index("member_id")
     rows = events.take(pc.list_parent_indices(apart))
-    return rows.set_column(place, EVENTS.field(place), pc.list_flatten(apart))
+    return rows.set_column(index, EVENTS.field(index), pc.list_flatten(apart))
 
 
 def _plain(row: Any) -> str:

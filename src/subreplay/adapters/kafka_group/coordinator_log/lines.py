@@ -19,7 +19,7 @@ class Line(NamedTuple):
 
 _GROUP: Final = "(?P<group>.+?)"
 _MEMBER: Final = r"(?:MemberMetadata\(memberId=)?(?P<member_id>.+?)(?:, groupInstanceId=.*)?"  # 2.x and 3.x print all
-_PLACE: Final = r"(?: \(__consumer_offsets-\d+\))?"
+_STORED_IN: Final = r"(?: \(__consumer_offsets-\d+\))?"
 _GENERATION: Final = r"(?P<generation>-?\d{1,10})"
 _SIZE: Final = r"(?P<members>\d{1,9})"
 _IN_STATE: Final = r"in (?P<state>\w+) state\. "
@@ -37,7 +37,7 @@ LINES: Final = (
     Line(
         "stabilized",
         "classic",
-        rf"Stabilized group {_GROUP} generation {_GENERATION}{_PLACE}(?: with {_SIZE} members)?",
+        rf"Stabilized group {_GROUP} generation {_GENERATION}{_STORED_IN}(?: with {_SIZE} members)?",
     ),
     Line(
         "assignment",
@@ -48,7 +48,7 @@ LINES: Final = (
     Line(
         "preparing",
         "classic",
-        rf"Preparing to rebalance group {_GROUP} in state (?P<state>\w+) with old generation {_GENERATION}{_PLACE} "
+        rf"Preparing to rebalance group {_GROUP} in state (?P<state>\w+) with old generation {_GENERATION}{_STORED_IN} "
         rf"\(reason: (?P<reason>.*?){_CLIENT_REASON}\)",
     ),
     Line(
@@ -102,7 +102,7 @@ LINES: Final = (
         "classic",
         rf"Pending member (?P<member_id>.+?) in group {_GROUP} has been removed after session timeout expiration",
     ),
-    Line("empty", "classic", rf"Group {_GROUP} with generation {_GENERATION} is now empty{_PLACE}"),
+    Line("empty", "classic", rf"Group {_GROUP} with generation {_GENERATION} is now empty{_STORED_IN}"),
     Line("join", "consumer", rf"{_IN}Member (?P<member_id>.+?) joins {_SPEAKS}"),
     Line(
         "id_created",

@@ -105,7 +105,7 @@ def _bound_to(b: Broker, ordinal: int, current: int, room: int) -> int:
 
 @inlined
 def _bind(b: Broker, chunked: int, consumer: int) -> None:
-    """Messages that never become complete stay bound; where there is no place left the oldest one is given up."""
+    """Messages that never become complete stay bound; where there is no room left the oldest one is given up."""
     state = b.state[0]
     if state.pins == len(b.pins):
         _unbind(b, 0)

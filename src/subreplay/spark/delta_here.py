@@ -1,0 +1,80 @@
+"""Delta tables on the disk of this machine, written without Spark.
+
+Some thousand rows that the driver has take Spark half a second of processor time for each table, most of it for plans
+and for looking at the table before and after; delta-rs writes them in a tenth of that. Whatever is not as plain is left
+to Spark: tables of a catalog or of a store, a session of a cluster, long names, and whatever delta-rs refuses, of which
+Spark tells what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+from urllib.parse import quote
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from subreplay.config.run import Location, Schema
+
+_LONGEST: Final = 200  # bytes of a value that delta-rs makes a folder's name of; file systems take 255
+_RETRIES: Final = 30  # where runs write other rows of the table at the same moment
+_SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
+
+
+def is_here(spark: SparkSession, root: Location) -> bool:
+    """Whether tables below ``root`` are files of this machine, as far as the session's settings tell."""
+    if isinstance(root, Schema) or _SCHEME.match(root) or is_remote():
+        return False
+    elsewhere = spark.conf.get("spark.hadoop.fs.defaultFS", None) or spark.conf.get("fs.defaultFS", None)
+    return elsewhere is None and str(spark.conf.get("spark.master", "")).startswith("local")
+
+
+def replace(
+    rows: pa.Table, path: str, partitions: Sequence[str], where: Mapping[str, str], configuration: Mapping[str, str]
+) -> bool:
+    """Replace the rows of a table whose columns equal ``where`` by ``rows``, which have these values, in one
+    transaction; a table that is not there is made, partitioned by ``partitions``. Returns whether that was done; if
+    not, no row has changed."""
+    try:
+        from deltalake import CommitProperties, DeltaTable, write_deltalake
+        from deltalake.exceptions import DeltaError
+    except ModuleNotFoundError:  # where Spark was there before, it comes without the packages of the extra
+        return False
+    if any(len(quote(value, safe="")) > _LONGEST for value in where.values()):
+        return False
+    rows = rows.cast(pa.schema([pa.field(f.name, _kept_by_delta(f.type)) for f in rows.schema]))
+    try:
+        if not DeltaTable.is_deltatable(path):
+            # the empty table first: a condition needs one, and without a condition a run would replace what another
+            # one, which has made the table meanwhile, has written
+            with suppress(DeltaError):
+                DeltaTable.create(path, rows.schema, "error", list(partitions), configuration=dict(configuration))
+        write_deltalake(
+            path,
+            rows,
+            mode="overwrite",
+            predicate=" AND ".join(f"{column} = {_literal(value)}" for column, value in where.items()),
+            partition_by=list(partitions),
+            schema_mode="merge",
+            commit_properties=CommitProperties(max_commit_retries=_RETRIES),
+        )
+    except (DeltaError, OSError):
+        return False
+    return True
+
+
+def _kept_by_delta(kind: pa.DataType) -> pa.DataType:
+    """A type as Spark's Delta keeps it: all may be null, and an instant is one of UTC."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _kept_by_delta(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_kept_by_delta(kind.value_type))
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def _literal(text: str) -> str:
+    return "'{}'".format(text.replace("'", "''"))

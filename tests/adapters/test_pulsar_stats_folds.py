@@ -1,0 +1,50 @@
+"""Polls that are folded as streams tell what all of them at once tell, however the streams are cut."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from subreplay.adapters import ADAPTERS, Options
+from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, consumer
+from tests.support import streamed
+from tests.support.streamed import Cuts
+
+KEYS = {"membership": ("seq",)}
+
+
+@st.composite
+def polls(draw: st.DrawFn) -> str:
+    """A poll of one of few times and topics, which others may tell otherwise; or of several partitions; or none."""
+    at = AT + SECOND * draw(st.integers(0, 4))
+    ranges = draw(st.sampled_from([{}, {"keyHashRangeArrays": [[0, 99]]}]))
+    names = draw(st.lists(st.sampled_from(["c1", "c2", "c3"]), max_size=3, unique=True))
+    said = answer(*(consumer(n, AT + draw(st.integers(-2, 1)), **ranges) for n in names),
+                  kind=draw(st.sampled_from(["Shared", "Key_Shared", "Exclusive"])))  # fmt: skip
+    topic = draw(st.sampled_from([f"{TOPIC}-partition-0", f"{TOPIC}-partition-1", f"{TOPIC}s"]))
+    told: dict[str, Any] = {"at_ns": at, "topic": topic, "stats": said}
+    if draw(st.integers(0, 4)) == 0:
+        told = {"at_ns": at, "stats": {"partitions": {topic: said, f"{TOPIC}-partition-7": said}}}
+    return draw(
+        st.sampled_from([json.dumps(told)] * 6 + [json.dumps(told)[:-9], "a line", json.dumps({"stats": said})])
+    )
+
+
+FILES = st.lists(st.lists(polls(), max_size=8), min_size=1, max_size=3)
+OPTIONS = st.sampled_from([Options(), Options(topic=TOPIC), Options(subscription="billing")])
+
+
+@settings(max_examples=60)
+@given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9))
+def test_streams_tell_what_all_polls_at_once_tell(
+    told: list[list[str]], options: Options, tasks: int, rows: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        for number, some in enumerate(told):
+            (Path(name) / f"{number}.jsonl").write_text("".join(f"{each}\n" for each in some))
+        streamed.same_or_the_same_error(ADAPTERS["pulsar-stats"], Path(name), options, Cuts(tasks, rows), KEYS)
