@@ -17,7 +17,7 @@ from subreplay.errors import ConfigError
 from subreplay.model.columns import Ints
 from subreplay.model.range_table import NOBODY
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.policies.base import Measuring, Policy
+from subreplay.policies.base import Policy, measures_load
 from subreplay.policies.kafka.assignor import GroupPolicy, is_group
 from subreplay.timelines.group_timeline import DetectedEvent, GroupFold
 from subreplay.whatif.scenario import partitions_of
@@ -46,7 +46,7 @@ def of_keys(
     Raises ``ConfigError`` for a policy whose consumers choose their slots, or that looks at recent traffic: who owns a
     key does not follow from who is there.
     """
-    if isinstance(policy, Measuring) or policy.serving == "key shared sticky":
+    if measures_load(policy) or policy.serving == "key shared sticky":
         raise ConfigError(f"{policy.name}: who owns a key does not follow from the number of consumers alone")
     return _Dispatchers(policy, [scope], policy.slots(hashes), hashes, called)
 

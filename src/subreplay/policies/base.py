@@ -7,7 +7,7 @@ next one, so a timeline is a plain fold and a policy can be tested without anyth
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,12 +44,14 @@ class Policy(Protocol):
     ``routing`` says what decides the owner: the message's ``slot``, its topic ``partition`` alone (one active consumer,
     its table is one range over the whole space), or ``any`` consumer may get it (its table is empty). Of a ``slot`` or
     ``any`` policy that measures no traffic the state does not depend on the scope. ``ordered`` says
-    whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages.
+    whether first deliveries of a key are promised in log order. ``serving`` says who hands out its messages, and
+    ``measures_load`` whether owners follow from recent traffic, too.
     """
 
     name: ClassVar[str]
     routing: ClassVar[Routing]
     serving: ClassVar[Serving]
+    measures_load: ClassVar[bool]
 
     @property
     def profile(self) -> str: ...
@@ -74,15 +76,6 @@ class Policy(Protocol):
         """The state after a consumer left or crashed (matched by ``Consumer.index``)."""
 
 
-@runtime_checkable
-class Timed(Protocol):
-    """A policy that looks at recent traffic, and so must know when a consumer joins or leaves."""
-
-    def seen(self, state: Any, at: Instant) -> Any:
-        """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
-
-
-@runtime_checkable
 class Measuring(Policy, Protocol):
     """A policy that decides by the recent traffic of slots, which is measured before its timelines are folded."""
 
@@ -92,10 +85,10 @@ class Measuring(Policy, Protocol):
     def with_traffic(self, traffic: Mapping[Scope, Any]) -> Measuring:
         """This policy, with the traffic of each dispatcher in its ``windows``."""
 
+    def seen(self, state: Any, at: Instant) -> Any:
+        """The state at ``at``, just before the next event: a timeline asks for it ahead of every join and leave."""
 
-@runtime_checkable
-class Rebalanced(Protocol):
-    """A policy whose owners may change although nobody joined or left: a group's second rebalance."""
 
-    def rebalance(self, state: Any) -> Any:
-        """The state after one more rebalance."""
+def measures_load(policy: Policy) -> TypeGuard[Measuring]:
+    """Whether the policy decides by recent traffic."""
+    return policy.measures_load

@@ -20,7 +20,7 @@ from subreplay.kernels.compiled import compiled
 from subreplay.kernels.search import up_to
 from subreplay.model.range_table import NOBODY, Groups, Move, RangeTable, pick
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
-from subreplay.policies.base import Policy, Rebalanced, Timed
+from subreplay.policies.base import Policy, measures_load
 from subreplay.timelines.namesakes import whose_leave
 
 BEGINNING = Instant(-(2**63), -(2**63))
@@ -288,12 +288,10 @@ class _Fold:
         if event.at < self.epochs[-1].start:
             last = self.epochs[-1].start
             raise InputError(f"membership of {self.scope.full_name} is not in order: {event.at} after {last}")
-        if isinstance(self.policy, Timed):
+        if measures_load(self.policy):
             self.state = self.policy.seen(self.state, event.at)
         if event.event == "join":
             self._join(event)
-        elif event.event == "rebalance" and isinstance(self.policy, Rebalanced):
-            self._open(event, self.policy.rebalance(self.state))
         elif gone := self._whose(event, self.state):
             self._open(event, self.policy.leave(self.state, gone))
         else:

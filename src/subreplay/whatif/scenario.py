@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.base import Measuring, Policy
+from subreplay.policies.base import Policy, measures_load
 from subreplay.policies.kafka.assignor import Partitions, invented_ids, is_group
 from subreplay.timelines.group_timeline import GroupTimeline
 from subreplay.timelines.ownership import Story, told_timelines
@@ -116,7 +116,7 @@ def plan(
         timelines = GroupTimeline.fold(policy, partitions_of(events), group_events(events)).timelines(events)
     else:
         timelines = _folded(policy, events)
-    if isinstance(policy, Measuring):  # its load has done its part, and need not travel
+    if measures_load(policy):  # its load has done its part, and need not travel
         policy = policy.with_traffic({})
         timelines = {scope: replace(timeline, policy=policy) for scope, timeline in timelines.items()}
     return Plan(name, policy, timelines)
@@ -125,7 +125,7 @@ def plan(
 def _folded(policy: Policy, events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> dict[Scope, Timeline]:
     """The timeline of each dispatcher. Who owns a slot does not depend on the partition (but by its traffic), so those
     that saw the same events have the same one."""
-    if policy.routing == "partition" or isinstance(policy, Measuring):
+    if policy.routing == "partition" or measures_load(policy):
         return {scope: Timeline.fold(policy, scope, mine) for scope, mine in events.items()}
     known: dict[tuple[MembershipEvent, ...], Timeline] = {}
     found = {}

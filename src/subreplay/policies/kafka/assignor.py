@@ -183,6 +183,7 @@ class GroupPolicy:
 
     routing: ClassVar[Routing] = "partition"
     serving: ClassVar[Serving] = "polled"
+    measures_load: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     space: ClassVar[tuple[int, int]] = (0, HASH_RANGE - 1)
 

@@ -51,6 +51,7 @@ class Exclusive:
     name: ClassVar[str] = "pulsar.exclusive"
     routing: ClassVar[Routing] = "partition"
     serving: ClassVar[Serving] = "exclusive"
+    measures_load: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

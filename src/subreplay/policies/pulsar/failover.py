@@ -84,6 +84,7 @@ class Failover:
     name: ClassVar[str] = "pulsar.failover"
     routing: ClassVar[Routing] = "partition"
     serving: ClassVar[Serving] = "failover"
+    measures_load: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

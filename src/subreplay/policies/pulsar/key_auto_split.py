@@ -74,6 +74,7 @@ class AutoSplit:
     name: ClassVar[str] = "pulsar.key_shared.auto_split"
     routing: ClassVar[Routing] = "slot"
     serving: ClassVar[Serving] = "key shared"
+    measures_load: ClassVar[bool] = False
 
     profile: str
     allow_out_of_order: bool = False

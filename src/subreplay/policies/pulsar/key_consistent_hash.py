@@ -67,6 +67,7 @@ class ConsistentHash:
     name: ClassVar[str] = "pulsar.key_shared.consistent_hash"
     routing: ClassVar[Routing] = "slot"
     serving: ClassVar[Serving] = "key shared"
+    measures_load: ClassVar[bool] = False
 
     profile: str
     allow_out_of_order: bool = False

@@ -78,6 +78,7 @@ class KeyFailover:
     routing: ClassVar[Routing] = "slot"
     # row P-KF-5: what finds no permit waits with its hash, others go on; nothing is said of hashes that change hands
     serving: ClassVar[Serving] = "key failover"
+    measures_load: ClassVar[bool] = True
     ordered: ClassVar[bool] = True
 
     profile: str

@@ -53,6 +53,7 @@ class KeyHashRange:
     name: ClassVar[str] = "pulsar.key_hash_range"
     routing: ClassVar[Routing] = "slot"
     serving: ClassVar[Serving] = "filtered"
+    measures_load: ClassVar[bool] = False
     ordered: ClassVar[bool] = True
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

@@ -47,6 +47,7 @@ class Sticky:
     name: ClassVar[str] = "pulsar.key_shared.sticky"
     routing: ClassVar[Routing] = "slot"
     serving: ClassVar[Serving] = "key shared sticky"
+    measures_load: ClassVar[bool] = False
 
     profile: str
     allow_out_of_order: bool = False

@@ -43,6 +43,7 @@ class Shared:
     name: ClassVar[str] = "pulsar.shared"
     routing: ClassVar[Routing] = "any"
     serving: ClassVar[Serving] = "shared"
+    measures_load: ClassVar[bool] = False
     ordered: ClassVar[bool] = False
     space: ClassVar[Range] = (0, HASH_RANGE - 1)
 

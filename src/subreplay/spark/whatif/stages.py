@@ -17,7 +17,7 @@ from subreplay.errors import InputError
 from subreplay.figures import Figures
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import Scope
-from subreplay.policies.base import Measuring, Policy
+from subreplay.policies.base import Policy, measures_load
 from subreplay.spark import collect, keys, profiled
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
@@ -104,7 +104,7 @@ def measured_plan(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
-    if isinstance(policy, Measuring):
+    if measures_load(policy):
         load = RecentLoad.of(policy, events, routing)
         policy = load.measured(source.profiled.recent(load))
     return plan(name, policy, events, told)
