@@ -7,11 +7,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS
-from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, shifts
+from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, may_be_off, shifts, sizes
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.passes.lags import Lags
+from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Standing
 from tests.support.clocks import OWN_LOG, lag, lags, off
 from tests.support.history import History
@@ -110,6 +116,67 @@ def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) 
             ((who, shift, wrote),) = told
             assert (who, wrote) == (busy[-1], written)
             assert abs(shift - by * 1_000) < 50 * MS
+
+
+def counted(lags_of: dict[str, dict[str, list[int]]], least: int) -> list[dict[str, Any]]:
+    """Lags of consumers as they are counted by size."""
+    return [
+        {"consumer": who, "lag": name, "size": int(size), "messages": 1}
+        for who, of in lags_of.items()
+        for name in LAGS
+        for size in np.searchsorted(sizes(least), of[name], "right")
+    ]
+
+
+def spread(around: int) -> st.SearchStrategy[list[int]]:
+    return st.lists(st.integers(around - 2 * SECOND, around + 2 * SECOND), max_size=40)
+
+
+clock = st.sampled_from([-9 * SECOND, -2 * SECOND, 0, 0, SECOND, 9 * SECOND]).flatmap(
+    lambda around: st.one_of(spread(around), st.integers(0, 60).map(lambda n: [around] * n))
+)
+consumers = st.dictionaries(st.sampled_from("abcd"), st.fixed_dictionaries(dict.fromkeys(LAGS, clock)), min_size=1)
+
+
+@given(consumers, st.sampled_from([0, 1, 1000, SECOND]))
+@example({"a": dict.fromkeys(LAGS, QUICK), "b": dict.fromkeys(LAGS, moved(SECOND))}, SECOND)
+@example({"a": dict.fromkeys(LAGS, QUICK), "b": dict.fromkeys(LAGS, moved(-SECOND))}, SECOND)
+def test_counts_of_lags_rule_no_clock_out_that_is_off(given: dict[str, dict[str, list[int]]], least: int) -> None:
+    rows = [{"consumer": who} | {name: lag(of[name]) for name in LAGS} for who, of in given.items()]
+    assert may_be_off(counted(given, least), least) or not shifts(rows, least)
+
+
+@pytest.mark.parametrize("late", [1 * MS, 400 * MS, -400 * MS, 20 * SECOND])
+def test_counts_of_lags_tell_that_no_clock_is_off(late: int) -> None:
+    busy = [late + 7 * MS * n for n in range(1_000)]
+    of = dict.fromkeys(LAGS, busy) | {"end": moved(20 * SECOND)}
+    assert may_be_off(counted({"a": of, "b": of}, SECOND), SECOND) is (late == 20 * SECOND)
+    assert may_be_off(counted({"a": of, "b": of | {"receipt": moved(-5 * SECOND)}}, SECOND), SECOND)
+
+
+def test_lags_are_counted_while_deliveries_are_judged() -> None:
+    counts = Lags(SECOND)
+    facts = {
+        "at": [10, 20, 30, 40],
+        "published": [5, 5, 0, 5],
+        "due": [5, 7, 5, 5],
+        "nth": [0, 1, 0, 0],
+        "received": [11, UNKNOWN, 31, 41],
+        "by_receipt": [False, False, True, False],
+        "acked": [UNKNOWN, 21, UNKNOWN, 40 + 3 * SECOND],
+    }
+    counts.add(pa.table(facts), np.array([0, 40, 0, 40]))
+    counts.add(pa.table({name: values[:1] for name, values in facts.items()}), np.array([0]))
+    zero, late = np.searchsorted(sizes(SECOND), [1, 3 * SECOND], "right").tolist()
+    names = [f"c{n}" for n in range(41)]
+    assert [tuple(row.values()) for row in counts.rows(names).to_pylist()] == [
+        ("c0", "dispatch", zero, 2),
+        ("c0", "receipt", zero, 2),
+        ("c40", "dispatch", zero, 1),
+        ("c40", "receipt", zero, 1),
+        ("c40", "end", zero, 1),
+        ("c40", "end", late, 1),
+    ]
 
 
 STANDINGS = dict.fromkeys(Code, Standing.PROMISED)

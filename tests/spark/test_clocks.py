@@ -37,6 +37,15 @@ def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(spark: SparkSess
     assert any(fact["label"] == "Clocks" and fact["note"] == doubt for fact in found.report["facts"])
 
 
+def test_where_no_clock_can_be_off_nothing_is_judged_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("subreplay.spark.read.clocks.lags")
+    tables = RECORDING.tables
+    found = judged(tmp_path, tables | {"deliveries": without_first_of(tables["deliveries"], "c1")}, audited="findings")
+    assert (found.code, found.report["verdict"]) == (1, "invalid")
+
+
 def test_a_fault_beside_it_stays_a_fault(spark: SparkSession, tmp_path: Path) -> None:
     tables = off(RECORDING.tables, "c2", -5_000_000, OWN_LOG)
     found = judged(tmp_path, tables | {"deliveries": without_first_of(tables["deliveries"], "c1")})

@@ -20,8 +20,11 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.rules.registry import RULES
+from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Standing, Verdict
 
 FEW: Final = 20
@@ -34,6 +37,7 @@ LAGS: Final = {
 """From the time a message was due to its first dispatch, and from a dispatch to its receipt and to its acknowledgement;
 with each the ``LOG`` columns that a clock has written which this lag shows to be off."""
 _STEADY: Final = 5  # half of the lags are within a fifth of the shift
+_OCTAVES: Final = 20  # up to a million times the least shift: 12 days for a second
 _NAMED: Final = 4  # consumers in a sentence
 
 
@@ -95,6 +99,72 @@ def _as_late(end: Mapping[str, Any], receipt: Mapping[str, Any], shift: int) -> 
         return False
     apart: int = end["lags"][0] - receipt["lags"][0]
     return abs(apart) * 2 < abs(shift)
+
+
+def sizes(least: int) -> Ints:
+    """The bounds (ns) of the sizes by which lags are counted: lag ``l`` has size ``searchsorted(sizes, l, "right")``.
+
+    Up to twice the ``least`` shift that tells they are quarters of it, and beyond that fourths of an octave."""
+    quarter = max(1, least // 4)
+    near = np.arange(-8, 9) * quarter
+    far = np.round(8 * quarter * 2.0 ** (np.arange(1, _OCTAVES * 4) / 4)).astype(np.int64)
+    return np.unique(np.concatenate([-far, near, far]))
+
+
+def may_be_off(counts: Iterable[Mapping[str, Any]], least: int) -> bool:
+    """Whether lags counted by ``sizes`` leave it open that ``shifts`` finds a clock off.
+
+    A row has the ``consumer``, the ``lag``, the number of a ``size`` and how many ``messages`` had it. Counts add up,
+    and quantiles do not; so this is known before any delivery is looked at again.
+    """
+    bounds = [UNKNOWN, *sizes(least).tolist(), NEVER]
+    found: dict[tuple[str, str], Counter[int]] = {}
+    for row in counts:
+        found.setdefault((row["lag"], row["consumer"]), Counter())[row["size"]] += row["messages"]
+    for name in LAGS:
+        mine = [of for (lag, _), of in found.items() if lag == name and of.total() >= FEW]
+        quickest, early, middle = ([_span(of, share, bounds) for of in mine] for share in QUANTILES)
+        usual = _usual_at_least(quickest, least)
+        if usual is None:
+            if name == "dispatch":
+                continue
+            usual = 0
+        if any(_may_be_off(*spans, usual, least, name) for spans in zip(quickest, early, middle, strict=True)):
+            return True
+    return False
+
+
+class _Span(NamedTuple):
+    """Two sizes between which a quantile is."""
+
+    least: int
+    most: int
+
+
+def _span(counted: Mapping[int, int], share: float, bounds: Sequence[int]) -> _Span:
+    """Where a quantile may be, which Spark tells to within a ten thousandth of the ranks."""
+    known = sorted(counted)
+    upto = np.cumsum([counted[size] for size in known])
+    rank, off = share * int(upto[-1]), int(upto[-1]) / 10_000 + 2
+    first, last = (min(int(np.searchsorted(upto, rank + by)), len(known) - 1) for by in (-off, off))
+    return _Span(bounds[known[first]], bounds[known[last] + 1])
+
+
+def _usual_at_least(quickest: Sequence[_Span], least: int) -> int | None:
+    """What the quickest lags of consumers in time are at least, None where nobody is."""
+    maybe = [span for span in quickest if span.most >= -least and span.least < least]
+    if not maybe:
+        return None
+    surely = all(span.least > -least and span.most <= least for span in maybe)
+    return int(median(span.least for span in maybe)) - 1 if surely else -least
+
+
+def _may_be_off(quickest: _Span, early: _Span, middle: _Span, usual: int, least: int, name: str) -> bool:
+    """What ``_off`` asks, of all values that quantiles may have."""
+    if early.least < 0 and -early.least >= least:
+        return True
+    shift = quickest.most - usual
+    return name != "end" and shift >= least and (middle.least - quickest.most) * _STEADY <= shift
 
 
 def failing(rows: Iterable[Mapping[str, Any]], standings: Mapping[Code, Standing]) -> Counter[Code]:

@@ -106,7 +106,7 @@ class Judge(Context):
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
         state: DispatcherState | None = None
-        given = None if self.spans is None else Given(scope, self.spans)
+        given = None if self.spans is None else Given(scope, self.spans, self.terms.clock_skew)
         begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
             facts = checkpoint.take(part)
@@ -144,6 +144,8 @@ class Judge(Context):
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from with_findings(rows, found, shown, dispatcher.sessions.labels).to_batches()
+        if given is not None:
+            yield from given.lags().to_batches()
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)
             if not begun:

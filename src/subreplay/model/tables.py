@@ -261,6 +261,9 @@ LOAD: Final = pa.struct(
         *[pa.field(name, pa.int64()) for name in ("repeated", "contradicted", "stored_again", "by_receipt")],
         pa.field("begin", pa.int64()),  # first and last delivery
         pa.field("end", pa.int64()),
+        # of no window
+        pa.field("lag", pa.string()),  # one of ``audit.clocks.LAGS``: so many of its deliveries (``messages``) had it
+        pa.field("size", pa.int64()),  # the number of the lag's size (``audit.clocks.sizes``)
     ]
 )
 """What a consumer was given: a part of the sum (``audit.passes.loads``)."""

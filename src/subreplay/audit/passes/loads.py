@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from subreplay.audit.checkpoint import filled
 from subreplay.audit.codes import Code
+from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
@@ -33,6 +34,8 @@ class Span(NamedTuple):
 
 
 ALL_TIME: Final = Span(NEVER, NEVER)
+NO_TIME: Final = Span(0, 0)
+"""Of rows that count lags, which no window has."""
 
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
@@ -46,23 +49,28 @@ _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
 class Given:
-    """What one dispatcher's consumers were given, batch by batch; remembers when each last got each key."""
+    """What one dispatcher's consumers were given, batch by batch; remembers when each last got each key. ``skew``: by
+    how much clocks may differ (ns)."""
 
-    def __init__(self, scope: Scope, spans: tuple[Span, ...]) -> None:
+    def __init__(self, scope: Scope, spans: tuple[Span, ...], skew: int) -> None:
         self._scope = scope
+        self._lags = Lags(skew)
+        self._day = 0  # a time of the day that was last added
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
         self._panes = States(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._numbers: dict[str, int] = {}  # of consumers
 
     def sums(self, facts: pa.Table, codes: Ints) -> pa.Table:
         """``FACTS`` in order of time, all delivered or none, and their findings -> ``JUDGED`` rows with their sums."""
+        self._day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])
         if not flags(facts, "delivered")[0]:
             again = int(ints(facts, "stored_again").sum())
             rows = pa.table({"undelivered": [facts.num_rows], "stored_again": [again]})
-            return self._rows([rows], [ALL_TIME], facts)
+            return self._rows([rows], [ALL_TIME])
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
+        self._lags.add(facts, consumer)
         key = column(facts, "key")
         seen = (key_identity(key) ^ consumer * _CONSUMER) & NEVER
         row = self._panes.indices(np.where(np.asarray(key.is_valid()), seen, NOWHERE))
@@ -86,14 +94,17 @@ class Given:
             grouped = grouped.rename_columns([named.get(name, name) for name in grouped.column_names])
             who = names.dictionary.take(column(grouped, "consumer"))
             groups.append(grouped.set_column(grouped.column_names.index("consumer"), "consumer", who))
-        return self._rows(groups, list(self._spans), facts)
+        return self._rows(groups, list(self._spans))
 
-    def _rows(self, groups: list[pa.Table], spans: list[Span], facts: pa.Table) -> pa.Table:
+    def lags(self) -> pa.Table:
+        """``JUDGED`` rows that count the lags of all that was added."""
+        return self._rows([self._lags.rows([*self._numbers])], [NO_TIME])
+
+    def _rows(self, groups: list[pa.Table], spans: list[Span]) -> pa.Table:
         of_spans = [_loads(group, span) for group, span in zip(groups, spans, strict=True)]
         loads = pa.concat_arrays(of_spans)
         n = len(loads)
-        day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])  # under whose date they stand
-        known = {"topic": self._scope.topic, "partition": self._scope.partition, "published": day}
+        known = {"topic": self._scope.topic, "partition": self._scope.partition, "published": self._day}  # its date
         columns = [loads if f.name == "load" else filled(f, known.get(f.name), n) for f in JUDGED]
         return pa.table(columns, schema=JUDGED)
 

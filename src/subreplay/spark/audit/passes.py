@@ -146,6 +146,12 @@ def load(sums: DataFrame) -> DataFrame:
     return mine.groupBy("consumer").agg(*added).orderBy("consumer")
 
 
+def lags(sums: DataFrame) -> DataFrame:
+    """The lags of each consumer, counted by size (``audit.clocks.may_be_off``); ``sums`` are ``LOAD`` rows."""
+    mine = sums.where("lag IS NOT NULL").groupBy("consumer", "lag", "size")
+    return mine.agg(F.sum("messages").alias("messages")).orderBy("consumer", "lag", "size")
+
+
 def has(code: Code) -> Column:
     """Whether a judged row has a finding of that code."""
     return F.col("codes").bitwiseAND(code.bit) != 0

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, Window
 
-from subreplay.audit.clocks import Clocks, failing, shifts
+from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
@@ -125,6 +125,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         counts = start(source.write, counted, "finding_counts")
         load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
         consumers = start(collect.rows, passes.load(judged.sums))
+        lags = start(collect.rows, passes.lags(judged.sums))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
         corrected = start(_withdrawn, source)
     assigned.result()
@@ -144,7 +145,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         findings=findings,
         worst=told.result(),
         terms=judge.terms,
-        clocks=_clocks(source, judge, judged, found, findings),
+        clocks=_clocks(source, judge, judged, found, findings, lags.result()),
         night=None if source.before is None else source.before.night,
         withdrawn=corrected.result(),
         missed=source.before is not None and source.before.end != source.begin,
@@ -181,12 +182,17 @@ def _withdrawn(source: Source) -> collect.Rows:
     return collect.rows(counted.orderBy("code", "told"))
 
 
-def _clocks(source: Source, judge: Judge, judged: Judged, found: DataFrame, findings: collect.Rows) -> Clocks:
+def _clocks(
+    source: Source, judge: Judge, judged: Judged, found: DataFrame, findings: collect.Rows, lags: collect.Rows
+) -> Clocks:
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
-    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails."""
+    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
+    there are of each size tells of most logs that there are none."""
     recorded = failing(findings, judge.standings)
     config = source.config
     if config.output.audited == "findings" and not recorded:
+        return Clocks()
+    if not may_be_off(lags, judge.terms.clock_skew):
         return Clocks()
     off = shifts(collect.rows(clocks.lags(_every_row(source, judge, judged))), judge.terms.clock_skew)
     if not off:

@@ -1,0 +1,51 @@
+"""The lags that consumers' times show (``audit.clocks``), counted by size while their deliveries are judged."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.clocks import LAGS, sizes
+from subreplay.model.columns import UNKNOWN, Ints, flags, ints
+
+_FIRST: Final = 16  # consumers that there is room for at first
+
+
+class Lags:
+    """Counts of the lags of one dispatcher's consumers, by their numbers; ``least`` as for ``sizes``."""
+
+    def __init__(self, least: int) -> None:
+        self._sizes = sizes(least)
+        self._counts = np.zeros((_FIRST, len(LAGS), len(self._sizes) + 1), np.int64)
+
+    def add(self, facts: pa.Table, consumer: Ints) -> None:
+        """``FACTS`` of deliveries, and the number of each one's consumer."""
+        at, published, received = ints(facts, "at"), ints(facts, "published"), ints(facts, "received")
+        acked = ints(facts, "acked")
+        told = {
+            "dispatch": ((ints(facts, "nth") == 0) & (published > 0), ints(facts, "due"), at),
+            "receipt": ((received != UNKNOWN) & ~flags(facts, "by_receipt"), at, received),
+            "end": (acked != UNKNOWN, at, acked),
+        }
+        while consumer.max() >= len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
+        room = self._counts.shape[2]
+        for number, name in enumerate(LAGS):
+            known, begin, end = told[name]
+            size = np.searchsorted(self._sizes, end[known] - begin[known], "right")
+            counted = np.bincount(consumer[known] * room + size, minlength=len(self._counts) * room)
+            self._counts[:, number] += counted.reshape(-1, room)
+
+    def rows(self, consumers: list[str]) -> pa.Table:
+        """Columns ``consumer``, ``lag``, ``size`` and ``messages``; ``consumers`` by their numbers."""
+        who, lag, size = np.nonzero(self._counts)
+        return pa.table(
+            {
+                "consumer": pa.array(consumers).take(pa.array(who)) if len(who) else pa.array([], pa.string()),
+                "lag": pa.array([*LAGS]).take(pa.array(lag)),
+                "size": size,
+                "messages": self._counts[who, lag, size],
+            }
+        )
