@@ -3,6 +3,7 @@ Delta."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -143,6 +144,7 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
+        **(_workers() if options.master.startswith("local") else {}),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
@@ -155,6 +157,17 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
 
     more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
+
+
+def _workers() -> dict[str, str]:
+    """Workers that start with what they need (``spark.daemon``), where they run the Python of this program and find
+    its packages in folders."""
+    found = [importlib.util.find_spec(name) for name in ("subreplay", "pyspark", "py4j")]
+    folders = [Path(spec.origin).parents[1] for spec in found if spec is not None and spec.origin is not None]
+    if os.environ["PYSPARK_PYTHON"] != sys.executable or not all(folder.is_dir() for folder in folders):
+        return {}
+    path = os.pathsep.join(dict.fromkeys(map(str, folders)))
+    return {"spark.python.daemon.module": "subreplay.spark.daemon", "spark.executorEnv.PYTHONPATH": path}
 
 
 def _brings_delta() -> bool:
