@@ -28,7 +28,7 @@ from tests.bench import day, figures
 
 ROUNDS = 2
 SAMPLE = 0.5  # seconds between two looks at the memory
-WARM_UP = 20_000  # deliveries that are audited first, so that compiled code is loaded
+WARM_UP = 100_000  # deliveries that are audited first, by Spark's tasks, so that compiled code is loaded
 
 
 class Measured(NamedTuple):

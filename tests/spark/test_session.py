@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.spark.session import cores, partitions
+from subreplay.spark.session import _workers, cores, partitions
 
 
 @pytest.mark.parametrize(
@@ -24,3 +27,25 @@ def test_partitions_are_those_of_the_session(spark: SparkSession, told: str, exp
     platform = SimpleNamespace(conf={"spark.sql.shuffle.partitions": told})
     assert partitions(platform) == expected  # type: ignore[arg-type]
     assert partitions(spark) == 2
+
+
+@pytest.mark.spark
+def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: SparkSession) -> None:
+    def told(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import sys
+
+        import pyarrow as pa
+
+        archives = [path for path, finder in sys.path_importer_cache.items() if "zip" in type(finder).__name__]
+        for _ in batches:
+            pass
+        yield pa.RecordBatch.from_pydict({"judges": ["subreplay.audit.judge" in sys.modules], "read": [len(archives)]})
+
+    assert set(spark.range(1).mapInArrow(told, "judges boolean, read long").collect()) == {(True, 0)}
+
+
+def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    assert _workers()["spark.python.daemon.module"] == "subreplay.spark.daemon"
+    monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
+    assert _workers() == {}

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.loads import REPEATED, Given, Span
+from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import LOAD
 from subreplay.spark import lake
@@ -38,7 +39,8 @@ def facts(rows: list[Any]) -> pa.Table:
     never = dict.fromkeys(("in_transition", "by_receipt"), [False] * len(rows)) | dict.fromkeys(
         REPEATED, [0] * len(rows)
     )
-    return pa.table(columns | never | {"batch_index": [-1] * len(rows)})
+    told = dict.fromkeys(("received", "acked"), [UNKNOWN] * len(rows)) | {"due": at, "batch_index": [-1] * len(rows)}
+    return pa.table(columns | never | told)
 
 
 def codes(rows: list[Any]) -> Any:
@@ -66,7 +68,7 @@ def test_loads(spark: SparkSession, width: int, slide: int) -> None:
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    sums = Given(Scope("t", 0), (Span(width, slide),)).sums
+    sums = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000).sums
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
     added = [sums(facts(part), codes(part)) for part in (rows[:50], rows[50 : len(given)], rows[len(given) :])]
     loads = pa.concat_tables(added)["load"].combine_chunks().flatten()

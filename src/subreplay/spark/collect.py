@@ -52,9 +52,14 @@ def rows(frame: DataFrame) -> Rows:
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 
+def most_rows(widest: int) -> int:
+    """How many rows may come to the driver; the keys of a message have at most ``widest`` bytes."""
+    return min(MOST_ROWS, MOST_BYTES // max(widest, 1))
+
+
 def fits(rows: int, widest: int) -> bool:
-    """Whether so many rows may come to the driver; the keys of a message have at most ``widest`` bytes."""
-    return rows <= MOST_ROWS and rows * widest <= MOST_BYTES
+    """Whether so many rows may come to the driver."""
+    return rows <= most_rows(widest)
 
 
 def local(frame: DataFrame) -> DataFrame:

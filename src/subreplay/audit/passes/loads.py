@@ -98,7 +98,8 @@ class Given:
 
     def lags(self) -> pa.Table:
         """``JUDGED`` rows that count the lags of all that was added."""
-        return self._rows([self._lags.rows([*self._numbers])], [NO_TIME])
+        counted = self._lags.rows([*self._numbers])
+        return self._rows([counted], [NO_TIME]) if counted.num_rows else JUDGED.empty_table()
 
     def _rows(self, groups: list[pa.Table], spans: list[Span]) -> pa.Table:
         of_spans = [_loads(group, span) for group, span in zip(groups, spans, strict=True)]

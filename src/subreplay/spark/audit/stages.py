@@ -105,7 +105,7 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     found = words.unionByName(others)
     letters = "dead_letters" in source.statistics.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)
-    return source.write(found if given_up is None else found.unionByName(given_up), "violations")
+    return source.write(found if given_up is None else found.unionByName(given_up), "violations", likely_few=True)
 
 
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> Figures:
@@ -120,9 +120,9 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
     counts_of_deliveries = passes.finding_counts(judged.rows, judge, own)
     counted = counts_of_deliveries.unionByName(passes.counts_of_others(found, own))
     with collect.together() as start:
-        assigned = start(source.write, fine, "assignments")
-        windowed = start(source.write, failing, "violations_by_window")
-        counts = start(source.write, counted, "finding_counts")
+        assigned = start(source.write, fine, "assignments", likely_few=True)
+        windowed = start(source.write, failing, "violations_by_window", likely_few=True)
+        counts = start(source.write, counted, "finding_counts", likely_few=True)
         load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
         consumers = start(collect.rows, passes.load(judged.sums))
         lags = start(collect.rows, passes.lags(judged.sums))

@@ -25,7 +25,6 @@ from subreplay.spark.read.log import Inputs, happened, is_commit, nanos
 from subreplay.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
 
 INGEST: Final = "ingest"
-_POSITION: Final = ("ledger", "entry", "batch_index")
 MOST_EVENTS: Final = 1_000_000
 """So many rows of a membership come to the driver, which folds them; about a gigabyte."""
 
@@ -166,43 +165,85 @@ def _lacking_in_messages(stored: Rows, absent: frozenset[str]) -> frozenset[Need
     return frozenset(need for need, known in told.items() if not known)
 
 
+# Spark sorts all rows before it aggregates a struct, so rows are first added up by ledger, as plain values: of those
+# few rows the struct with the lowest position is asked.
+
+
 def _stored(checked: DataFrame) -> DataFrame:
+    """By topic partition. ``lowest``: of an entry other than a ledger's first the batch index is not told."""
     at = _if_valid(nanos("publish_time"))
     keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
     numbered = F.col("producer").isNotNull() & F.col("sequence_id").isNotNull()
     keyed = F.coalesce(*KEYS).isNotNull()
-    return checked.groupBy("valid", _valid("partition")).agg(
+    told = {
+        "numbered": numbered,
+        "keyed": keyed,
+        "sticky": keyed | numbered,
+        "slotless": ~keyed & ~numbered,
+    }
+    by_ledger = checked.groupBy("valid", *map(_valid, ("partition", "ledger"))).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
-        F.min(F.struct(*_POSITION)).alias("lowest"),
         F.max(keys).alias("widest"),
-        F.bool_or(numbered).alias("numbered"),
-        F.bool_or(keyed).alias("keyed"),
-        F.bool_or(keyed | numbered).alias("sticky"),
-        F.bool_or(~keyed & ~numbered).alias("slotless"),
+        *[F.bool_or(fact).alias(name) for name, fact in told.items()],
+        F.min("entry").alias("entry"),
+        F.min(F.when(F.col("entry") == 0, F.col("batch_index"))).alias("batch_index"),
+    )
+    return by_ledger.groupBy("valid", "partition").agg(
+        *_count_and_extent(),
+        F.max("widest").alias("widest"),
+        *[F.bool_or(name).alias(name) for name in told],
+        F.min(F.struct("ledger", "entry", _batch_index())).alias("lowest"),
     )
 
 
 def _served(checked: DataFrame) -> DataFrame:
-    """By consumer; what is asked of deliveries leaves out acknowledgements without one."""
+    """By consumer; what is asked of deliveries leaves out acknowledgements without one. ``lowest``: when the lowest
+    position was delivered first is told of a ledger's first message."""
     at = _if_valid(happened())
-    recorded, acknowledged, given_back = (
-        F.bool_or(at.isNotNull() & F.col(name).isNotNull()) for name in ("received_at", "acked_at", "nacked_at")
-    )
-    return checked.groupBy("valid", *map(_valid, ("partition", "consumer", "instance"))).agg(
+    told = {
+        name: at.isNotNull() & F.col(column).isNotNull()
+        for name, column in (("recorded", "received_at"), ("acknowledged", "acked_at"), ("given_back", "nacked_at"))
+    }
+    told["dispatched"] = F.col("delivered_at").isNotNull()
+    again = F.coalesce(F.col("redelivery_count") > 0, F.lit(False))
+    begins = {"alone": -1, "batched": 0}  # batch indexes that a ledger's first message may have
+    first = {name: at.isNotNull() & (F.col("entry") == 0) & (F.col("batch_index") == i) for name, i in begins.items()}
+    whose = ("partition", "consumer", "instance")
+    by_ledger = checked.groupBy("valid", *map(_valid, (*whose, "ledger"))).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
-        recorded.alias("recorded"),
-        acknowledged.alias("acknowledged"),
-        F.min(
-            F.when(at.isNotNull(), F.struct(*_POSITION, at.alias("at"), (F.col("redelivery_count") > 0).alias("again")))
-        ).alias("lowest"),
-        (acknowledged | given_back).alias("ended"),
+        *[F.bool_or(fact).alias(name) for name, fact in told.items()],
         F.count_if(is_commit()).alias("commits"),
-        F.bool_or(F.col("delivered_at").isNotNull()).alias("dispatched"),
+        F.min(F.when(at.isNotNull(), F.col("entry"))).alias("entry"),
+        F.min(F.when(at.isNotNull() & (F.col("entry") == 0), F.col("batch_index"))).alias("batch_index"),
+        *[F.min(F.when(mine, at)).alias(name) for name, mine in first.items()],
+        *[F.min(F.when(mine & ~again, at)).alias(f"{name}_new") for name, mine in first.items()],
     )
+    when, new = (
+        F.coalesce(
+            *[F.when(F.col("batch_index") == i, F.col(f"{name}{suffix}")) for name, i in begins.items()], F.lit(NEVER)
+        )
+        for suffix in ("", "_new")
+    )
+    lowest = F.struct("ledger", "entry", _batch_index(), when.alias("at"), (new > when).alias("again"))
+    return by_ledger.groupBy("valid", *whose).agg(
+        *_count_and_extent(),
+        *[F.bool_or(name).alias(name) for name in told],
+        F.bool_or(F.col("acknowledged") | F.col("given_back")).alias("ended"),
+        F.sum("commits").alias("commits"),
+        F.min(F.when(F.col("entry").isNotNull(), lowest)).alias("lowest"),
+    )
+
+
+def _count_and_extent() -> list[Column]:
+    return [F.sum("count").alias("count"), F.min("first").alias("first"), F.max("last").alias("last")]
+
+
+def _batch_index() -> Column:
+    return F.coalesce("batch_index", F.lit(-1)).alias("batch_index")
 
 
 def _first_of(delivered: Rows, topic: str) -> dict[Scope, FirstServed]:

@@ -123,12 +123,15 @@ class Source:
         """The windows of the report."""
         return Span(self.width, self.width)
 
-    def write(self, frame: DataFrame, name: str) -> DataFrame:
-        """Hand an output table to the sink; returns its rows, so that nothing is computed twice."""
-        if not self.few:
-            return self.sink.write(frame, name, **self.where)
+    def write(self, frame: DataFrame, name: str, *, likely_few: bool = False) -> DataFrame:
+        """Hand an output table to the sink; returns its rows, so that nothing is computed twice. Of a large run those
+        that are ``likely_few`` come to the driver, where they are as few: it writes them sooner than Spark does, and
+        what is asked of them next reads no table."""
         dated = lake.with_values(frame, self.where)
-        rows = collect.rows_of(dated)
+        most = collect.most_rows(self.statistics.widest)
+        rows = collect.rows_of(dated if self.few else dated.limit(most + 1)) if self.few or likely_few else None
+        if rows is None or (rows.num_rows > most and not self.few):
+            return self.sink.write(frame, name, **self.where)
         self.sink.put(rows, name, **self.where)
         return collect.as_frame(rows, dated)
 
