@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.adapters.broker_log.kernels import SENDING, UNKNOWN, Ints
 from subreplay.adapters.broker_log.members import NEVER, Session
 
+Ints: TypeAlias = NDArray[np.int64]
+
+ADDING, ADDED, SENDING, NACKED, ACKED, ACKED_PARTLY, ACKED_UP_TO, SELECTED, GOT = range(9)
+"""Kinds of events; the first three are the steps of one dispatch, in this order."""
+UNKNOWN: Final = -1
+"""A name, thread or session that is not known."""
 GRACE: Final = 10_000
 """So long (µs) a broker may still write to a consumer whose connection is lost."""
 _NO_TIME: Final = np.iinfo(np.int64).min

@@ -18,16 +18,6 @@ from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log import kernels
 from subreplay.adapters.broker_log.columns import (
-    NO_ROWS,
-    Codes,
-    Dispatches,
-    Rows,
-    begin_of,
-    dispatches_of,
-    holders,
-    joined,
-)
-from subreplay.adapters.broker_log.kernels import (
     ACKED,
     ACKED_PARTLY,
     ACKED_UP_TO,
@@ -35,13 +25,20 @@ from subreplay.adapters.broker_log.kernels import (
     ADDING,
     GOT,
     NACKED,
-    NO_ROW,
-    OPEN,
+    NO_ROWS,
     SELECTED,
     SENDING,
     UNKNOWN,
+    Codes,
+    Dispatches,
     Ints,
+    Rows,
+    begin_of,
+    dispatches_of,
+    holders,
+    joined,
 )
+from subreplay.adapters.broker_log.kernels import NO_ROW, OPEN, Fates, Told
 from subreplay.adapters.broker_log.members import NEVER, Session
 from subreplay.model.tables import DELIVERIES
 
@@ -70,8 +67,7 @@ class Fold:
         self._sessions = sorted(sessions, key=begin_of)
         self._holders = holders(self._sessions, self._names, self._threads, self._connections)
         self._exact = np.lexsort((self._holders.begin, self._key(self._holders.connection, self._holders.consumer_id)))
-        self._selected, self._left = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        self._got = np.full(2, np.int64(UNKNOWN))
+        self._told = Told(np.zeros(0, np.int64), np.zeros(0, np.int64), np.full(2, np.int64(UNKNOWN)))
         self._kept = NO_ROWS
         self._first_sent = NEVER  # when `Sending` began to be logged
         self.counts = Counts()
@@ -124,13 +120,11 @@ class Fold:
         return rows
 
     def _follow(self, rows: Rows) -> None:
-        more = len(self._threads.number) - len(self._left)
-        self._selected = np.append(self._selected, np.full(more, np.int64(UNKNOWN)))
-        self._left = np.append(self._left, np.zeros(more, np.int64))
-        kernels.follow(
-            rows.kind, rows.thread, rows.name, rows.consumer_id, rows.size, rows.session,
-            self._selected, self._left, self._got, self._holders.consumer_id, self._holders.thread,
-        )  # fmt: skip
+        selected, left, got = self._told
+        more = len(self._threads.number) - len(left)
+        selected = np.append(selected, np.full(more, np.int64(UNKNOWN)))
+        self._told = Told(selected, np.append(left, np.zeros(more, np.int64)), got)
+        kernels.follow(rows, self._holders, self._told)
 
     def _done_up_to(self, dispatched: Rows, cumulative: Rows) -> Rows:
         """An acknowledgement of each entry that a cumulative one covers."""
@@ -150,39 +144,28 @@ class Fold:
         found = dispatches_of(rows, dispatch)
         self._resolve(found)
         count = len(found.seq)
-        acked, nacked = np.full(count, np.int64(NO_ROW)), np.full(count, np.int64(NO_ROW))
-        redelivered, state = np.zeros(count, np.int64), np.full(count, np.int64(OPEN))
-        finished = np.zeros(len(rows.seq), np.bool_)
-        self.counts.unmatched += kernels.fold(
-            rows.kind, rows.seq, same, dispatch, rows.session, found.session, found.thread, found.sent,
-            self._holders.end, self._holders.lost, self._holders.thread, self._first_sent,
-            acked, nacked, redelivered, state, finished,
-        )  # fmt: skip
+        fates = Fates.of(count, len(rows.seq))
+        self.counts.unmatched += kernels.fold(rows, same, dispatch, found, self._holders, self._first_sent, fates)
         steps = rows.kind <= SENDING
         rows.session[steps] = np.maximum(found.session, UNKNOWN)[dispatch[steps]]
         done = np.zeros(count, np.bool_)
-        done[dispatch[finished & steps]] = True
+        done[dispatch[fates.finished & steps]] = True
         if last:
             done[:] = True
-            state[~found.sent & (acked == NO_ROW) & (self._first_sent < found.seq)] = kernels.UNSENT
-        self._kept = NO_ROWS if last else rows.take(~finished & (rows.kind <= NACKED))
-        self.counts.unsent += int((done & (state != OPEN)).sum())
-        chosen = np.flatnonzero(done & (state == OPEN))
-        return self._table(rows, found, chosen, acked, nacked, redelivered)
+            unsent = ~found.sent & (fates.acked == NO_ROW) & (self._first_sent < found.seq)
+            fates.state[unsent] = kernels.UNSENT
+        self._kept = NO_ROWS if last else rows.take(~fates.finished & (rows.kind <= NACKED))
+        self.counts.unsent += int((done & (fates.state != OPEN)).sum())
+        return self._table(rows, found, np.flatnonzero(done & (fates.state == OPEN)), fates)
 
     def _resolve(self, found: Dispatches) -> None:
         order = np.argsort(found.seq, kind="stable")
-        name, session = found.name[order], found.session[order]
-        h = self._holders
-        kernels.resolve(
-            found.seq[order], found.at[order], name, found.consumer_id[order], found.thread[order], session,
-            h.begin, h.end, h.until, h.name, h.consumer_id, h.thread,
-        )  # fmt: skip
-        found.name[order], found.session[order] = name, session
+        in_order = Dispatches._make(column[order] for column in found)
+        kernels.resolve(in_order, self._holders)
+        found.name[order], found.session[order] = in_order.name, in_order.session
 
-    def _table(
-        self, rows: Rows, found: Dispatches, chosen: Ints, acked: Ints, nacked: Ints, redelivered: Ints
-    ) -> pa.Table:
+    def _table(self, rows: Rows, found: Dispatches, chosen: Ints, fates: Fates) -> pa.Table:
+        acked, nacked, redelivered = fates.acked, fates.nacked, fates.redelivered
         sizes = np.where(found.size[chosen] > 1, found.size[chosen], 1)
         of = np.repeat(chosen, sizes)
         index = np.arange(len(of)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

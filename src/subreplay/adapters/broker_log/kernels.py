@@ -2,184 +2,220 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.adapters.broker_log.columns import (
+    ACKED,
+    ADDED,
+    GOT,
+    NACKED,
+    SELECTED,
+    SENDING,
+    UNKNOWN,
+    Dispatches,
+    Holders,
+    Ints,
+    Rows,
+)
 from subreplay.kernels.compiled import compiled
 
-Ints: TypeAlias = NDArray[np.int64]
 int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
 
-ADDING, ADDED, SENDING, NACKED, ACKED, ACKED_PARTLY, ACKED_UP_TO, SELECTED, GOT = range(9)
-"""Kinds of events; the first three are the steps of one dispatch, in this order."""
-UNKNOWN: Final = -1
-"""A name, thread or session that is not known."""
 SEVERAL: Final = -2
 """Instead of a session: more than one may be meant."""
 NO_ROW: Final = -1
 
 
-def follow(
-    kind: Ints, thread: Ints, name: Ints, consumer_id: Ints, count: Ints, session: Ints,
-    selected: Ints, left: Ints, got: Ints, of_id: Ints, of_thread: Ints,
-) -> None:  # fmt: skip
+class Told(NamedTuple):
+    """What rows before have told: by thread the name that was ``selected``, and of how many entries that is ``left`` to
+    be handed on; ``got`` are the last session of ``GOT`` and the one before."""
+
+    selected: Ints
+    left: Ints
+    got: Ints
+
+
+def follow(rows: Rows, holders: Holders, told: Told) -> None:
     """Hand on what a line says to those it speaks of.
 
-    The name of ``SELECTED`` goes to the next ``count`` of ``ADDED`` of its thread; the session of the last ``GOT``, or
-    of another one before it, to ``SENDING`` that fit its id and thread. Rows are in order; ``selected`` and ``left``
-    (by thread) and ``got`` (the last one, the one before) are what is known from rows before. ``of_id`` and
-    ``of_thread`` are those of sessions.
+    The name of ``SELECTED`` goes to the next ``size`` of ``ADDED`` of its thread; the session of the last ``GOT``, or
+    of another one before it, to ``SENDING`` that fit its id and thread. Rows are in order.
     """
-    for row in range(len(kind)):
-        if kind[row] == SELECTED:
-            selected[thread[row]], left[thread[row]] = name[row], count[row]
-        elif kind[row] == ADDED:
-            if left[thread[row]] > 0:
-                left[thread[row]] -= 1
-                name[row] = selected[thread[row]]
-        elif kind[row] == GOT:
-            if session[row] >= 0 and session[row] != got[0]:
-                got[0], got[1] = session[row], got[0]
-        elif kind[row] == SENDING:
+    got = told.got
+    for row in range(len(rows.kind)):
+        kind, thread = rows.kind[row], rows.thread[row]
+        if kind == SELECTED:
+            told.selected[thread], told.left[thread] = rows.name[row], rows.size[row]
+        elif kind == ADDED:
+            if told.left[thread] > 0:
+                told.left[thread] -= 1
+                rows.name[row] = told.selected[thread]
+        elif kind == GOT:
+            if rows.session[row] >= 0 and rows.session[row] != got[0]:
+                got[0], got[1] = rows.session[row], got[0]
+        elif kind == SENDING:
             for holder in got:
-                if holder >= 0 and of_id[holder] == consumer_id[row] and of_thread[holder] in (thread[row], UNKNOWN):
-                    session[row] = holder
+                if holder < 0 or holders.consumer_id[holder] != rows.consumer_id[row]:
+                    continue
+                if holders.thread[holder] in (thread, UNKNOWN):
+                    rows.session[row] = holder
                     break
 
 
 follow = compiled(follow)
 
 
-def resolve(
-    seq: Ints, at: Ints, name: Ints, consumer_id: Ints, thread: Ints, session: Ints,
-    of_begin: Ints, of_end: Ints, of_until: Ints, of_name: Ints, of_id: Ints, of_thread: Ints,
-) -> None:  # fmt: skip
-    """The session of each row that has none: the one member who has its name, id and thread, as far as it knows these.
+def resolve(found: Dispatches, holders: Holders) -> None:
+    """The session of each dispatch that has none: the one member who has its name, id and thread, as far as it knows
+    these.
 
-    Rows are in order, sessions in the order of ``of_begin``; they are members from that ``seq`` to ``of_end``, and may
-    be meant until the time ``of_until``. Where members of one name are meant, the row has at least the name.
+    Dispatches are in order of ``seq``, sessions in that of their ``begin``; they are members from that ``seq`` to
+    ``end``, and may be meant until the time ``until``. Where members of one name are meant, the dispatch has at least
+    the name.
     """
-    live = np.empty(len(of_begin), np.int64)
+    live = np.empty(len(holders.begin), np.int64)
     count, following = 0, 0
-    for row in range(len(seq)):
-        while following < len(of_begin) and of_begin[following] <= seq[row]:
+    for row in range(len(found.seq)):
+        while following < len(holders.begin) and holders.begin[following] <= found.seq[row]:
             live[count] = following
             count, following = count + 1, following + 1
         kept = 0
-        found, common = int64(UNKNOWN), int64(UNKNOWN)
+        session, common = int64(UNKNOWN), int64(UNKNOWN)
+        name, thread = found.name[row], found.thread[row]
         for k in range(count):
             one = live[k]
-            if of_end[one] < seq[row] and of_until[one] < at[row]:
+            if holders.end[one] < found.seq[row] and holders.until[one] < found.at[row]:
                 continue
             live[kept] = one
             kept += 1
-            if session[row] >= 0 or (of_id[one] != consumer_id[row] and of_id[one] != UNKNOWN):
+            consumer_id = holders.consumer_id[one]
+            if found.session[row] >= 0 or (consumer_id != found.consumer_id[row] and consumer_id != UNKNOWN):
                 continue
-            if name[row] != UNKNOWN and of_name[one] != name[row]:
+            if name != UNKNOWN and holders.name[one] != name:
                 continue
-            if thread[row] != UNKNOWN and of_thread[one] != thread[row] and of_thread[one] != UNKNOWN:
+            if thread != UNKNOWN and holders.thread[one] != thread and holders.thread[one] != UNKNOWN:
                 continue
-            common = of_name[one] if found == UNKNOWN or common == of_name[one] else int64(UNKNOWN)
-            found = one if found == UNKNOWN else int64(SEVERAL)
+            common = holders.name[one] if session == UNKNOWN or common == holders.name[one] else int64(UNKNOWN)
+            session = one if session == UNKNOWN else int64(SEVERAL)
         count = kept
-        if session[row] < 0:
-            session[row] = found
-            if name[row] == UNKNOWN:
-                name[row] = common
+        if found.session[row] < 0:
+            found.session[row] = session
+            if name == UNKNOWN:
+                found.name[row] = common
 
 
 resolve = compiled(resolve)
 
 
+OPEN, UNSENT = 0, 1
+
+
+class Fates(NamedTuple):
+    """What became of each dispatch: the rows that ``acked`` and ``nacked`` it, how often its entry had been
+    ``redelivered``, and its ``state``, ``OPEN`` or ``UNSENT``. By row, whether its entry is ``finished``: acknowledged
+    as a whole."""
+
+    acked: Ints
+    nacked: Ints
+    redelivered: Ints
+    state: Ints
+    finished: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, dispatches: int, rows: int) -> Fates:
+        """Nothing has become of any."""
+        nothing = np.full(dispatches, np.int64(NO_ROW))
+        zero = np.zeros(dispatches, np.int64)
+        return cls(nothing, nothing.copy(), zero, zero + OPEN, np.zeros(rows, np.bool_))
+
+
 def fold(
-    kind: Ints, seq: Ints, same: NDArray[np.bool_], dispatch: Ints, session: Ints, dispatch_session: Ints,
-    dispatch_thread: Ints, sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, of_thread: Ints, first_sent: int,
-    acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
+    rows: Rows, same: NDArray[np.bool_], dispatch: Ints, found: Dispatches, holders: Holders, first_sent: int,
+    fates: Fates,
 ) -> int:  # fmt: skip
-    """What became of each dispatch.
+    """What became of each dispatch, into ``fates``.
 
     Rows are by entry and in order; ``same`` tells that a row is of the entry of the one before, ``dispatch`` which
-    dispatch it tells of. Gives, by dispatch, the rows ``acked`` and ``nacked``, how often the entry had been
-    ``redelivered`` and its ``state`` (``OPEN``, ``UNSENT``), and by row whether the entry is ``finished``: acknowledged
-    as a whole. Returns the number of acknowledgements that no dispatch was there for.
+    dispatch it tells of. Returns the number of acknowledgements that no dispatch was there for.
     """
     unmatched, begin = 0, 0
-    while begin < len(kind):
+    while begin < len(rows.kind):
         end = begin + 1
-        while end < len(kind) and same[end]:
+        while end < len(rows.kind) and same[end]:
             end += 1
-        unmatched += _entry(
-            begin, end, kind, seq, dispatch, session, dispatch_session, dispatch_thread, sent, of_end, of_lost,
-            of_thread, first_sent, acked, nacked, redelivered, state, finished,
-        )  # fmt: skip
+        unmatched += _entry(begin, end, rows, dispatch, found, holders, first_sent, fates)
         begin = end
     return unmatched
 
 
-OPEN, UNSENT = 0, 1
-
-
 def _entry(
-    begin: int, end: int, kind: Ints, seq: Ints, dispatch: Ints, session: Ints, dispatch_session: Ints,
-    dispatch_thread: Ints, sent: NDArray[np.bool_], of_end: Ints, of_lost: Ints, of_thread: Ints, first_sent: int,
-    acked: Ints, nacked: Ints, redelivered: Ints, state: Ints, finished: NDArray[np.bool_],
+    begin: int, end: int, rows: Rows, dispatch: Ints, found: Dispatches, holders: Holders, first_sent: int,
+    fates: Fates,
 ) -> int:  # fmt: skip
     asked, unmatched = 0, 0
     first = last = int64(NO_ROW)  # dispatches of the entry that are not finished
     line_before = int64(NO_ROW)
     for row in range(begin, end):
-        if kind[row] <= SENDING:
+        if rows.kind[row] <= SENDING:
             if dispatch[row] != last:
                 last = dispatch[row]
                 first = last if first == NO_ROW else first
-                redelivered[last] = asked
-                holder = dispatch_session[last]
-                if holder >= 0 and of_lost[holder] < seq[row]:
-                    state[last] = UNSENT
-        elif kind[row] == NACKED:
-            if seq[row] != line_before:
+                fates.redelivered[last] = asked
+                holder = found.session[last]
+                if holder >= 0 and holders.lost[holder] < rows.seq[row]:
+                    fates.state[last] = UNSENT
+        elif rows.kind[row] == NACKED:
+            if rows.seq[row] != line_before:
                 asked += 1
-            line_before = seq[row]
+            line_before = rows.seq[row]
             if first == NO_ROW:
                 continue
             exact, unclear, candidates = int64(NO_ROW), int64(NO_ROW), 0
             for one in range(first, last + 1):
-                if state[one] != OPEN or nacked[one] != NO_ROW:
+                if fates.state[one] != OPEN or fates.nacked[one] != NO_ROW:
                     continue
-                if dispatch_session[one] == session[row]:
+                if found.session[one] == rows.session[row]:
                     exact = one
-                elif dispatch_session[one] < 0 and of_thread[session[row]] in (dispatch_thread[one], UNKNOWN):
+                elif found.session[one] < 0 and holders.thread[rows.session[row]] in (found.thread[one], UNKNOWN):
                     unclear = one
                     candidates += 1
             if exact == NO_ROW and candidates == 1:  # an entry may be at two consumers at once
                 exact = unclear
-                dispatch_session[exact] = session[row]
+                found.session[exact] = rows.session[row]
             if exact != NO_ROW:
-                nacked[exact] = row
+                fates.nacked[exact] = row
         elif first == NO_ROW:
-            unmatched += kind[row] == ACKED and seq[row] != line_before
-            line_before = seq[row]
+            unmatched += rows.kind[row] == ACKED and rows.seq[row] != line_before
+            line_before = rows.seq[row]
         else:
             some = False
             for one in range(first, last + 1):
-                holder = dispatch_session[one]
-                gone = of_end[holder] < seq[row] if holder >= 0 else one < last  # it was given to another one since
-                if state[one] == OPEN and nacked[one] == NO_ROW and not gone:
-                    acked[one] = row
+                holder = found.session[one]
+                gone = (
+                    holders.end[holder] < rows.seq[row] if holder >= 0 else one < last
+                )  # it was given to another one since
+                if fates.state[one] == OPEN and fates.nacked[one] == NO_ROW and not gone:
+                    fates.acked[one] = row
                     some = True
             if not some:
                 one = last
-                while one > first and state[one] != OPEN:
+                while one > first and fates.state[one] != OPEN:
                     one -= 1
-                acked[one] = row
-                state[one] = OPEN
+                fates.acked[one] = row
+                fates.state[one] = OPEN
             for one in range(first, last + 1):  # put back before it was sent: nothing else comes of it
-                if not sent[one] and acked[one] == NO_ROW and first_sent < seq[row] and nacked[one] == NO_ROW:
-                    state[one] = UNSENT
-            finished[begin : row + 1] = True
-            line_before = seq[row]
+                if (
+                    not found.sent[one]
+                    and fates.acked[one] == NO_ROW
+                    and first_sent < rows.seq[row]
+                    and fates.nacked[one] == NO_ROW
+                ):
+                    fates.state[one] = UNSENT
+            fates.finished[begin : row + 1] = True
+            line_before = rows.seq[row]
             first, asked = int64(NO_ROW), 0
             last = int64(NO_ROW)
     return unmatched

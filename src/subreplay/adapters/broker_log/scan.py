@@ -55,7 +55,7 @@ def scan(data: NDArray[np.uint8], offsets: NDArray[Any], program: Program) -> Sc
         gone=np.zeros(count, np.bool_),
         tail=np.zeros(count, np.uint64),
     )
-    _scan(data, offsets, *program, *found)
+    _scan(data, offsets, program, found)
     return found._replace(start=found.start.T, end=found.end.T, number=found.number.T)
 
 
@@ -198,38 +198,37 @@ def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int)
 _again = loop(_again)
 
 
-def _match(
-    data: NDArray[np.uint8], i: int, end: int, words: NDArray[np.uint8],
-    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: int, last: int,
-    row: int, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_],
-) -> int:  # fmt: skip
-    """Follow the steps ``first`` to ``last`` from byte ``i`` on, and note the fields of the ``row``."""
-    for k in range(first, last):
-        if step[k] == LITERAL:
-            same = _same(data, i, end, words, begin[k], stop[k])
-            if same < stop[k] - begin[k]:
+def _match(data: NDArray[np.uint8], i: int, end: int, program: Program, pattern: int, row: int, found: Scanned) -> int:
+    """Follow the steps of a pattern from byte ``i`` on, and note the fields of the ``row``."""
+    words = program.words
+    for k in range(program.first[pattern], program.first[pattern + 1]):
+        step, field, begin, stop = program.step[k], program.field[k], program.begin[k], program.end[k]
+        if step == LITERAL:
+            same = _same(data, i, end, words, begin, stop)
+            if same < stop - begin:
                 return _ENDED if i + same == end else _DEPARTED
             i += same
-        elif step[k] == NUMBER:
+        elif step == NUMBER:
             i, value, legal = natural(data, i, end)
             if not legal:
                 return _ENDED if i == end else _DEPARTED
-            number[row, field[k]] = value
+            found.number[row, field] = value
         else:
             until, after = end, end
-            if step[k] == UNTIL:
-                until = _find(data, i, end, words, begin[k], stop[k], skip[k])
+            if step == UNTIL:
+                until = _find(data, i, end, words, begin, stop, program.skip[k])
                 if until < 0:
-                    return _ENDED if _ends_within(data, i, end, words, begin[k], stop[k]) else _DEPARTED
-                after = until + stop[k] - begin[k]
-            elif step[k] == ENDING:
-                until = end - (stop[k] - begin[k])
-                if until < i or _same(data, until, end, words, begin[k], stop[k]) < end - until:
+                    return _ENDED if _ends_within(data, i, end, words, begin, stop) else _DEPARTED
+                after = until + stop - begin
+            elif step == ENDING:
+                until = end - (stop - begin)
+                if until < i or _same(data, until, end, words, begin, stop) < end - until:
                     return _ENDED
-            if field[k] == _CONNECTION:
-                starts[row, _CONNECTION], ends[row, _CONNECTION], gone[row] = _address(data, i, until)
-            elif field[k] != NO_FIELD:
-                starts[row, field[k]], ends[row, field[k]] = i, until
+            if field == _CONNECTION:
+                start, close, gone = _address(data, i, until)
+                found.start[row, _CONNECTION], found.end[row, _CONNECTION], found.gone[row] = start, close, gone
+            elif field != NO_FIELD:
+                found.start[row, field], found.end[row, field] = i, until
             i = after
     return _MATCHED if i == end else _DEPARTED
 
@@ -237,21 +236,16 @@ def _match(
 _match = loop(_match)
 
 
-def _scan(
-    data: NDArray[np.uint8], offsets: NDArray[np.int64], words: NDArray[np.uint8],
-    step: Ints, begin: Ints, stop: Ints, field: Ints, skip: Ints, first: Ints, pattern_kind: Ints, patterns: Ints,
-    logger_begin: Ints, logger_end: Ints, mark_begin: Ints, mark_end: Ints, mark_skip: Ints,
-    kind: Ints, at: Ints, starts: Ints, ends: Ints, number: Ints, gone: NDArray[np.bool_], tail: NDArray[np.uint64],
-) -> None:  # fmt: skip
+def _scan(data: NDArray[np.uint8], offsets: NDArray[np.int64], program: Program, found: Scanned) -> None:
     for row in range(len(offsets) - 1):
         start, end = int64(offsets[row]), int64(offsets[row + 1])
         while end > start and (data[end - 1] == 10 or data[end - 1] == 13):  # a line break
             end -= 1
         for k in range(max(end - _TAIL, start), end):
-            tail[row] = (tail[row] ^ np.uint64(data[k])) * _PRIME
-        kind[row] = HEADLESS
+            found.tail[row] = (found.tail[row] ^ np.uint64(data[k])) * _PRIME
+        found.kind[row] = HEADLESS
         time, i = _time(data, start, end)
-        at[row] = time
+        found.at[row] = time
         if time == _NO_TIME or i + 2 >= end or data[i] != 32 or data[i + 1] != 91:  # " ["
             continue
         thread = i + 2
@@ -274,32 +268,31 @@ def _scan(
         if name_end - name > 7 and data[name_end - 7] == 67 and data[name_end - 6] == 108 and data[name_end - 1] == 99:
             name_end -= 7  # "Classic": a dispatcher of 4.x that is as in 3.x
         message = i + 3
-        kind[row] = OTHER
-        for logger in range(len(logger_begin)):
-            size = logger_end[logger] - logger_begin[logger]
+        found.kind[row] = OTHER
+        for logger in range(len(program.logger_begin)):
+            begin, stop = program.logger_begin[logger], program.logger_end[logger]
+            size = stop - begin
             if name_end - name != size:
                 continue
-            if _same(data, name, name_end, words, logger_begin[logger], logger_end[logger]) != size:
+            if _same(data, name, name_end, program.words, begin, stop) != size:
                 continue
-            kind[row] = UNKNOWN
-            for pattern in range(patterns[logger], patterns[logger + 1]):
-                state = _match(
-                    data, message, end, words, step, begin, stop, field, skip, first[pattern], first[pattern + 1],
-                    row, starts, ends, number, gone,
-                )  # fmt: skip
+            found.kind[row] = UNKNOWN
+            for pattern in range(program.patterns[logger], program.patterns[logger + 1]):
+                state = _match(data, message, end, program, pattern, row, found)
                 if state == _MATCHED:
-                    kind[row] = pattern_kind[pattern]
-                    starts[row, _THREAD], ends[row, _THREAD] = thread, thread_end
+                    found.kind[row] = program.kind[pattern]
+                    found.start[row, _THREAD], found.end[row, _THREAD] = thread, thread_end
                     break
-                number[row] = -1
-                ends[row] = -1
-                gone[row] = False
-                marked = _find(data, message, end, words, mark_begin[pattern], mark_end[pattern], mark_skip[pattern])
+                found.number[row] = -1
+                found.end[row] = -1
+                found.gone[row] = False
+                begin, stop = program.mark_begin[pattern], program.mark_end[pattern]
+                marked = _find(data, message, end, program.words, begin, stop, program.mark_skip[pattern])
                 if state == _ENDED or marked >= 0:
-                    kind[row] = CUT
+                    found.kind[row] = CUT
             break
-        if (kind[row] == OTHER or kind[row] == UNKNOWN) and _again(data, thread - 7, thread, message, end):
-            kind[row] = HEADLESS
+        if (found.kind[row] == OTHER or found.kind[row] == UNKNOWN) and _again(data, thread - 7, thread, message, end):
+            found.kind[row] = HEADLESS
 
 
 _scan = loop(_scan)
