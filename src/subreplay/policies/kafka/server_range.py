@@ -10,6 +10,7 @@ import numpy as np
 
 from subreplay.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
 from subreplay.policies.kafka.ranges import add_ranges
+from subreplay.policies.kafka.roster import Roster
 from subreplay.policies.kafka.subscriptions import by_join_order, static_first, subscribed
 from subreplay.profiles import KAFKA_4_0, ByProfile, rule_of
 
@@ -33,8 +34,9 @@ class ServerRange(GroupPolicy):
         rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
 
     def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
-        order = static_first(members)
-        subscribers = subscribed(partitions.topics, [members[position].topics for position in order.tolist()])
+        roster = Roster.of(members)
+        order = static_first(roster)
+        subscribers = subscribed(partitions.topics, [roster.topics[position] for position in order.tolist()])
         owners = np.full(len(partitions), UNASSIGNED, np.int32)
         add_ranges(partitions, subscribers, owners)
         return by_join_order(owners, order)

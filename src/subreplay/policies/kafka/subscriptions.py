@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.java_string import utf16_order
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Member, Owners
+from subreplay.policies.kafka.roster import Roster
 from subreplay.profiles import KAFKA_2_3, KAFKA_4_0, ByProfile
 
 Flags: TypeAlias = NDArray[np.bool_]
@@ -27,9 +28,11 @@ def static_first(members: Sequence[Member]) -> Ints:
     ``RangeAssignor`` (4.0.2).
     """
 
+    roster = Roster.of(members)
+
     def rank(position: int) -> tuple[bool, bytes]:
-        instance_id = members[position].instance_id
-        return instance_id is None, utf16_order(members[position].member_id if instance_id is None else instance_id)
+        instance_id = roster.instances[position]
+        return instance_id is None, utf16_order(roster.ids[position] if instance_id is None else instance_id)
 
     return np.array(sorted(range(len(members)), key=rank), np.int64)
 
