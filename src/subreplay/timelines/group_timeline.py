@@ -288,9 +288,10 @@ class GroupFold:
         """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
         if self.policy.rebalance != "server":
             return self.group
-        position = {member_id: number for number, member_id in enumerate(self.order)}
-        ordered = sorted(self.group.members, key=lambda m: (m.member_id in fresh, position[m.member_id]))
-        return replace(self.group, members=tuple(ordered))
+        roster = Roster.of(self.group.members)
+        position = {member_id: number for number, member_id in enumerate(roster.ids)}
+        ordered = sorted(self.order, key=lambda member_id: member_id in fresh)
+        return replace(self.group, members=roster.at([position[member_id] for member_id in ordered]))
 
     def follow_up(self, at: Instant, since: Instant) -> None:
         """One more rebalance, to hand on what was given up."""

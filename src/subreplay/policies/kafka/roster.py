@@ -75,7 +75,23 @@ class Roster(Sequence[Member]):
 
     def at(self, positions: Sequence[int]) -> Roster:
         """The members at these positions, in that order."""
-        return Roster.of(tuple(map(self.__getitem__, positions)))
+        rows = np.array(positions, np.int64)
+        widths = np.diff(self.ends, prepend=0)[rows]
+        ends = np.cumsum(widths)
+        taken = np.repeat(self.ends[rows] - ends, widths) + np.arange(widths.sum())
+        new = Roster(
+            tuple(map(self.ids.__getitem__, positions)),
+            tuple(map(self.topics.__getitem__, positions)),
+            tuple(map(self.instances.__getitem__, positions)),
+            tuple(map(self.racks.__getitem__, positions)),
+            self.generations[rows],
+            self.claim_generations[rows],
+            self.claimed[taken],
+            ends,
+        )
+        if "hash_codes" in self.__dict__:
+            new.__dict__["hash_codes"] = self.hash_codes[rows]
+        return new
 
     def replaced(self, at: int, instead: Sequence[Member]) -> Roster:
         """The same members with these instead of the one ``at`` a position; behind the last one that is nobody."""

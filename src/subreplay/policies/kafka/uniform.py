@@ -44,5 +44,5 @@ class Uniform(GroupPolicy):
         if not members:
             return np.full(len(partitions), UNASSIGNED, np.int32)
         group = UniformGroup.of(partitions, members)
-        equal = len({member.topics for member in members}) == 1
+        equal = len(set(group.subscriptions)) == 1
         return by_join_order(assign_equal(group) if equal else assign_unequal(group), group.order)

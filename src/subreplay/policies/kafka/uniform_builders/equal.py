@@ -22,8 +22,8 @@ def assign_equal(group: UniformGroup) -> Owners:
     surrendered, fills the members with room in order.
     """
     bounds, wanted = group.partitions.bounds, group.wanted
-    walk, codes = _walk(group.partitions, group.members[0].topics)
-    begins = np.searchsorted(group.holders, np.arange(len(group.members) + 1))
+    walk, codes = _walk(group.partitions, group.subscriptions[0])
+    begins = np.searchsorted(group.holders, np.arange(len(group.order) + 1))
     surrendered, room = _revise(len(walk), begins, group.targets, wanted, group.topic, bounds, codes)
     owners = np.full(len(group.partitions), UNASSIGNED, np.int32)
     owners[group.targets[wanted]] = group.holders[wanted]

@@ -9,22 +9,23 @@ from uuid import UUID
 import numpy as np
 
 from subreplay.errors import InputError
-from subreplay.hashing.java_map import map_order, string_hash_codes
+from subreplay.hashing.java_map import map_order
 from subreplay.policies.kafka.assignor import Ints, Member, Partitions
+from subreplay.policies.kafka.roster import Roster
 from subreplay.policies.kafka.subscriptions import Flags, subscribed
 
 
 class UniformGroup(NamedTuple):
     """Members by their index in the coordinator's ``HashMap`` of member ids, which got them in join order.
 
-    ``order[index]`` is a member's position in join order. ``subscribed`` is topic by member, ``topic`` is by partition
-    number. ``targets`` are the partitions of the previous target that exist, member after member, each one's ascending;
-    ``holders`` are whose they are.
+    ``order[index]`` is a member's position in join order, ``subscriptions[index]`` the topics that it names.
+    ``subscribed`` is topic by member, ``topic`` is by partition number. ``targets`` are the partitions of the previous
+    target that exist, member after member, each one's ascending; ``holders`` are whose they are.
     """
 
     partitions: Partitions
     order: Ints
-    members: tuple[Member, ...]
+    subscriptions: Sequence[frozenset[str]]
     subscribed: Flags
     topic: Ints
     targets: Ints
@@ -33,22 +34,24 @@ class UniformGroup(NamedTuple):
     @classmethod
     def of(cls, partitions: Partitions, members: Sequence[Member]) -> UniformGroup:
         """The group of these members, in join order."""
-        order = map_order(string_hash_codes([member.member_id for member in members]))
-        ordered = tuple(members[position] for position in order.tolist())
+        roster = Roster.of(members)
+        order = map_order(roster.hash_codes)
+        subscriptions = [*map(roster.topics.__getitem__, order.tolist())]
         widths = np.diff(partitions.bounds)
         exists = np.repeat(
             np.tile([True, False], len(widths)),
             np.stack([partitions.counts, widths - partitions.counts], axis=1).ravel(),
         )
-        claims = [member.claim.partitions[exists[member.claim.partitions]] for member in ordered]
+        claimed, holders = roster.claims(order, np.arange(len(order)))
+        there = exists[claimed]
         return cls(
             partitions,
             order,
-            ordered,
-            subscribed(partitions.topics, [member.topics for member in ordered]),
+            subscriptions,
+            subscribed(partitions.topics, subscriptions),
             np.repeat(np.arange(len(widths)), widths),
-            np.concatenate(claims),
-            np.repeat(np.arange(len(ordered)), [len(claim) for claim in claims]),
+            claimed[there],
+            holders[there],
         )
 
     @property

@@ -27,7 +27,7 @@ def assign_unequal(group: UniformGroup) -> Owners:
     partitions, wanted = group.partitions, group.wanted
     owners = np.full(len(partitions), UNASSIGNED, np.int32)
     owners[group.targets[wanted]] = group.holders[wanted]
-    sizes = np.bincount(group.holders[wanted], minlength=len(group.members))
+    sizes = np.bincount(group.holders[wanted], minlength=len(group.order))
     topics = _densest_first(group)
     _add(topics, partitions.bounds, partitions.counts, group.subscribed, owners, sizes)
     contested = topics[group.subscribed[topics].sum(axis=1) > 1]
