@@ -182,6 +182,7 @@ def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array)
 
     Rows are in the order of the log. The columns that are promised to be in order make the stream: producer and
     partition (``SinglePartition``, no key), or key, producer and partition. Equal ids are the same message sent twice.
+    The specification of what row L-ROUTE-3 promises to the log itself: no command reaches it.
     """
     streams = np.zeros(len(sequence_ids), np.int64)
     for part in stream:

@@ -51,7 +51,8 @@ def producer_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING
 def round_robin_by_message(turns: NDArray[np.int64], partitions: int, start: int) -> NDArray[np.int64]:
     """Keyless messages without batching: number ``turns[i]`` (from 0) of a producer that began with ``start``.
 
-    Follows ``RoundRobinPartitionMessageRouterImpl``, whose counter starts at random.
+    Follows ``RoundRobinPartitionMessageRouterImpl``, whose counter starts at random. The specification of row
+    L-ROUTE-2 without batching: no command reaches it.
     """
     return (start + turns) % partitions
 

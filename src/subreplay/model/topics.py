@@ -72,6 +72,8 @@ class TopicName:
 class TopicPattern:
     """The topics of a namespace whose own names match ``expression`` as a whole.
 
+    The specification of row L-TOPIC-2: no command reaches it, since a run names its topics.
+
     >>> pattern = TopicPattern.parse("persistent://public/default/finance-.*")
     >>> pattern.selects(TopicName.parse("finance-eu-partition-2")), pattern.selects(TopicName.parse("refinance-eu"))
     (True, False)
