@@ -1,6 +1,6 @@
 """The life of a subscription: where it starts, of which type it is, what it keeps (documented row L-SUB-1).
 
-The specification of that row: no command reaches it, since a replay begins with the members and cursors that it is given.
+The specification of that row: no command reaches it, since a replay begins with the members and cursors that it gets.
 """
 
 from __future__ import annotations
