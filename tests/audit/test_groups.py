@@ -7,6 +7,7 @@ from functools import cache
 from types import MappingProxyType
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from subreplay.adapters import Options
@@ -140,6 +141,19 @@ def test_k_commit_3_what_a_commit_passes_is_lost():
 def test_k_latest_1_what_was_written_before_a_new_partition_was_read_is_lost():
     found = audit_of("k44_grow_latest")
     assert (found.failing, found.lost) == ({"LOST": 62}, {Excuse.NOT_READ_YET.sentence: 62})
+
+
+@pytest.mark.row("K-LATEST-1")
+def test_k_latest_1_a_group_that_begins_at_the_earliest_record_reads_the_first_one_too():
+    it = read(BY_NAME["k28_rewind"])
+    first = pc.equal(it.tables["deliveries"]["entry"], 0)
+    unread = it.tables | {"deliveries": it.tables["deliveries"].filter(pc.invert(first))}
+    assert it.run["topic"] == {"initial_position": "earliest"}
+    partitions = len(set(it.tables["messages"]["partition"].to_pylist()))
+    assert audit_ingested(replace(it, tables=unread)).failing == {"LOST": partitions}
+    assert (
+        "LOST" not in audit_ingested(replace(it, tables=unread, run={"subscription": it.run["subscription"]})).failing
+    )
 
 
 @pytest.mark.row("K-OWNER-2")

@@ -69,8 +69,9 @@ def _resident(process: psutil.Process) -> int:
         return 0
 
 
-def audit(warm_up: Path, folder: Path, kept: str) -> dict[str, Any]:
-    """Seconds of each stage of the audit of one folder, and what was found; ``kept``: ``output.audited``."""
+def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Seconds of each stage of the audit of one folder, and what was found; ``kept``: ``output.audited``,
+    ``messages``: ``traffic.messages``, where these are a table of somebody else's."""
     from subreplay import pipeline
     from subreplay.config import run as config
     from subreplay.spark.session import open_session
@@ -83,10 +84,14 @@ def audit(warm_up: Path, folder: Path, kept: str) -> dict[str, Any]:
         yield
         stages[stage] = time.perf_counter() - began
 
+    def traffic(tables: Path) -> dict[str, Any]:
+        mapped = {} if messages is None else {"messages": messages | {"path": f"{tables}/theirs"}}
+        return {"path": str(tables), "format": "parquet"} | mapped
+
     def run(tables: Path, progress: Callable[..., Any]) -> pipeline.Result:
         with tempfile.TemporaryDirectory() as out:
             asked = {
-                "traffic": {"path": str(tables), "format": "parquet"},
+                "traffic": traffic(tables),
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": kept},
             }
@@ -132,6 +137,7 @@ def _print(row: str, run: Measured, deliveries: int) -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2:
-        print(json.dumps(audit(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3])))
+        mapping = json.loads(sys.argv[4]) if len(sys.argv) > 4 else None
+        print(json.dumps(audit(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], mapping)))
     else:
         main(int(sys.argv[1]) if len(sys.argv) > 1 else 10_000_000)

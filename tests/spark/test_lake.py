@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark
 import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +31,9 @@ def put(spark: SparkSession, rows: int, root: str, name: str, form: str, **where
     lake.put(spark, pa.table({"id": pa.array(range(rows), pa.int64())}), root, name, **where)
 
 
+DELTA_4_0 = pyspark.__version__.startswith("4.0.")
+"""It makes paths of names, whatever a table is set to: a name may be no longer than a file's."""
+
 writers = pytest.mark.parametrize("write", [replaced, put])
 
 
@@ -47,7 +51,7 @@ def test_rows_get_the_date_of_their_run(spark: SparkSession, tmp_path: Path) -> 
 
 @writers
 def test_any_name_is_found_again_and_replaces_nothing_else(spark: SparkSession, tmp_path: Path, write: Any) -> None:
-    names = ["a'b", "../..", "a=b/c", "%2F", "a\\b", "\n", "x" * 300]
+    names = ["a'b", "../..", "a=b/c", "%2F", "a\\b", "\n", "x" * (200 if DELTA_4_0 else 300)]
     for name in (*names, names[0]):
         write(spark, 1, str(tmp_path), "found", "delta", **RUN | {"subscription": name})
     assert sorted(row.subscription for row in read(spark, tmp_path).collect()) == sorted(names)

@@ -86,8 +86,17 @@ class GroupRecording:
         lost = {(told["consumer"], told["at"]) for told in self.files["membership"] if told["event"] == "lost"}
         owned = (i for mine in self.intervals().values() for i in mine if i.start < at < i.end)
         here = {i.consumer for i in owned if (i.consumer, i.end) not in lost}
+        here &= self.readers(row["topic"])
         found = {p["consumer"]: p for p in self.polls if p["polled_at"] <= at and p["consumer"] in here}
         return [poll for consumer, poll in sorted(found.items()) if consumer != row["consumer"]]
+
+    def readers(self, topic: str) -> set[str]:
+        """The consumers that subscribe to a topic all the time."""
+        named = {
+            one["name"]: [one["subscribe"], *(done["topics"] for done in one["actions"] if done["do"] == "subscribe")]
+            for one in self.scenario["consumers"]
+        }
+        return {name for name, subscriptions in named.items() if all(topic in topics for topics in subscriptions)}
 
     def committed(self) -> dict[TopicPartition, list[Row]]:
         """The successful commits of each partition, in order of time."""
@@ -116,7 +125,7 @@ def one_of(rng: random.Random, candidates: list[Any]) -> Any:
 
 
 def a_record_moves(r: GroupRecording, rng: random.Random) -> str:
-    """A record is given to a consumer that owns other partitions."""
+    """A record is given to a consumer that owns other partitions, and reads its topic."""
     row = rng.choice(r.once())
     other = one_of(rng, r.others(row, row["polled_at"]))
     row |= {name: other[name] for name in ("consumer", "member_id")}
@@ -126,12 +135,13 @@ def a_record_moves(r: GroupRecording, rng: random.Random) -> str:
 def a_stranger_polls(r: GroupRecording, rng: random.Random) -> str:
     """A record is given to a member that is not there any more, or not yet. (A static one stays when it closes.)"""
     row = rng.choice(r.once())
-    here = {one["name"] for one in r.scenario["consumers"] if one["instance"] is not None}
+    static = {one["name"] for one in r.scenario["consumers"] if one["instance"] is not None}
+    here = set(static)
     for told in (one for one in r.files["membership"] if one["at"] <= row["polled_at"]):
         if told["event"] == "subscribe":
             here.add(told["consumer"])
         elif told["event"] == "close_end":
-            here.discard(told["consumer"])
+            here -= {told["consumer"]} - static
     mine = {p["member_id"] for p in r.polls if p["consumer"] in here}
     other = one_of(rng, [p for p in r.polls if p["consumer"] not in here and p["member_id"] not in mine])
     row |= {name: other[name] for name in ("consumer", "member_id")}

@@ -19,7 +19,7 @@ from subreplay.audit.rules.assignments import GroupStory, assignment_findings
 from subreplay.model.rows import Standing
 from subreplay.policies import make
 from subreplay.timelines.membership import dispatcher_events
-from tests.support.pure import audit_by, judge_of
+from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDED = [*sorted(p for p in (DATA / "kafka_groups").iterdir() if p.is_dir()), DATA / "kafka_recordings/k16_slow"]
@@ -54,6 +54,7 @@ def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audi
     """The audit of a recording that was read; ``lacking``: what its tables do not tell."""
     asked = it.run["subscription"]
     policy = make(asked["policy"], asked["profile"])
+    terms = replace(NOTHING_TOLD, initial_position=it.run.get("topic", {}).get("initial_position"))
     found = Audited(Counter(), Counter(), Counter(), len(it.rejected))
     topics = sorted(set(it.tables["messages"]["topic"].to_pylist()))
     for topic in topics:
@@ -61,7 +62,7 @@ def audit_ingested(it: Ingested, lacking: frozenset[Need] = frozenset()) -> Audi
             name: it.tables[name].filter(pc.equal(it.tables[name]["topic"], topic))
             for name in ("messages", "membership", "deliveries")
         }
-        judge = replace(judge_of(policy, tables), lacking=lacking)
+        judge = replace(judge_of(policy, tables, terms), lacking=lacking)
         rows = audit_by(judge, tables)
         codes, excuses = rows["codes"].to_numpy(), rows["excuses"].to_numpy()
         for code in (code for code in Code if judge.standings[code] is Standing.PROMISED):

@@ -96,9 +96,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
     receipts = bool(recorded) and acknowledged <= recorded
-    begins = beginnings(
-        _lowest(tables["messages"]), _served(delivered), {s: d.timeline for s, d in dispatchers.items()}
-    )
+    begins = beginnings(_lowest(tables["messages"]), _served(delivered), folded, ownership_events(membership))
     judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered))
     return with_receipts(judge, receipts)
 

@@ -44,7 +44,9 @@ class Sessions:
     """Sessions by consumer index (the ordinal of the join): name, when joined, when left; instants as time and order.
 
     A session runs from the instant a join was asked for to the instant its leave was complete: inside the two changes
-    nobody can tell, so a delivery there is to a connected consumer. ``closing`` is when the leave was asked for.
+    nobody can tell, so a delivery there is to a connected consumer. Of a Kafka group a member is out at once when it
+    leaves; only the rebalance, in which others get what it had, comes later. ``closing`` is when the leave was asked
+    for.
 
     Several consumers of one name may be connected at once. A delivery is to the one with its instance. Where a side
     does not tell it, or an instance is known to be another name's, it may be to any of that name.
@@ -70,11 +72,13 @@ class Sessions:
         instances = tuple(None if by_label else c.instance for c in consumers)
         since, joined = [FOREVER] * len(names), np.full(len(names), FOREVER.at)
         closing, left = np.full(len(names), FOREVER.at), [FOREVER] * len(names)
+        polled = timeline.policy.serving == "polled"
         for epoch in timeline.epochs:
             if epoch.joined is not None:
                 since[epoch.joined.index], joined[epoch.joined.index] = epoch.since, epoch.start.at
+            at_once = polled and epoch.cause is not None and epoch.cause.event == "leave"
             for consumer in epoch.left:
-                closing[consumer.index], left[consumer.index] = epoch.since.at, epoch.start
+                closing[consumer.index], left[consumer.index] = epoch.since.at, epoch.since if at_once else epoch.start
         return cls(names, instances, labels, tuple(since), joined, closing, tuple(left))
 
     def served(self, names: pa.Array, instances: pa.Array) -> Served:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Routing
+from subreplay.model.subscription import InitialPosition
 
 SECOND = 1_000_000_000
 
@@ -18,7 +19,8 @@ class Terms:
     counts as stuck; ``starved_after`` how long messages may wait for an idle consumer; ``clock_skew`` by how much the
     clocks of producers, consumers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the
     subscription reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter
-    policy's ``maxRedeliverCount``.
+    policy's ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
+    (``subscriptionInitialPosition``, ``auto.offset.reset``).
     """
 
     tick: int = SECOND
@@ -30,6 +32,7 @@ class Terms:
     deduplication: bool | None = None
     routing: Routing | None = None
     max_redeliveries: int | None = None
+    initial_position: InitialPosition | None = None
 
     @property
     def lacking(self) -> frozenset[Need]:

@@ -26,6 +26,7 @@ from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
+from subreplay.model.subscription import InitialPosition
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
 from subreplay.policies.base import Policy
@@ -78,6 +79,7 @@ class Topic(Model):
     deduplication: bool | None = None
     routing: ProducerRouting | None = None
     dead_letter: DeadLetter | None = None
+    initial_position: InitialPosition | None = None
 
     @property
     def terms(self) -> Terms:
@@ -93,6 +95,7 @@ class Topic(Model):
             deduplication=self.deduplication,
             routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme),
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
+            initial_position=self.initial_position,
         )
 
 

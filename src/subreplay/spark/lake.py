@@ -24,7 +24,7 @@ from subreplay.spark.schemas import spark_schema
 
 ATTEMPTS: Final = 8
 """How often a table is written at most, where other runs change its layout meanwhile."""
-_CONDITION = re.compile(r"\[DELTA_([A-Z_]+)")
+_CONDITION = re.compile(r"\[(?:DELTA|_LEGACY_ERROR_TEMP)_([A-Z_0-9]+)")
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
@@ -169,7 +169,7 @@ def _committed(save: Callable[[], None], path: str) -> None:
         except Exception as error:  # what Delta raises has another class on Spark Connect
             found = _CONDITION.search(str(error))
             condition = found[1] if found else ""
-            if condition == "METADATA_MISMATCH":
+            if condition in ("METADATA_MISMATCH", "DELTA_0007"):  # the latter is what Delta 4.0 says
                 raise InputError(
                     f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
                     " move it away, or set output.tables to another place, and audit its dates again"

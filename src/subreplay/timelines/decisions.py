@@ -49,7 +49,8 @@ def decisions(
     told: Iterable[MembershipEvent],
     ids: Callable[[Iterable[str]], Mapping[str, UUID]] = invented_ids,
 ) -> Iterator[Decision]:
-    """Every decision about a group in which members got new partitions.
+    """Every decision about a group in which members got new partitions; also to give a static member that comes back
+    without a rebalance what it had.
 
     ``changes`` are the joins, leaves and crashes of all members, one for each topic that it is about; ``told`` what the
     coordinator decided of all partitions, and what members were told (who is told that partitions are lost lives on,
@@ -67,10 +68,12 @@ def decisions(
             else:
                 owners.pop(topic_partition, None)
         until = next((n for n, event in enumerate(story) if event.at.at > at), len(story))
-        fold.take(story[:until], quietly=generation == fold.group.generation, at=at)
+        returned = fold.take(story[:until], quietly=generation == fold.group.generation, at=at)
         story = story[until:]
         if generation != fold.group.generation:
             yield Decision(generation, at, dict(owners), fold.decide(generation, owners))
+        elif returned:
+            yield Decision(generation, at, dict(owners), fold.owners())
 
 
 class _Fold:
@@ -86,8 +89,10 @@ class _Fold:
         self.evicted: list[str | None] = []  # clients that live on, the first evicted first
         self.counts: dict[str, int] = {}
 
-    def take(self, story: Sequence[MembershipEvent], quietly: bool, at: int) -> None:
-        """What happened before a decision; a static member that came back before it did so quietly."""
+    def take(self, story: Sequence[MembershipEvent], quietly: bool, at: int) -> bool:
+        """What happened before a decision; a static member that came back before it did so quietly. Returns whether
+        one came back."""
+        returned = False
         before = {m.member_id: m for m in self.group.members}
         now = dict(before)
         for event in story:
@@ -109,6 +114,7 @@ class _Fold:
         for new in (m for name, m in now.items() if name not in before):
             old = next((m for m in gone if m.instance_id is not None and m.instance_id == new.instance_id), None)
             if old is not None:
+                returned = True
                 gone.remove(old)
                 self.group = self.group.restart(old.member_id, new, quietly or joined[new.member_id].at.at < at)
             elif self.group.away and joined[new.member_id].client_id in self.evicted:
@@ -126,6 +132,7 @@ class _Fold:
         self.clients |= {name: event.client_id for name, event in joined.items()}
         changed = {m.member_id: now[m.member_id].topics for m in self.group.members}
         self.group = self.group.subscribe({n: t for n, t in changed.items() if self.group.member(n).topics != t})
+        return returned
 
     def decide(self, generation: int, decided: Owners) -> Owners:
         """The next generation; the topics have the partitions that were ever given out, or that somebody reads."""
@@ -134,6 +141,10 @@ class _Fold:
         group = self.group.over(Partitions.of(self.counts, topic_ids=self.ids(self.counts)))
         group = replace(group, members=self._ordered(group.members), generation=generation - 1)
         self.group, self.fresh = group.rebalance(), set()
+        return self.owners()
+
+    def owners(self) -> Owners:
+        """Who owns what as of the last decision."""
         return {
             topic_partition: member.member_id
             for member in self.group.assigned

@@ -1,5 +1,6 @@
-"""What the uniform assignor decides about several topics goes by their ids, which nothing tells."""
+"""Coordinators decide what their assignors must. (The uniform one goes by ids of topics, which nothing tells.)"""
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -47,3 +48,19 @@ def test_k_owner_3_whatever_ids_were_drawn_they_explain_a_true_story(ids):
 @pytest.mark.row("K-OWNER-3")
 def test_k_owner_3_no_order_of_ids_explains_a_swap(ids):
     assert len(list(owner_differs(UNIFORM, story(ids, swap=True)))) >= 1
+
+
+@pytest.mark.parametrize("swap", [False, True])
+@pytest.mark.row("K-OWNER-3")
+def test_k_owner_3_a_static_member_that_comes_back_without_a_rebalance_gets_what_it_had(swap):
+    def member(kind, name, at):
+        return replace(event(kind, name, at, "orders"), instance_id=name[0])
+
+    members = [member("join", "a1", 1), member("join", "b1", 1), member("leave", "b1", 2), member("join", "b2", 2)]
+    first = [event("owner", owner, 1, "orders", n) for n, owner in enumerate(("a1", "a1", "b1", "b1"))]
+    later = [replace(event("owner", who, 2, "orders", n), generation=1) for n, who in ((2, "b2"), (3, "b2"))]
+    if swap:
+        later[1] = replace(later[1], consumer="a1")
+    scopes = {Scope("orders", n): () for n in range(4)}
+    told = GroupStory(scopes, {}, tuple(members), (*first, *later))
+    assert len(list(owner_differs(make("kafka.range", "kafka-4.0"), told))) == swap

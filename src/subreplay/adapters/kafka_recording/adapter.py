@@ -137,8 +137,11 @@ def read(folder: Path) -> Ingested:
     pairs = told_of(tables) or [(it.scenario.group, topic) for topic in sorted(it.scenario.topics)]
     profile = "kafka-" + ".".join(it.scenario.kafka_version.split(".")[:2])
     named = {"name": it.scenario.group, "topic": pairs[0][1], "policy": it.scenario.policy, "profile": profile}
+    run: dict[str, Any] = {"subscription": named}
+    if len(resets := {one.reset for one in it.scenario.consumers}) == 1 and resets <= {"earliest", "latest"}:
+        run["topic"] = {"initial_position": resets.pop()}
     notes = (f"{others:,} polls name the member id of another consumer: they are taken for their consumer's",)
-    return Ingested(tables, it.rejected, it.counts, {"subscription": named}, tuple(pairs[1:]), notes if others else ())
+    return Ingested(tables, it.rejected, it.counts, run, tuple(pairs[1:]), notes if others else ())
 
 
 def recording(folder: Path) -> Recording:

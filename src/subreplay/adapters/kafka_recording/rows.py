@@ -196,6 +196,11 @@ class Application(_Row):
     seed: int | None = None  # of the times that it works
     actions: tuple[Action, ...] = ()
 
+    @property
+    def reset(self) -> str:
+        """Where it begins a partition that its group never committed in."""
+        return str(self.props.get("auto.offset.reset", "latest"))
+
 
 class Scenario(_Row):
     """The plan of a recording: ``t0`` (ns) is its second 0."""

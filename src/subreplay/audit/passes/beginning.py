@@ -6,7 +6,8 @@ delivery, out of order; one that came only before looks lost; one that joined be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.undelivered import SETTLE
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import Scope
+from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.timelines.timeline import Timeline
 
 Position = tuple[int, int, int]
@@ -23,6 +24,14 @@ Position = tuple[int, int, int]
 
 JUST_BEGUN: Final = 100_000_000
 """For how long (ns) after the first join deliveries may be a subscription's first ones, whatever its log held."""
+
+
+FIRST_GENERATION: Final = 1
+"""Of a group, or of a group that was deleted with all that it had committed (``ClassicGroup``, ``ModernGroup``)."""
+
+
+FIRST_FETCH: Final = 1_000_000_000
+"""Within which time (ns) the members of a new group have looked for positions and fetched."""
 
 
 class FirstServed(NamedTuple):
@@ -41,14 +50,21 @@ class FirstServed(NamedTuple):
 
 
 def beginnings(
-    stored: Mapping[Scope, Position], served: Mapping[Scope, FirstServed], timelines: Mapping[Scope, Timeline]
+    stored: Mapping[Scope, Position],
+    served: Mapping[Scope, FirstServed],
+    timelines: Mapping[Scope, Timeline],
+    told: Mapping[Scope, Sequence[MembershipEvent]] = MappingProxyType({}),
 ) -> dict[Scope, int]:
     """Of topic partitions whose data begin in mid-life, from when on (ns) deliveries are recorded.
 
     ``stored`` is the lowest position in each log. Data are whole where that is the first one of its ledger and
-    first deliveries begin with it, and where they begin with the first join.
+    first deliveries begin with it, and where they begin with the first join. Those of a Kafka group are whole where its
+    first generation is ``told`` of, and deliveries follow: it had committed nothing before.
     """
     begin = min((of_scope.first for of_scope in served.values()), default=UNKNOWN)
+    first = [event.at.at for events in told.values() for event in events if event.generation == FIRST_GENERATION]
+    if first and begin - min(first) <= FIRST_FETCH:
+        return {}
     begun = {
         scope
         for scope, mine in served.items()

@@ -152,7 +152,8 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     member = np.append(state.members, np.full((1, state.members.shape[1]), UNKNOWN), 0)[owner]
     ripe = due + np.where(due > published, context.terms.tick, 0)
     # a subscription that starts at the latest message never sees what was published before its first consumer
-    before = published < min(dispatcher.sessions.joined, default=UNKNOWN)
+    from_earliest = context.terms.initial_position == "earliest"
+    before = (published < min(dispatcher.sessions.joined, default=UNKNOWN)) & (not from_earliest)
     seen = ~(before & (ordinal < state.lowest))
     past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
     if policy.routing == "any":
@@ -178,7 +179,7 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     proven = np.minimum(unseen_ack, overtaken)
 
     found.codes[proven < NEVER] |= _LOST
-    if context.of_group:
+    if context.of_group and not from_earliest:
         found.excuses[(proven < NEVER) & (ordinal < state.lowest)] |= Excuse.NOT_READ_YET.bit
     if context.rejects.of("deliveries", timeline.scope.partition):
         # its slot may have been held by what is in quarantine

@@ -58,7 +58,8 @@ def fold(source: Source) -> Judge:
         scope: Dispatcher.of(timeline, other=others.get(scope)) for scope, timeline in folded.timelines.items()
     }
     # a night that goes on from another knows what was before it
-    begins = beginnings(found.lowest, found.served, folded.timelines) if source.before is None else {}
+    goes_on = source.before is not None
+    begins = {} if goes_on else beginnings(found.lowest, found.served, folded.timelines, found.group.told)
     return Judge(
         folded.policy,
         dispatchers,
