@@ -76,9 +76,10 @@ class Sessions:
         for epoch in timeline.epochs:
             if epoch.joined is not None:
                 since[epoch.joined.index], joined[epoch.joined.index] = epoch.since, epoch.start.at
-            at_once = polled and epoch.cause is not None and epoch.cause.event == "leave"
+            cause = epoch.cause
+            end = cause.since if polled and cause is not None and cause.event == "leave" else epoch.start
             for consumer in epoch.left:
-                closing[consumer.index], left[consumer.index] = epoch.since.at, epoch.since if at_once else epoch.start
+                closing[consumer.index], left[consumer.index] = min(epoch.since, end).at, end
         return cls(names, instances, labels, tuple(since), joined, closing, tuple(left))
 
     def served(self, names: pa.Array, instances: pa.Array) -> Served:

@@ -14,7 +14,6 @@ import pyspark.sql.functions as F
 from pydantic import ValidationError
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
 from subreplay.adapters.source.answers import Answered, answered
@@ -30,6 +29,7 @@ from subreplay.spark.collect import rows
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.live import package
 from subreplay.spark.read.traffic import opened, table
+from subreplay.spark.schemas import arrow_schema
 
 SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
 _UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
@@ -167,7 +167,7 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
     frame = opened(spark, source, "inspect", config.RunConfig())
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
-    candidates = recognise(to_arrow_schema(frame.schema), names)
+    candidates = recognise(arrow_schema(frame.schema), names)
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
+
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from pyspark.sql.types import StructType
 
 from subreplay.errors import InputError
@@ -13,6 +15,12 @@ from subreplay.errors import InputError
 def spark_schema(schema: pa.Schema) -> StructType:
     """The Spark form of a table of ``subreplay.model.tables``."""
     return from_arrow_schema(schema)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow form of a frame's schema, times in UTC; Spark wants to be told so from 4.2 on."""
+    zone = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
+    return to_arrow_schema(schema, **zone)
 
 
 def require(frame: DataFrame, schema: pa.Schema, source: str) -> DataFrame:

@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
 
 from subreplay.adapters import ADAPTERS, Options
@@ -31,7 +30,7 @@ from subreplay.spark import lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.read import live
-from subreplay.spark.schemas import require, spark_schema
+from subreplay.spark.schemas import arrow_schema, require, spark_schema
 from subreplay.spark.session import KeptRows
 
 REJECTED: Final = pa.struct(
@@ -171,7 +170,7 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     """The rows of a source in our columns, with column ``rejected``."""
     try:
-        plan = plan_of(given.mapping, to_arrow_schema(found.schema), name)
+        plan = plan_of(given.mapping, arrow_schema(found.schema), name)
     except (ConfigError, InputError) as error:
         raise type(error)(f"{key}: {error}") from error
     absent = frozenset(plan.lacks)
