@@ -37,8 +37,9 @@ MEMBERS = (
 )  # fmt: skip
 
 
-def write(folder: Path, deliveries: int, of_one_key: int = 0) -> None:
-    """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key."""
+def write(folder: Path, deliveries: int, of_one_key: int = 0, partitions: int = PARTITIONS) -> None:
+    """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key. Keys are
+    spread over ``partitions`` of the topic."""
     draw = np.random.default_rng(7)
     n = deliveries - deliveries // 100
     keys = draw.integers(0, KEYS, n)
@@ -47,9 +48,9 @@ def write(folder: Path, deliveries: int, of_one_key: int = 0) -> None:
     for second, _, _ in MEMBERS:
         at = MIDNIGHT + second * SECOND
         published[(published > at - QUIET) & (published <= at)] = at + 1
-    partition = (keys % PARTITIONS).astype(np.int32)
+    partition = (keys % partitions).astype(np.int32)
     index = np.empty(n, np.int64)
-    for number in range(PARTITIONS):
+    for number in range(partitions):
         mine = np.flatnonzero(partition == number)
         index[mine] = np.arange(len(mine))
     words = pa.array([f"order-{key:06}".encode() for key in range(KEYS)])

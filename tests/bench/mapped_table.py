@@ -32,7 +32,7 @@ MAPPINGS: dict[str, dict[str, Any]] = {
     },
     "message ids as text, keys in base64": {
         "columns": {
-            "topic": "topic_name", "message_id": {"column": "id", "as": "ledger:entry:partition:batch"},
+            "topic": "topic_name", "message_id": {"column": "id", "as": "message_id"},
             "key": {"column": "order_id_text", "as": "base64"}, "producer": "sent_by", "sequence_id": "number",
             "publish_time": {"column": "written", "as": "epoch_us"}, "size": "bytes",
         },

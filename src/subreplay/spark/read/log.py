@@ -72,6 +72,7 @@ def read_inputs(
         "membership": frames["membership"].where(mine & of_topic & _until(config.date)),
         "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
     }
+    selected = {name: reads.once(rows) if tables[name].converted else rows for name, rows in selected.items()}
     parts = {name: split(name, frame) for name, frame in selected.items()}
     if config.subscription.make_policy().serving == "polled":
         parts["group"] = split("membership", frames["membership"].where(mine & ~of_topic & _until(config.date)))

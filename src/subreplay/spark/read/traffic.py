@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
+from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
@@ -25,6 +26,7 @@ from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.model.columns import gathered
 from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
 from subreplay.spark.adapters import sources
@@ -51,11 +53,13 @@ Frames = Mapping[str, DataFrame]
 
 class Table(NamedTuple):
     """An input table in its canonical columns, those of them that its source does not have, and what a run file would
-    have to say of it, which a source that an adapter reads says itself."""
+    have to say of it, which a source that an adapter reads says itself. ``converted``: Python makes its rows, anew each
+    time they are looked at."""
 
     frame: DataFrame
     absent: frozenset[str]
     told: Mapping[str, Any] = MappingProxyType({})
+    converted: bool = False
 
 
 def table(
@@ -134,7 +138,8 @@ def _empty(spark: SparkSession, name: str) -> DataFrame:
 
 
 class Reads:
-    """What adapters read in a run: of a source that fills several tables only once. It is kept until ``close``."""
+    """What a run reads only once: what adapters read, of a source that fills several tables, and what Python converts.
+    It is kept until ``close``."""
 
     def __init__(self) -> None:
         self._kept = KeptRows()
@@ -146,6 +151,10 @@ class Reads:
         if (name, path, options) not in self._found:
             self._found[name, path, options] = sources.read(spark, self._kept, name, Path(path), options)
         return self._found[name, path, options]
+
+    def once(self, rows: DataFrame) -> DataFrame:
+        """The same rows, made only once."""
+        return self._kept.keep(rows, StorageLevel.DISK_ONLY)
 
     def close(self) -> None:
         """Free what the session keeps of them."""
@@ -184,13 +193,14 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
     location = given.location
     rows = found.select(*columns).mapInArrow(partial(_convert, plan, location, schema), spark_schema(schema))
-    return Table(rows, absent)
+    return Table(rows, absent, converted=True)
 
 
 def _convert(
     plan: Plan, location: str, schema: pa.Schema, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
+    for table in gathered(batches):  # to convert a few rows costs as much as many
+        (batch,) = table.to_batches()
         files = batch.column(_FILE).cast(pa.string()) if _FILE in batch.schema.names else location
         rows, rejected = convert(batch, plan, files)
         yield _with_rejected(rows, [None] * rows.num_rows, schema)
