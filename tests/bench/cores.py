@@ -99,6 +99,7 @@ def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
             pipeline.audit(spark, config.parse(asked, "benchmark"), quietly)
 
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": logs, "spark.eventLog.rolling.enabled": "false"}
+    conf["spark.eventLog.compress"] = "false"
     spark = open_session(config.Spark(shuffle_partitions=PARTITIONS, conf=conf))
     run(warm_up)
     since, began = time(), perf_counter()
