@@ -63,7 +63,7 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
     assert found is not None
     here = found.assigned(assigner)
     assert sum(row["messages"] for row in here if row["level"] == "scenario") == N * len(plans)
-    made = profiled.Profiled(profiled.blocks(log, run().keys.words), N)
+    made = profiled.Profiled(profiled.blocks(log, run().keys.words, TOPIC), N)
     assert made.assigned(assigner) == here
 
     monkeypatch.setattr(profiled, "IN_PROCESS", 0)

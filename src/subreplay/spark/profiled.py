@@ -23,10 +23,10 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
 from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
-from subreplay.traffic.measuring import COLUMNS, Profiler
+from subreplay.traffic.measuring import COLUMNS, PLAIN, Profiler
 from subreplay.traffic.profile import TrafficProfile, joined
 from subreplay.traffic.recent_load import LOAD, RecentLoad
-from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, from_bytes, profiles_of
+from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
 from subreplay.whatif.assign import TRAFFIC, Assigner, added_up
 
 IN_PROCESS: Final = 16_000_000
@@ -38,14 +38,16 @@ _PART: Final = 8_000_000
 _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
 
 
-def blocks(messages: DataFrame, words: KeyWords, *, here: bool = False) -> DataFrame:
-    """``BLOCKS`` rows of messages in the ``LOG`` shape; ``here``, of few, the driver makes them."""
-    profiler = Profiler(words)
+def blocks(messages: DataFrame, words: KeyWords, topic: str, *, plain: bool = False, here: bool = False) -> DataFrame:
+    """``BLOCKS`` rows of a topic's messages in the ``LOG`` shape; ``plain``: ``PLAIN`` columns tell all of them;
+    ``here``, of few, the driver makes them."""
+    profiler = Profiler(words, topic)
 
     def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return as_blocks(profiler.profiles(batches))
 
-    return mapped(messages.select(*COLUMNS), made, BLOCKS, here=here)
+    columns = PLAIN if plain else [name for name in COLUMNS if name != "topic"]  # each costs as much as a scan of it
+    return mapped(messages.select(*columns), made, BLOCKS, here=here)
 
 
 def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:
@@ -55,7 +57,7 @@ def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFram
     if location is None:
         raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
     where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
-    lake.replace(blocks(messages, config.keys.words), location, TABLE, "delta", **where)
+    lake.replace(blocks(messages, config.keys.words, topic), location, TABLE, "delta", **where)
     return _by_day(_stored(spark, config, topic))
 
 
@@ -114,7 +116,7 @@ class Profiled:
         """All of it; None where it is too large to be held in this process."""
         if self.messages > IN_PROCESS:
             return None
-        return joined([from_bytes(bytes(row["block"])) for row in collect.rows(self.blocks.select("block"))])
+        return joined(list(profiles_of(collect.rows_of(self.blocks.select("block")).to_batches())))
 
     def assigned(self, assigner: Assigner) -> list[dict[str, Any]]:
         """``TRAFFIC`` rows."""

@@ -25,7 +25,7 @@ from subreplay.profiles import KEYLESS
 from subreplay.timelines.timeline import Timeline
 from subreplay.traffic.cells import Cells, cells_of, cells_of_each_keyless
 from subreplay.traffic.evaluation import Evaluation, Extent
-from subreplay.traffic.moves import MOVES, moves_of
+from subreplay.traffic.moves import MOVES, NOTED, moves_of
 from subreplay.traffic.ownership import Ownership, owners
 from subreplay.traffic.profile import NO_KEY, TrafficProfile
 
@@ -61,7 +61,7 @@ class Evaluator:
         slots = np.ascontiguousarray(policy.slots(cells.hash.astype(np.uint32)), np.int64)
         size = len(found.names) + 1
         by_window, of_all = _tallies(len(windows) * size), _tallies(size)
-        whole, noted = np.zeros(3, np.int64), np.zeros(len(profile), np.int64)
+        whole, noted = np.zeros(3, np.int64), np.empty((len(NOTED), len(profile)), np.int64)  # few are written to
         _add_up(
             cells,
             slots,
@@ -71,7 +71,7 @@ class Evaluator:
             _Counts(by_window, of_all, whole),
             noted,
         )
-        told = moves_of(profile, found, noted, every=moves) if whole[2] or moves else MOVES.empty_table()
+        told = moves_of(profile, found, noted[:, : whole[2]], every=moves) if whole[2] or moves else MOVES.empty_table()
         sums = np.ascontiguousarray(by_window.T[:_LAST].reshape(_LAST, len(windows), size))
         return Evaluation(windows, found.names, sums, of_all.T[[_KEYS, _KEYS + _MOVED]], whole[:2], told)
 
@@ -116,8 +116,8 @@ def _tallies(rows: int) -> Ints:
 
 @by_reference
 class _Counts(NamedTuple):
-    """Tallies by window and consumer, and by consumer; ``whole``: keys and keys moved of all, and how many messages
-    were noted."""
+    """Tallies by window and consumer, and by consumer; ``whole``: keys and keys moved of all, and how many pieces of
+    runs were noted."""
 
     by_window: Ints
     of_all: Ints
@@ -129,9 +129,7 @@ def _add_up(
     cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, noted: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
     """One pass over all runs: for each state that the run's owner is in, all cells that end in it, and then the part
-    of a cell that is cut by the change after it.
-
-    A message of which it is to be told is noted as 1 + before * size + consumer.
+    of a cell that is cut by the change after it. Pieces of runs of which it is to be told are ``noted``.
     """
     by_entry, every = told[0], told[1]
     size = counts.of_all.shape[0]
@@ -182,9 +180,11 @@ def _add_up(
                 else:
                     _count(counts, row, consumer, key, end - at, _bytes(rows, at, end), moved)
                 at = end
-            if noting:
-                noted[start:at] = 1 + before * size + consumer
-                counts.whole[2] += at - start
+            if noting and at > start:
+                piece = counts.whole[2]
+                noted[0, piece], noted[1, piece], noted[2, piece], noted[3, piece] = start, at, scope, key
+                noted[4, piece], noted[5, piece] = before, consumer
+                counts.whole[2] += 1
 
 
 @step

@@ -19,6 +19,7 @@ from subreplay.kernels.loops import loop
 from subreplay.model.columns import DAY, Ints, column, gathered, ints
 from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
 from subreplay.model.rows import Scope
+from subreplay.model.tables import LOG
 from subreplay.model.words import KeyWords
 from subreplay.profiles import KEYLESS
 from subreplay.traffic.profile import NO_KEY, WORD_BITS, Hashes, Indexes, Keys, Runs, TrafficProfile
@@ -26,7 +27,9 @@ from subreplay.traffic.profile import NO_KEY, WORD_BITS, Hashes, Indexes, Keys, 
 COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
                   "batch_ordering_key", "producer", "sequence_id", "size")  # fmt: skip
 """The columns of ``LOG`` that a profile is made of."""
-BLOCK: Final = 1 << 20
+PLAIN: Final = ("partition", "entry", "at", "key", "size")
+"""Those that tell all of plain messages: of one topic, each with a key, and without an ordering key or a batch."""
+BLOCK: Final = 1 << 21
 """Messages of a profile that is made at once; of large keys fewer."""
 _SPREADING: Final = next(profile for profile, rule in KEYLESS.items() if rule.per_message)
 _NO_HASHES: Final[Hashes] = np.zeros(0, np.uint32)
@@ -34,9 +37,11 @@ _NO_HASHES: Final[Hashes] = np.zeros(0, np.uint32)
 
 @dataclass(frozen=True)
 class Profiler:
-    """Makes profiles whose keys are told apart by digests of ``words``; picklable."""
+    """Makes profiles whose keys are told apart by digests of ``words``; picklable. ``topic`` is that of messages
+    without a column ``topic``; other columns that they lack are null."""
 
     words: KeyWords
+    topic: str = ""
 
     def profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
         """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each, and of one UTC day each."""
@@ -49,8 +54,11 @@ class Profiler:
         """The profile of one table of messages (``COLUMNS``)."""
         if not rows.num_rows:
             return TrafficProfile.empty(self.words.check)
+        for name in COLUMNS[1:]:
+            if name not in rows.column_names:
+                rows = rows.append_column(name, pa.nulls(rows.num_rows, LOG.field(name).type))
         key, sticky, routed, distinct = _coded(rows)
-        scopes, scope = _scopes(rows)
+        scopes, scope = _scopes(rows, self.topic)
         producers, producer = _producers(rows, routed)
         at = ints(rows, "at")
         number, runs = _numbered(len(distinct), key, sticky, routed, scope, producer)
@@ -88,11 +96,11 @@ class Profiler:
 
 def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:
     """Own, sticky and routing key of each message as indexes in the distinct ones."""
-    own = own_keys(rows)
+    key = column(rows, "key")
     if rows["ordering_key"].null_count == rows.num_rows and not (ints(rows, "batch_index") >= 0).any():
-        columns = [own]  # all three are the same
+        columns = [key]  # all three are the same
     else:
-        columns = [own, pc.coalesce(*outer_keys(rows)), column(rows, "key")]
+        columns = [own_keys(rows), pc.coalesce(*outer_keys(rows)), key]
     coded = pa.chunked_array(columns).dictionary_encode().unify_dictionaries()
     codes = [_indexes(chunk) for chunk in coded.chunks]
     key, sticky, routed = codes * 3 if len(codes) == 1 else codes
@@ -103,12 +111,16 @@ def _indexes(coded: pa.DictionaryArray) -> Indexes:
     return np.asarray(coded.indices.fill_null(NO_KEY), np.int32)
 
 
-def _scopes(rows: pa.Table) -> tuple[tuple[Scope, ...], Indexes]:
-    topics, partitions = column(rows, "topic").dictionary_encode(), ints(rows, "partition")
-    topic, low = np.asarray(topics.indices, np.int64), int(partitions.min())
+def _scopes(rows: pa.Table, topic: str) -> tuple[tuple[Scope, ...], Indexes]:
+    partitions = ints(rows, "partition")
+    if "topic" in rows.column_names:
+        topics = column(rows, "topic").dictionary_encode()
+        number, names = np.asarray(topics.indices, np.int64), topics.dictionary.to_pylist()
+    else:
+        number, names = np.zeros(len(partitions), np.int64), [topic]
+    low = int(partitions.min())
     wide = int(partitions.max()) - low + 1
-    coded = pa.array(topic * wide + partitions - low).dictionary_encode()
-    names = topics.dictionary.to_pylist()
+    coded = pa.array(number * wide + partitions - low).dictionary_encode()
     scopes = tuple(Scope(names[code // wide], code % wide + low) for code in coded.dictionary.to_pylist())
     return scopes, np.asarray(coded.indices, np.int32)
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from subreplay.kernels.loops import loop
 from subreplay.kernels.search import up_to
-from subreplay.model.columns import Ints
+from subreplay.model.columns import NEVER, Ints
 from subreplay.traffic.ownership import Owners
 from subreplay.traffic.profile import Indexes, TrafficProfile
 
@@ -25,12 +25,14 @@ MOVES = pa.schema(
     ]
 )
 """Messages by what they passed from whom to whom, and in which epoch."""
+NOTED = ("begin", "end", "scope", "key", "before", "consumer")
+"""What an evaluation notes of a piece of a run: its messages from ``begin`` up to ``end``, their topic partition and
+key, and the numbers of two consumers; one more than there are names is nobody's."""
 _BY, _SUMS = MOVES.names[:5], MOVES.names[5:]
 
 
 def moves_of(profile: TrafficProfile, owners: Owners, noted: Ints, *, every: bool) -> pa.Table:
-    """``MOVES`` of the messages whose ``noted`` is 1 + before * size + consumer, and not 0; size is one more than there
-    are names, and its last number nobody's.
+    """``MOVES`` of the pieces of runs that are ``noted`` (columns ``NOTED``).
 
     ``every``: of the other messages too, by epoch alone: such rows have neither ``before`` nor ``consumer``, and count
     no keys.
@@ -46,50 +48,30 @@ def moves_of(profile: TrafficProfile, owners: Owners, noted: Ints, *, every: boo
 
 
 def _noted(profile: TrafficProfile, owners: Owners, noted: Ints) -> pa.Table:
-    rows = np.flatnonzero(noted)
-    run = profile.run_of[rows]
-    size = len(owners.names) + 1
-    keyed = pa.table(
-        {
-            "scope": profile.runs.scope[run],
-            "epoch": _epochs_of(profile.at[rows], profile.runs.scope[run], owners),
-            "before": (noted[rows] - 1) // size,
-            "consumer": (noted[rows] - 1) % size,
-            "key": profile.runs.key[run],
-            "messages": np.ones(len(rows), np.int64),
-            "bytes": profile.size[rows],
-        }
-    )
-    by_key = keyed.group_by([*keyed.column_names[:5]], use_threads=False).aggregate(
-        [("messages", "sum"), ("bytes", "sum")]
-    )
+    begin, end, scope, *whose = noted
+    piece, epoch, messages, size = _cut_by_epochs(profile, owners, begin, end, scope)
+    key, before, consumer = (column[piece] for column in whose)
+    told = {"scope": scope[piece], "epoch": epoch, "before": before, "consumer": consumer, "key": key}
+    keyed = pa.table({**told, "messages": messages, "bytes": size})
+    by_key = keyed.group_by([*told], use_threads=False).aggregate([("messages", "sum"), ("bytes", "sum")])
     names = pa.array([*owners.names, None], pa.string())
-    before, consumer = (names.take(by_key[side].combine_chunks()) for side in ("before", "consumer"))
+    who = [names.take(by_key[side].combine_chunks()) for side in ("before", "consumer")]
     ones = pa.array(np.ones(by_key.num_rows, np.int64))
     topic_partitions = _topic_partitions(profile, by_key["scope"].combine_chunks())
     sums = [by_key["messages_sum"], by_key["bytes_sum"], ones]
-    return summed(pa.table([*topic_partitions, by_key["epoch"], before, consumer, *sums], schema=MOVES))
+    return summed(pa.table([*topic_partitions, by_key["epoch"], *who, *sums], schema=MOVES))
 
 
 def _by_epoch(profile: TrafficProfile, owners: Owners) -> pa.Table:
-    bounds = np.cumsum([0, *(len(starts) for starts in owners.starts)])
-    scope = profile.runs.scope[profile.run_of]
-    number = bounds[scope] + _epochs_of(profile.at, scope, owners)
-    messages = np.bincount(number, minlength=bounds[-1])
-    size = np.bincount(number, profile.size, bounds[-1]).astype(np.int64)
+    runs, bounds = profile.runs, _bounds(owners)
+    piece, epoch, *counts = _cut_by_epochs(profile, owners, runs.begin, runs.end, runs.scope)
+    number = bounds[runs.scope[piece]] + epoch
+    messages, size = (np.bincount(number, count, bounds[-1]).astype(np.int64) for count in counts)
     found = np.flatnonzero(messages)
     home = np.searchsorted(bounds, found, "right") - 1
-    nobody = pa.nulls(len(found), pa.string())
     topic_partitions = _topic_partitions(profile, pa.array(home))
-    rows = [
-        *topic_partitions,
-        found - bounds[home],
-        nobody,
-        nobody,
-        messages[found],
-        size[found],
-        np.zeros(len(found), np.int64),
-    ]
+    nobody, no_keys = pa.nulls(len(found), pa.string()), np.zeros(len(found), np.int64)
+    rows = [*topic_partitions, found - bounds[home], nobody, nobody, messages[found], size[found], no_keys]
     return pa.table(rows, schema=MOVES)
 
 
@@ -105,16 +87,35 @@ def _topic_partitions(profile: TrafficProfile, scope: pa.Array) -> list[pa.Array
     return [topics.take(scope), partitions.take(scope)]
 
 
-def _epochs_of(at: Ints, scope: Indexes, owners: Owners) -> Ints:
-    """The epoch of each message."""
-    found = np.empty(len(at), np.int64)
+def _cut_by_epochs(profile: TrafficProfile, owners: Owners, begin: Ints, end: Ints, scope: Ints | Indexes) -> Ints:
+    """Pieces of runs, cut where an epoch begins: the index of the piece, the epoch, and its messages and bytes."""
     starts = np.concatenate([np.zeros(0, np.int64), *owners.starts])
-    _epochs(at, scope, starts, np.cumsum([0, *(len(mine) for mine in owners.starts)]), found)
-    return found
+    found = np.empty((4, int((end - begin).sum())), np.int64)  # few are written to
+    scope = np.ascontiguousarray(scope, np.int64)
+    return found[:, : _cut(profile.at, profile.size, begin, end, scope, starts, _bounds(owners), found)]
+
+
+def _bounds(owners: Owners) -> Ints:
+    """Where the epochs of each scope begin, among those of all."""
+    return np.cumsum([0, *(len(mine) for mine in owners.starts)])
 
 
 @loop
-def _epochs(at: Ints, scope: Indexes, starts: Ints, bounds: Ints, found: Ints) -> None:  # pragma: no cover - compiled
-    for i in range(len(at)):
-        first = bounds[scope[i]]
-        found[i] = up_to(starts, at[i], first, bounds[scope[i] + 1]) - 1 - first
+def _cut(
+    at: Ints, sizes: Ints, begin: Ints, end: Ints, scope: Ints, starts: Ints, bounds: Ints, found: Ints
+) -> int:  # pragma: no cover - compiled
+    pieces = 0
+    for piece in range(len(begin)):
+        first, past = bounds[scope[piece]], bounds[scope[piece] + 1]
+        i = begin[piece]
+        while i < end[piece]:
+            later = up_to(starts, at[i], first, past)
+            bound = starts[later] if later < past else NEVER
+            since, size = i, np.int64(0)
+            while i < end[piece] and at[i] < bound:
+                size += sizes[i]
+                i += 1
+            found[0, pieces], found[1, pieces] = piece, later - 1 - first
+            found[2, pieces], found[3, pieces] = i - since, size
+            pieces += 1
+    return pieces

@@ -7,12 +7,15 @@ depends on keys is looked up once for a run, and a scenario is one pass over the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from subreplay.kernels.loops import loop
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Scope
 
@@ -139,9 +142,14 @@ class TrafficProfile:
 
     def taken(self, runs: Runs) -> TrafficProfile:
         """Some of its runs, with the messages that they have."""
-        rows, packed = _packed(runs)
-        spread = self.spread[rows] if len(self.spread) else self.spread
-        return replace(self, runs=packed, at=self.at[rows], entry=self.entry[rows], size=self.size[rows], spread=spread)
+        packed = _packed(runs)
+
+        def mine(values: NDArray[Any]) -> NDArray[Any]:
+            return _laid_out([values], [runs], [packed.begin])
+
+        return replace(
+            self, runs=packed, at=mine(self.at), entry=mine(self.entry), size=mine(self.size), spread=mine(self.spread)
+        )
 
     @classmethod
     def empty(cls, secret: str = "") -> TrafficProfile:
@@ -170,46 +178,68 @@ def joined(parts: Sequence[TrafficProfile]) -> TrafficProfile:
     producers = sorted({name for part in parts for name in part.producers})
     index = {scope: i for i, scope in enumerate(scopes)}
     named = {name: i for i, name in enumerate(producers)}
-    runs, rows, known = [], 0, 0
+    runs, known = [], 0
     for part in parts:
         mine = np.append(number[known : known + len(part.keys)], NO_KEY).astype(np.int32)  # the last is NO_KEY's
         of_scope = np.array([index[scope] for scope in part.scopes], np.int32)
         of_producer = np.array([*(named[name] for name in part.producers), NO_KEY], np.int32)
         r = part.runs
         runs.append(
-            Runs(r.begin + rows, r.end + rows, mine[r.key], mine[r.sticky], mine[r.routed], of_scope[r.scope],
-                 of_producer[r.producer])
-        )  # fmt: skip
-        rows, known = rows + len(part), known + len(part.keys)
+            Runs(
+                r.begin, r.end, mine[r.key], mine[r.sticky], mine[r.routed], of_scope[r.scope], of_producer[r.producer]
+            )
+        )
+        known += len(part.keys)
     together = Runs(*(np.concatenate([getattr(r, field.name) for r in runs]) for field in fields(Runs)))
-    ordered = together.at(np.argsort(together.key, kind="stable"))
-    rows_in_order, packed = _packed(ordered)
+    order = np.argsort(together.key, kind="stable")
+    packed = _packed(together.at(order))
+    begin = np.empty_like(packed.begin)
+    begin[order] = packed.begin  # where the messages of each run come to lie
+    begins = np.split(begin, np.cumsum([len(part.runs) for part in parts])[:-1])
 
-    def laid_out(name: str) -> Ints:
-        return np.concatenate([getattr(part, name) for part in parts])[rows_in_order]
+    def laid_out(name: str) -> NDArray[Any]:
+        return _laid_out([getattr(part, name) for part in parts], [part.runs for part in parts], begins)
 
-    at = laid_out("at")
-    spreads = any(len(part.spread) for part in parts)
-    spread = [part.spread if len(part.spread) else np.zeros(len(part) * spreads, np.uint32) for part in parts]
+    with ThreadPoolExecutor() as pool:
+        at, entry, size, spread = pool.map(laid_out, ("at", "entry", "size", "spread"))
     return TrafficProfile(
         scopes=tuple(scopes),
         producers=tuple(producers),
         keys=keys,
         runs=_lengthened(packed, at),
         at=at,
-        entry=laid_out("entry"),
-        size=laid_out("size"),
-        spread=np.concatenate(spread)[rows_in_order] if spreads else np.concatenate(spread),
+        entry=entry,
+        size=size,
+        spread=spread,
         secret=parts[0].secret,
     )
 
 
-def _packed(runs: Runs) -> tuple[Ints, Runs]:
-    """The messages of some runs, one run after another; and the runs when their messages lie so."""
-    lengths = runs.end - runs.begin
-    ends = np.cumsum(lengths)
-    rows = np.repeat(runs.begin - (ends - lengths), lengths) + np.arange(lengths.sum())
-    return rows, replace(runs, begin=ends - lengths, end=ends)
+def _packed(runs: Runs) -> Runs:
+    """The runs when their messages lie one run after another."""
+    ends = np.cumsum(runs.end - runs.begin)
+    return replace(runs, begin=ends - (runs.end - runs.begin), end=ends)
+
+
+def _laid_out(parts: Sequence[NDArray[Any]], runs: Sequence[Runs], begins: Sequence[Ints]) -> NDArray[Any]:
+    """What several profiles have of their messages, each run where it ``begins``. A part that has nothing is of zeros;
+    where none has any, neither has the whole."""
+    length = sum(int((of.end - of.begin).sum()) for of in runs) if any(map(len, parts)) else 0
+    found = np.zeros(length, parts[0].dtype)
+    for values, of, begin in zip(parts, runs, begins, strict=True):
+        if len(values):
+            _copy_runs(values, of.begin, of.end, begin, found)
+    return found
+
+
+@loop
+def _copy_runs(
+    values: NDArray[Any], begin: Ints, end: Ints, to: Ints, found: NDArray[Any]
+) -> None:  # pragma: no cover - compiled
+    """Each run's ``values`` to where it begins in ``found``."""
+    for run in range(len(begin)):
+        for i in range(begin[run], end[run]):
+            found[to[run] + i - begin[run]] = values[i]
 
 
 def _lengthened(runs: Runs, at: Ints) -> Runs:

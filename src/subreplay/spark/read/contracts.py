@@ -165,7 +165,7 @@ def _of_column(name: str, legal: Legal) -> Contract:
 def _within(value: str, legal: Legal) -> str:
     if isinstance(legal, Words):
         known = ", ".join(f"'{word}'" for word in legal.known)
-        return f"{value} IN ({known})" if known else f"length({value}) > 0"
+        return f"{value} IN ({known})" if known else f"{value} <> ''"  # its length would take longer than all the rest
     number = f"unix_micros({value})" if isinstance(legal, Times) else value
     return f"{number} BETWEEN {legal.least} AND {legal.most}"
 

@@ -41,6 +41,7 @@ class InputStatistics(NamedTuple):
     ``unknown_consumers``: who was served, and when, though no membership event tells its joining.
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
+    ``plain``: each message has a key of its own, which is all that decides where it goes.
     ``last``: the last delivery (ns).
     ``group``: what is known of a Kafka group beside its deliveries.
     """
@@ -56,6 +57,7 @@ class InputStatistics(NamedTuple):
     lowest: Mapping[Scope, Position]
     served: Mapping[Scope, FirstServed]
     widest: int
+    plain: bool
     last: int
     group: GroupStory = GroupStory()
 
@@ -107,6 +109,7 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         lowest={Scope(inputs.topic, row["partition"]): tuple(row["lowest"].values()) for row in stored if row["valid"]},
         served=_first_of(delivered, inputs.topic),
         widest=max((row["widest"] for row in stored), default=0),
+        plain=not any(row["other"] for row in stored if row["valid"]),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
         group=group,
     )
@@ -180,6 +183,7 @@ def _stored(checked: DataFrame) -> DataFrame:
         "keyed": keyed,
         "sticky": keyed | numbered,
         "slotless": ~keyed & ~numbered,
+        "other": F.col("key").isNull() | F.coalesce(*KEYS[1:]).isNotNull() | (F.col("batch_index") >= 0),
     }
     by_ledger = checked.groupBy("valid", *map(_valid, ("partition", "ledger"))).agg(
         F.count("*").alias("count"),

@@ -78,7 +78,8 @@ class Source:
         """The profile of the messages, as it is stored or made now."""
         if self.stored_profile is not None:
             return self.stored_profile
-        made = blocks(self.log.messages, self.config.keys.words, here=self.few)
+        words, plain = self.config.keys.words, self.statistics.plain
+        made = blocks(self.log.messages, words, self.inputs.topic, plain=plain, here=self.few)
         return Profiled(made, self.statistics.extent["messages"])
 
     def log_of_night(self) -> Log:
@@ -153,9 +154,11 @@ def read(
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
         found = found._replace(lacking=_lacking_altogether(found))
-    empty = not found.extent["messages"] or not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    empty = not found.extent["messages"] or (unserved and not messages_only)
     there = held(inputs.tables) if empty else ()
     rows = sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC)
+    inputs = inputs.unchecked({*inputs.checked} - {*found.with_rejected})
     few = fits(rows, found.widest)
     if few:
         inputs = local_inputs(inputs)
