@@ -20,7 +20,7 @@ from subreplay.traffic.profile import joined
 from subreplay.whatif.scenario import plan, recorded
 from tests.support import assigned
 from tests.support.every_policy import EVERY
-from tests.support.published import MESSAGES, logs, members, together, told
+from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
 from tests.support.recordings import ROOT
 
 PROFILER = Profiler(KeyWords.of(False, "a secret"))
@@ -59,6 +59,15 @@ def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, to
     for every in (False, True):
         found = evaluator.evaluate(policy, timelines, moves=every)
         assert levels(found) == assigned.summed(expected, WIDTH) | {"move": assigned.moves(expected, every)}
+
+
+def test_what_nobody_gets_is_told_of_messages_without_a_key_too():
+    rows = [{"topic": SCOPES[0].topic, "partition": 1, "entry": i, "batch_index": -1, "at": 10 * i, "producer": "p",
+             "sequence_id": i, "size": 7} for i in range(9)]  # fmt: skip
+    log, policy = pa.Table.from_pylist(rows, MESSAGES), make("pulsar.key_shared.auto_split", "pulsar-4.0")
+    timelines = plan("s", policy, members(["", ""], 1)).timelines
+    found = Evaluator(PROFILER.profile(log), Extent(0, 130, WIDTH)).evaluate(policy, timelines)
+    assert levels(found)["move"] == {(SCOPES[1].topic, 1, 0, None, None): (9, 63, 1)}
 
 
 @pytest.mark.parametrize("recording", SOME)
