@@ -20,6 +20,9 @@ from subreplay.errors import InputError
 from subreplay.model.tables import INPUTS
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
+from tests.adapters.kafka_group.encoding import records as encoded
+from tests.adapters.kafka_group.scenarios import records
+from tests.adapters.kafka_group.test_groups import committed, json_lines, text
 from tests.adapters.test_capture import about, event, of_kafka, received
 from tests.support import streamed
 
@@ -28,8 +31,8 @@ pytestmark = pytest.mark.spark
 DATA = Path(__file__).parents[1] / "data"
 KEYS = {
     "messages": ("topic", "partition", "ledger", "entry", "batch_index"),
-    "membership": ("subscription", "topic", "partition", "instance", "seq"),
-    "deliveries": ("subscription", "topic", "partition", "instance", "seq", "batch_index"),
+    "membership": ("subscription", "topic", "partition", "instance", "seq", "consumer", "event"),
+    "deliveries": ("subscription", "topic", "partition", "instance", "seq", "batch_index", "ack_type", "entry"),
 }
 
 
@@ -79,6 +82,18 @@ def polls(folder: Path) -> Path:
     return folder
 
 
+def copies(folder: Path) -> Path:
+    """Records of two groups and a log of the broker's, one of the files twice, and a commit of nobody."""
+    folder.mkdir()
+    name = "k26_close_no_commit"
+    pq.write_table(records(name), folder / "part-0.parquet")
+    shutil.copy(folder / "part-0.parquet", folder / "part-1.parquet")
+    (folder / "server.log").write_text(text(name))
+    pairs = committed(3, name="other"), committed(5, name="other")
+    (folder / "copy.jsonl").write_text(json_lines(encoded(*pairs)))
+    return folder
+
+
 def same(read: Read, whole: Ingested) -> None:
     assert read.told.rows == {name: len(table) for name, table in whole.tables.items()}
     assert read.told.quarantined == len(whole.rejected) > 0
@@ -101,6 +116,7 @@ def test_brokers_logs(spark: SparkSession, tmp_path: Path) -> None:
         ("capture", captures, Options()),
         ("otlp-spans", traces, Options(subscription="otel4")),
         ("pulsar-stats", polls, Options()),
+        ("kafka-group", copies, Options()),
     ],
 )
 def test_streams(

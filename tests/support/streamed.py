@@ -40,7 +40,7 @@ def _read(source: Streamed, cuts: Cuts) -> Ingested:
 
     def keep(made: list[tuple[str, pa.Table]], of: Work) -> None:
         for kind, schema in of.shape.items():
-            before = known.get(kind, schema.empty_table()) if kind in of.known else schema.empty_table()
+            before = (known if kind in of.known else frames).get(kind, schema.empty_table())
             found = pa.concat_tables([before, *(table.cast(schema) for name, table in made if name == kind)])
             (known if kind in of.known else frames)[kind] = found
         counts.append(frames.pop(COUNTED))

@@ -44,6 +44,7 @@ ADAPTERS: Final[dict[str, Adapter]] = {
             "kafka-group",
             lambda path, options: _module("kafka_group.groups").read(path, options),
             ("topic", "subscription", "coordinator_log", "time_zone"),
+            lambda path, options: _module("kafka_group.groups").streamed(path, options),
         ),
     )
 }

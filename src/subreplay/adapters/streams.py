@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Rejected
-from subreplay.adapters.blocks import BLOCKS, Order, Sorter, merged
+from subreplay.adapters.base import FileCount, Ingested, Rejected
+from subreplay.adapters.blocks import BLOCKS, Order, Sorter, merged, ordered, with_groups
 from subreplay.failures import of_system
 from subreplay.model.columns import ROWS
-from subreplay.model.tables import QUARANTINE
+from subreplay.model.tables import INPUTS, QUARANTINE
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Rows, each table with its kind."""
@@ -70,8 +70,9 @@ class End(NamedTuple):
 @dataclass(frozen=True)
 class Streamed:
     """How a source is read, of which the files have ``size`` bytes. ``scan`` reads one of its ``parts``, and gives
-    ``rows`` and what is ``known``; ``stages`` follow. Kinds that are named as a canonical table are that table. ``end``
-    is given what is known, and how many rows are rejected, by file."""
+    ``rows`` and what is ``known``; ``stages`` follow. Rows of a kind may come from several of them. Kinds that are
+    named as a canonical table are that table. ``end`` is given what is known, and how many rows are rejected, by
+    file."""
 
     size: int
     parts: Sequence[Any]
@@ -150,6 +151,38 @@ def work(make: Callable[[Any], Rows], rows: Shape, known: Shape, later: Sequence
     """The work of a stage, or of reading a part, before others."""
     orders = {flow.of: (flow.stage.of, flow.stage.only, flow.order) for flow in later if flow.stage.of in rows}
     return Work(make, rows, known, orders, buckets)
+
+
+def whole(source: Streamed) -> Ingested:
+    """The same where one process holds all rows."""
+    shapes = {**source.rows, **source.known}
+    found: dict[str, list[pa.Table]] = {}
+
+    def made(kind: str) -> pa.Table:
+        return pa.concat_tables([shapes[kind].empty_table(), *found.get(kind, ())])
+
+    def keep(rows: Rows) -> None:
+        for kind, table in rows:
+            found.setdefault(kind, []).append(table.cast(shapes[kind]))
+
+    def known() -> Known:
+        return {
+            kind: made(kind) for kind in (*source.known, *(kind for stage in source.stages for kind in stage.known))
+        }
+
+    for stage in source.stages:
+        shapes.update({**stage.rows, **stage.known})
+    for part in source.parts:
+        keep(source.scan(part))
+    for flow in flows_of(source):
+        of, only = flow.stage.of, flow.stage.only
+        given = made(of) if only is None else made(of).filter(pc.equal(made(of)[only[0]], only[1]))
+        keep(flow.stage.fold(known())(ordered(with_groups(given, flow.order), flow.order).to_batches()))
+    rejected = made(REJECTED)
+    end = source.end(known(), Counter(rejected["file"].to_pylist()))
+    tables = {name: made(name) for name in INPUTS if name in shapes} | dict(end.tables)
+    told = tuple(map(Rejected.of, rejected.to_pylist()))
+    return Ingested(tables, told, end.counts, end.run, end.others, end.notes)
 
 
 def _of_blocks(fold: Callable[[Batches], Rows], order: Order, blocks: Batches) -> Rows:

@@ -7,15 +7,15 @@ nobody knows where its group began.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.model.columns import Ints
+from subreplay.model.columns import ROWS, Ints
 from subreplay.model.tables import DELIVERIES
 
 MOST: Final = 10_000_000
@@ -24,19 +24,30 @@ MOST: Final = 10_000_000
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """``deliveries`` with ``acked_at`` only. Rows of the commits (``progress``) that are ``first`` of their partition,
-    that went ``back``, or that acknowledge and are ``nobodys``; ``leaps`` acknowledge more than ``MOST``."""
+    """How many records each of ``commits`` (``progress``) acknowledges: ``counts``. Rows of the commits as they were
+    given that are ``first`` of their partition, that went ``back``, or that acknowledge and are ``nobodys``; ``leaps``
+    acknowledge more than ``MOST``."""
 
-    deliveries: pa.Table
+    commits: pa.Table
+    counts: Ints
     first: Ints
     back: Ints
     nobodys: Ints
     leaps: Ints
 
+    def deliveries(self) -> Iterator[pa.Table]:
+        """A row of ``DELIVERIES`` for each record: the offsets before that of the commit. So many at a time."""
+        ends = np.cumsum(self.counts)
+        offset = self.commits["offset"].to_numpy()
+        for begin in range(0, int(self.counts.sum()), ROWS):
+            number = np.arange(begin, min(begin + ROWS, int(ends[-1])))
+            of = np.searchsorted(ends, number, "right")
+            yield _rows(self.commits.take(pa.array(of)), offset[of] - (ends[of] - number), "Cumulative")
+
 
 def acknowledged(progress: pa.Table) -> Acknowledged:
-    """Deliveries of ``PROGRESS`` rows, in any order. Offsets that hold no record, such as the marks of transactions,
-    cannot be told from others."""
+    """What ``PROGRESS`` rows, in any order, acknowledge. Offsets that hold no record, such as the marks of
+    transactions, cannot be told from others."""
     progress = progress.append_column("row", pa.array(np.arange(len(progress))))
     of_whom = ("subscription", "topic", "partition")
     ordered = progress.sort_by([(name, "ascending") for name in (*of_whom, "seq", "row")])
@@ -47,27 +58,15 @@ def acknowledged(progress: pa.Table) -> Acknowledged:
     nobody = ordered["consumer"].is_null().to_numpy() & (step > 0)
     leap = (step > MOST) & ~nobody
     counts = np.where(nobody | leap, 0, np.maximum(step, 0))
-    return Acknowledged(_deliveries(ordered, counts), row[first], row[step < 0], row[nobody], row[leap])
+    return Acknowledged(ordered, counts, row[first], row[step < 0], row[nobody], row[leap])
 
 
-def commit_rows(progress: pa.Table, leaps: Ints, seq: int) -> pa.Table:
-    """A row of ``DELIVERIES`` for each commit (``PROGRESS``) of an owner, but the ``leaps``; the first has ``seq``."""
+def commit_rows(progress: pa.Table, leaps: Ints) -> pa.Table:
+    """A row of ``DELIVERIES`` for each commit (``PROGRESS``) of an owner, but the ``leaps``."""
     mine = progress["consumer"].is_valid().to_numpy().copy()
     mine[leaps] = False
-    commits = progress.filter(pa.array(mine)).sort_by([("at", "ascending"), ("seq", "ascending")])
-    count = len(commits)
-    columns = {name: commits[name] for name in ("date", "subscription", "topic", "partition", "consumer")} | {
-        "ledger": pa.array(np.zeros(count, np.int64)),
-        "entry": commits["offset"],
-        "batch_index": pa.array(np.full(count, -1, np.int32)),
-        "seq": pa.array(np.arange(seq, seq + count)),
-        "redelivery_count": pa.array(np.zeros(count, np.int32)),
-        "acked_at": commits["at"],
-        "ack_type": pa.repeat("Commit", count),
-        "outcome": pa.repeat("acked", count),
-        "source": pa.repeat("observed", count),
-    }
-    return _table(columns, count)
+    commits = progress.filter(pa.array(mine))
+    return _rows(commits, commits["offset"].to_numpy(), "Commit")
 
 
 def _differs(values: pa.ChunkedArray) -> NDArray[np.bool_]:
@@ -76,30 +75,18 @@ def _differs(values: pa.ChunkedArray) -> NDArray[np.bool_]:
     return np.asarray(np.diff(codes) != 0, np.bool_)
 
 
-def _deliveries(commits: pa.Table, counts: Ints) -> pa.Table:
-    """``counts`` rows for each commit: the offsets before its own."""
-    count = int(counts.sum())
-    of = pa.array(np.repeat(np.arange(len(commits)), counts))
-    taken = {name: commits[name].take(of) for name in ("date", "subscription", "topic", "partition", "consumer")}
-    within = np.arange(count) - np.repeat(np.cumsum(counts) - counts, counts)
-    begin = commits["offset"].to_numpy() - counts
-    order = np.argsort(commits["at"].cast(pa.int64()).to_numpy(), kind="stable")
-    rank = np.empty(len(commits), np.int64)
-    rank[order] = np.cumsum(counts[order]) - counts[order]
-    columns = taken | {
+def _rows(commits: pa.Table, entry: Ints, ack_type: str) -> pa.Table:
+    """Rows of ``DELIVERIES``, one for each of ``commits`` and of the record ``entry``."""
+    count = len(commits)
+    columns = {name: commits[name] for name in ("date", "subscription", "topic", "partition", "consumer", "seq")} | {
         "ledger": pa.array(np.zeros(count, np.int64)),
-        "entry": pa.array(np.repeat(begin, counts) + within),
+        "entry": pa.array(entry),
         "batch_index": pa.array(np.full(count, -1, np.int32)),
-        "seq": pa.array(np.repeat(rank, counts) + within),
         "redelivery_count": pa.array(np.zeros(count, np.int32)),
-        "acked_at": commits["at"].take(of),
-        "ack_type": pa.repeat("Cumulative", count),
+        "acked_at": commits["at"],
+        "ack_type": pa.repeat(ack_type, count),
         "outcome": pa.repeat("acked", count),
         "source": pa.repeat("observed", count),
     }
-    return _table(columns, count)
-
-
-def _table(columns: Mapping[str, Any], count: int) -> pa.Table:
     given = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(count, f.type) for f in DELIVERIES]
     return pa.table(given, schema=DELIVERIES)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,7 @@ import pyarrow.parquet as pq
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.consumer_offsets import COLUMNS, TOPIC
-from subreplay.adapters.kafka_group.json_copies import one_by_one, parsed
+from subreplay.adapters.kafka_group.json_copies import Parsed, one_by_one, parsed
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 from subreplay.model.columns import Ints
@@ -38,31 +37,23 @@ RECORDS: Final = pa.schema(
 _ROWS: Final = 1 << 16
 
 
-@dataclass
-class Copy:
-    """``RECORDS`` of any number of files; what was rejected of them; the ``rows`` of each file, and of them those of
-    other topics or copied before (``others``). ``without_partition`` files tell no partition: their records are taken
-    to be of partition 0."""
+class Part(NamedTuple):
+    """``RECORDS`` of a part of a file, and what was rejected of it; how many rows it has, and of them those of
+    ``other_topics``. ``without_partition``: no record of the file tells its partition, which is taken to be 0."""
 
     records: pa.Table
-    rejected: list[Rejected] = field(default_factory=list)
-    rows: Counter[str] = field(default_factory=Counter)
-    others: Counter[str] = field(default_factory=Counter)
-    without_partition: list[str] = field(default_factory=list)
+    rejected: tuple[Rejected, ...] = ()
+    rows: int = 0
+    other_topics: int = 0
+    without_partition: bool = False
 
 
-def copied(files: Iterable[tuple[Path, str]]) -> Copy:
-    """Read files, each with what it is called. A record that is there already counts once.
+def parts_of(path: Path, name: str) -> Iterator[Part]:
+    """The parts of a file that is called so.
 
-    Raises ``InputError`` where a file is of another kind, and ``EnvironmentFailed`` where one cannot be read.
+    Raises ``InputError`` where it is of another kind, and ``EnvironmentFailed`` where it cannot be read.
     """
-    copy = Copy(RECORDS.empty_table())
-    parts = [copy.records]
-    for path, name in files:
-        copy.rows[name] += 0
-        parts += _parquet(path, name, copy) if _is_parquet(path) else _json(path, name, copy)
-    copy.records = _once(pa.concat_tables(parts), copy)
-    return copy
+    return _parquet(path, name) if _is_parquet(path) else _json(path, name)
 
 
 def _is_parquet(path: Path) -> bool:
@@ -73,7 +64,8 @@ def _is_parquet(path: Path) -> bool:
         raise of_system(error, path, "read") from error
 
 
-def _parquet(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
+def _parquet(path: Path, name: str) -> Iterator[Part]:
+    rows = 0
     try:
         file = pq.ParquetFile(path)
         schema = file.schema_arrow
@@ -87,66 +79,74 @@ def _parquet(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
                 raise InputError(f"{path}: column {column} is {kind}; copy it as Spark's Kafka source gives it")
         for batch in file.iter_batches(_ROWS, columns=[*COLUMNS, *({"topic"} & set(schema.names))]):
             table = pa.Table.from_batches([batch])
-            first = copy.rows[name] + 1
-            copy.rows[name] += len(table)
-            yield _ours(table.append_column("row", pa.array(np.arange(first, first + len(table)))), name, copy)
+            yield _part(table.append_column("row", pa.array(np.arange(rows, rows + len(table)) + 1)), name)
+            rows += len(table)
     except OSError as error:
         raise of_system(error, path) from error
     except pa.ArrowException as error:
         raise InputError(f"{path}: cannot be read to its end: {error}; copy it again") from error
 
 
-def _json(path: Path, name: str, copy: Copy) -> Iterator[pa.Table]:
-    tables, partitioned = [], False
-    for part in lines_of(path, name):
-        if isinstance(part, Rejected):
-            copy.rejected.append(part._replace(table="membership"))
-            copy.rows[name] += 1
+def _json(path: Path, name: str) -> Iterator[Part]:
+    partitioned = any(not isinstance(found, Rejected) and found.partitioned for found in _parsed(path, name))
+    for found in _parsed(path, name):
+        if isinstance(found, Rejected):
+            yield Part(RECORDS.empty_table(), (found._replace(table="membership"),), 1)
             continue
-        lines = part.filter(pc.match_substring_regex(part.column("text"), r"\S"))  # of blank lines nothing
-        found = parsed(one_by_one(lines))
-        copy.rows[name] += len(found.records) + len(found.rejected)
-        copy.rejected += found.rejected
-        partitioned |= found.partitioned
-        tables.append(found.records)
-    for table in tables:
+        table = found.records
         if not partitioned:
             index = table.schema.get_field_index("partition")
             table = table.set_column(index, "partition", pa.array(np.zeros(len(table), np.int64)))
-        yield _ours(table, name, copy)
-    if tables and not partitioned:
-        copy.without_partition.append(name)
+        yield _part(table, name, found.rejected, not partitioned)
 
 
-def _ours(table: pa.Table, name: str, copy: Copy) -> pa.Table:
+def _parsed(path: Path, name: str) -> Iterator[Parsed | Rejected]:
+    for part in lines_of(path, name):
+        if isinstance(part, Rejected):
+            yield part
+        else:
+            lines = part.filter(pc.match_substring_regex(part.column("text"), r"\S"))  # of blank lines nothing
+            yield parsed(one_by_one(lines))
+
+
+def _part(table: pa.Table, name: str, rejected: tuple[Rejected, ...] = (), without_partition: bool = False) -> Part:
     """The records of ``__consumer_offsets``, where the table tells topics. Times may have nanoseconds."""
+    rows = len(table)
     if "topic" in table.column_names:
-        mine = pc.fill_null(pc.equal(table["topic"].cast(pa.string()), TOPIC), True)
-        copy.others[name] += len(table) - (pc.sum(mine).as_py() or 0)
-        table = table.filter(mine)
+        table = table.filter(pc.fill_null(pc.equal(table["topic"].cast(pa.string()), TOPIC), True))
+    others = rows - len(table)
     table = table.append_column("file", pa.array([name] * len(table), pa.string()))
-    return pa.table([table[f.name].cast(f.type, safe=f.name != "timestamp") for f in RECORDS], schema=RECORDS)
+    records = [table[f.name].cast(f.type, safe=f.name != "timestamp") for f in RECORDS]
+    return Part(pa.table(records, RECORDS), rejected, rows + len(rejected), others, without_partition)
 
 
-def _once(records: pa.Table, copy: Copy) -> pa.Table:
-    """The records, each once. Of two at one position with different contents nobody can tell which is right."""
+class Once(NamedTuple):
+    """Records, each once; those that were copied before, by file, and those that contradict what was copied before."""
+
+    records: pa.Table
+    again: Counter[str]
+    rejected: tuple[Rejected, ...]
+
+
+def once(records: pa.Table) -> Once:
+    """The records (``RECORDS``, maybe with more columns), each once, in their order; of those at one position the
+    first. Of two at one position with different contents nobody can tell which is right."""
     later, first = _again(records)
-    if not len(later):
-        return records
     same = np.ones(len(later), np.bool_)
     for name in ("key", "value"):
         mine, other = (records[name].take(pa.array(rows)) for rows in (later, first))
         alike = pc.or_kleene(pc.equal(mine, other), pc.and_(pc.is_null(mine), pc.is_null(other)))
         same &= alike.fill_null(False).to_numpy()
-    copy.others.update(records["file"].take(pa.array(later[same])).to_pylist())
+    again = Counter(records["file"].take(pa.array(later[same])).to_pylist())
     positions = records.select(["file", "row", "partition", "offset"]).take(pa.array(later[~same]))
+    rejected = []
     for row in positions.to_pylist():
         where = f"{row['partition']}:{row['offset']}"
         reason = Reason("partition, offset", where, "one place, two contents", "copy one cluster, and the partitions")
-        copy.rejected.append(Rejected("membership", row["file"], row["row"], f"the record at {where}", (reason,)))
+        rejected.append(Rejected("membership", row["file"], row["row"], f"the record at {where}", (reason,)))
     kept = np.ones(len(records), np.bool_)
     kept[later] = False
-    return records.filter(pa.array(kept))
+    return Once(records.filter(pa.array(kept)), again, tuple(rejected))
 
 
 def _again(records: pa.Table) -> tuple[Ints, Ints]:

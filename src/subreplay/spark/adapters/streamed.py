@@ -5,8 +5,6 @@ What the driver holds is what a stage makes known to those after it.
 
 from __future__ import annotations
 
-from functools import reduce
-
 import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -26,7 +24,6 @@ def read(spark: SparkSession, kept: KeptRows, source: Streamed) -> Read:
     known: dict[str, pa.Table] = {}
     counts: list[pa.Table] = []
     frames: dict[str, DataFrame] = {}
-    rejected: list[DataFrame] = []
     flows, buckets = flows_of(source), partitions(spark)
 
     def keep(found: DataFrame, made: Work) -> None:
@@ -35,9 +32,10 @@ def read(spark: SparkSession, kept: KeptRows, source: Streamed) -> Read:
         counts.append(small[COUNTED])
         for kind, schema in made.known.items():
             known[kind] = pa.concat_tables([known.get(kind, schema.empty_table()), small[kind].cast(schema)])
-        frames.update({kind: tasks.of_kind(rows, kind) for kind in made.shape if kind not in made.known})
-        if REJECTED in made.rows:
-            rejected.append(frames[REJECTED])
+        for kind in made.shape:
+            if kind not in made.known:
+                mine = tasks.of_kind(rows, kind)
+                frames[kind] = frames[kind].unionAll(mine) if kind in frames else mine
 
     scan = work(source.scan, source.rows, source.known, flows, buckets)
     keep(tasks.by_parts(spark, source.parts, scan, scan.shape), scan)
@@ -51,6 +49,5 @@ def read(spark: SparkSession, kept: KeptRows, source: Streamed) -> Read:
     tables = {name: frames[name] for name in INPUTS if name in frames}
     tables |= {name: lake.of_arrow(spark, table) for name, table in end.tables.items()}
     rows = {name: len(end.tables[name]) if name in end.tables else sums[name] for name in INPUTS if name in tables}
-    refused = reduce(DataFrame.unionAll, rejected)
-    first = tasks.examples(refused) if lost else ()
-    return Read(tables, refused, Told(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
+    first = tasks.examples(frames[REJECTED]) if lost else ()
+    return Read(tables, frames[REJECTED], Told(rows, end.counts, lost.total(), first, end.run, end.others, end.notes))
