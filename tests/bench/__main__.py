@@ -3,7 +3,25 @@
 import sys
 from pathlib import Path
 
-from tests.bench import audit, dispatch, figures, kafka, keys, membership, nights, planning, report, whatif
+from tests.bench import (
+    audit,
+    broker_log,
+    capture,
+    cores,
+    dispatch,
+    figures,
+    group_copies,
+    kafka,
+    kafka_group,
+    keys,
+    mapped_table,
+    membership,
+    nights,
+    planning,
+    report,
+    source_mapping,
+    whatif,
+)
 
 quick = "--quick" in sys.argv
 membership.main(1_000)
@@ -13,7 +31,14 @@ dispatch.main(quick=quick)
 kafka.main()
 nights.main()
 keys.main()
-whatif.main()
+source_mapping.main()
+broker_log.main()
+kafka_group.main()
+capture.main()
+group_copies.main(0.5 if quick else 5)
+mapped_table.main(1 if quick else 10)
+whatif.main(1 if quick else 10)
+cores.main(0.5 if quick else 4)
 audit.main(1_000_000 if quick else 10_000_000)
 path = Path("build/bench") / f"{figures.found()['commit']}.json"
 figures.write(path)

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import Options
 from subreplay.adapters.broker_log.adapter import events, lines_of, of_topic, rows, topics
 from subreplay.adapters.broker_log.parsing import LogFile, blocks
+from tests.bench import figures
 
 EXCERPTS = Path(__file__).parents[1] / "data" / "broker_log"
 ROUNDS = 3
@@ -61,6 +62,7 @@ def main(*paths: str) -> None:
     print(f"{size * times / 1e6:,.0f} MB of {len(lines):,} lines, {len(found) * times:,} events")
     print(f"{'':16}{'MB/s':>8}{'of one substring':>18}")
     for name, speed in speeds.items():
+        figures.tell(f"broker log, {name}", seconds_a_GB=1e3 / speed)
         print(f"{name:16}{speed:8.0f}{speed / speeds['one substring']:18.2f}")
     print(f"rows: {len(found) / best['rows']:,.0f} events/s")
     path.unlink()

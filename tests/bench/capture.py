@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from subreplay import capture
+from tests.bench import figures
 from tests.support import consumers as fakes
 
 MESSAGES = 10_000
@@ -109,6 +110,7 @@ def main() -> None:
     ):
         what = f"{name} ({type(consumer.message).__module__})"
         own, together = cost(consumer, work)
+        figures.tell(f"recording, {what}", own_us=own, together_us=together)
         print(f"{what:56}{own:12.2f}{together:13.2f}")
 
 

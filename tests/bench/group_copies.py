@@ -91,7 +91,7 @@ def main(millions: float = 5) -> None:
             for way in ("whole", "streamed"):
                 found, peak = measured("tests.bench.group_copies", way, str(folder))
                 print(f"{f'{commits:,} commits, {way}':32}{found['seconds']:9.1f}{peak:9,.0f}{found['deliveries']:14,}")
-                figures.tell(f"{commits:,} commits of groups, {way}", seconds=found["seconds"], peak=peak)
+                figures.tell(f"{commits:,} commits of groups, {way}", seconds=found["seconds"], MiB=peak)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import pyarrow as pa
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.events import parse_lines
 from tests.adapters.kafka_group import encoding as encode
+from tests.bench import figures
 
 ROWS = 1 << 16  # of a batch
 OTHER = "[2026-11-20 10:00:00,123] INFO [UnifiedLog partition=orders-{i}, dir=/data] Rolled new log segment at {i}."
@@ -38,6 +39,7 @@ def timed(what: str, table: pa.Table, run: Callable[[pa.Table], object]) -> None
         start = time.perf_counter()
         run(table)
         best = min(best, time.perf_counter() - start)
+    figures.tell(what, seconds_a_million=best / ROWS * 1e6)
     print(f"{what:<46} {ROWS / best / 1e6:6.2f} M rows/s {table.nbytes / best / 1e6:8.0f} MB/s")
 
 

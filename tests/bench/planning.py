@@ -17,6 +17,7 @@ from subreplay.planning.loads import Loads
 from subreplay.planning.owners import growing, of_keys
 from subreplay.planning.ranges import plan_ranges
 from subreplay.policies import make
+from tests.bench import figures
 
 SLOTS, WINDOWS, HOUR = 65_536, 720, 3_600 * 10**9
 KEYS, MESSAGES = 100_000, 1_000_000
@@ -33,6 +34,12 @@ def _growing(policy: str, hashes: np.ndarray) -> Callable[[int], Iterator[np.nda
     return lambda first: growing(of_keys(make(policy, "pulsar-4.0"), hashes, Scope("orders")), first)
 
 
+def _timed(name: str, work: Callable[[], object]) -> None:
+    seconds = _seconds(work)
+    print(f"{name:60}{seconds:9.2f}")
+    figures.tell(f"plan {name}", seconds=seconds)
+
+
 def main() -> None:
     draws = np.random.default_rng(0)
     hot = (draws.pareto(1.2, (SLOTS, 1)) * 3).astype(np.int64)
@@ -42,7 +49,7 @@ def main() -> None:
     for consumers in (8, 100):
         plan = plan_ranges(loads, consumers)
         name = f"ranges of {consumers} consumers, {SLOTS:,} slots, {WINDOWS} windows (gap {plan.gap:.1%})"
-        print(f"{name:60}{_seconds(lambda consumers=consumers: plan_ranges(loads, consumers)):9.2f}")  # type: ignore[misc]
+        _timed(name, lambda consumers=consumers: plan_ranges(loads, consumers))  # type: ignore[misc]
     key = np.minimum(draws.zipf(1.3, MESSAGES), KEYS) - 1
     at = draws.integers(0, WINDOWS * HOUR, MESSAGES)
     work = Loads.of(key, at, np.full(MESSAGES, 10**9), KEYS, HOUR)
@@ -54,7 +61,7 @@ def main() -> None:
         candidate = Candidate(policy, "key", _growing(policy, hashes))
         found = fewest(limit, candidate, 1_000)
         name = f"consumers up to {found.consumers or found.tried:,}, {policy.rsplit('.', 1)[1]}, {KEYS:,} keys"
-        print(f"{name:60}{_seconds(lambda c=candidate, limit=limit: fewest(limit, c, 1_000)):9.2f}")  # type: ignore[misc]
+        _timed(name, lambda c=candidate, limit=limit: fewest(limit, c, 1_000))  # type: ignore[misc]
 
 
 if __name__ == "__main__":

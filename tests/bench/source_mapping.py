@@ -16,6 +16,7 @@ import pyarrow as pa
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.presets import plan_of
 from tests.adapters.source.rows import TIMES, message_id, sources
+from tests.bench import figures
 
 ROWS = 1_000_000
 BATCH = 1 << 16
@@ -50,6 +51,7 @@ def timed(name: str, section: dict[str, Any], batch: pa.RecordBatch, rows: int) 
     for _ in range(count):
         convert(batch, plan, path)
     spent = process_time() - start
+    figures.tell(f"mapping: {name}", seconds_a_million=spent / count / batch.num_rows * 1e6)
     print(f"{name:<32} {count * batch.num_rows / spent / 1e6:7.2f} M rows/s")
 
 
