@@ -4,7 +4,8 @@ One audit runs on the cores of this machine, and Spark's event log tells how lon
 are then given to 1, 2, 4 … cores, each to the core that is free first, wave after wave: a wave are stages that ran at
 the same time. To that comes the time in which no task ran. Beside it stand what was measured, for the cores that there
 are, and the longest task of each wave: no number of cores makes a wave shorter. Two logs are looked at: one of 64 topic
-partitions, and the same with half of its messages of one key, so in one of them.
+partitions, and the same with half of its messages of one key, so in one of them. What the second takes longer at its
+longest tasks is what a hot partition costs. ``python -m tests.bench.sizing`` says what follows for larger days.
 """
 
 from __future__ import annotations
@@ -24,20 +25,24 @@ from tests.bench.audit import WARM_UP, measured
 
 PARTITIONS = 64
 CORES = (1, 2, 4, 16, 64)
+MILLION = "audit, a million deliveries"
 
 
 class Stage(NamedTuple):
-    """When a stage began and ended, and the seconds of its tasks, in the order in which they were started."""
+    """When a stage began and ended, the seconds of its tasks, in the order in which they were started, and how many
+    bytes they wrote for a shuffle."""
 
     name: str
     begin: float
     end: float
     tasks: tuple[float, ...]
+    shuffled: int
 
 
 def stages(log: Iterable[str], since: float) -> list[Stage]:
     """The stages of an event log that began after ``since`` (s), in order of time."""
     tasks: dict[int, list[tuple[float, float]]] = {}
+    shuffled: dict[int, int] = {}
     found: list[tuple[int, str, float, float]] = []
     for line in log:
         event = json.loads(line)
@@ -45,13 +50,15 @@ def stages(log: Iterable[str], since: float) -> list[Stage]:
             info = event["Task Info"]
             begin, end = info["Launch Time"] / 1e3, info["Finish Time"] / 1e3
             tasks.setdefault(event["Stage ID"], []).append((begin, end - begin))
+            written = event.get("Task Metrics", {}).get("Shuffle Write Metrics", {}).get("Shuffle Bytes Written", 0)
+            shuffled[event["Stage ID"]] = shuffled.get(event["Stage ID"], 0) + written
         elif event["Event"] == "SparkListenerStageCompleted":
             info = event["Stage Info"]
             begin, end = info["Submission Time"] / 1e3, info["Completion Time"] / 1e3
             found.append((info["Stage ID"], info["Stage Name"], begin, end))
     return sorted(
         (
-            Stage(name, begin, end, tuple(seconds for _, seconds in sorted(tasks.get(number, []))))
+            Stage(name, begin, end, tuple(taken for _, taken in sorted(tasks.get(number, []))), shuffled.get(number, 0))
             for number, name, begin, end in found
             if begin >= since
         ),
@@ -112,11 +119,17 @@ def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
     groups = [*waves(ran)]
     idle = seconds - sum(max(one.end for one in wave) - min(one.begin for one in wave) for wave in groups)
     pooled = [[task for stage in wave for task in stage.tasks] for wave in groups]
-    return {"seconds": seconds, "idle": idle, "waves": [tasks for tasks in pooled if tasks]}
+    return {
+        "seconds": seconds,
+        "idle": idle,
+        "waves": [tasks for tasks in pooled if tasks],
+        "shuffled": sum(stage.shuffled for stage in ran),
+    }
 
 
 def main(millions: float = 4) -> None:
     deliveries = round(millions * 1e6)
+    longest = []
     with tempfile.TemporaryDirectory() as scratch:
         warm_up = Path(scratch) / "warm_up"
         day.write(warm_up, WARM_UP)
@@ -126,13 +139,23 @@ def main(millions: float = 4) -> None:
             logs.mkdir()
             found = measured("tests.bench.cores", str(warm_up), str(folder), str(logs)).found
             tasks = [task for wave in found["waves"] for task in wave]
-            longest = sum(max(wave) for wave in found["waves"])
+            longest.append(sum(max(wave) for wave in found["waves"]))
             print(f"{name}: {deliveries:,} deliveries in {found['seconds']:.1f} s on this machine")
-            print(f"  tasks {sum(tasks):.1f} s, no task ran for {found['idle']:.1f} s, longest tasks {longest:.1f} s")
+            print(
+                f"  tasks {sum(tasks):.1f} s, no task ran for {found['idle']:.1f} s, longest tasks {longest[-1]:.1f} s"
+            )
             for cores in CORES:
                 seconds = found["idle"] + sum(makespan(wave, cores) for wave in found["waves"])
                 print(f"  {cores:3} cores {seconds:8.1f} s {deliveries / seconds / 1e6:8.2f} M deliveries/s")
                 figures.tell(f"audit of {name}, {cores} cores", seconds=seconds)
+            if not of_one_key:
+                megabytes = found["shuffled"] / 1e6 / millions
+                print(f"  a million deliveries: {sum(tasks) / millions:.1f} core seconds, {megabytes:.0f} MB shuffled")
+                figures.tell(MILLION, core_seconds=sum(tasks) / millions, shuffled_MB=megabytes)
+        more = longest[1] - longest[0]  # of a partition that has, of each million, these more
+        hot = max(0.0, more) / (millions * (0.5 - 0.5 / PARTITIONS))
+        print(f"a million deliveries of one topic partition: {hot:.1f} s, on however many cores")
+        figures.tell(MILLION, hot_seconds=hot)
 
 
 if __name__ == "__main__":

@@ -61,15 +61,17 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
     assigner = Assigner(plans, Extent(0, 3 * DAY, DAY), moves_of=plans[0].name)
     found = profiled.stored(spark, run(), TOPIC, log, N)
     assert found is not None
-    here = found.assigned(assigner)
-    assert sum(row["messages"] for row in here if row["level"] == "scenario") == N * len(plans)
+    here = found.assigned(assigner, 5)
+    assert sum(row["messages"] for row in here.rows if row["level"] == "scenario") == N * len(plans)
     made = profiled.Profiled(profiled.blocks(log, run().keys.words, TOPIC), N)
-    assert made.assigned(assigner) == here
+    assert made.assigned(assigner, 5) == here
 
     monkeypatch.setattr(profiled, "IN_PROCESS", 0)
     monkeypatch.setattr(profiled, "_PART", 1_000)
-    elsewhere = profiled.Profiled(found.blocks, N).assigned(assigner)
-    assert sorted(map(str, elsewhere)) == sorted(map(str, here))
+    elsewhere = profiled.Profiled(found.blocks, N).assigned(assigner, 5)
+    assert sorted(map(str, elsewhere.rows)) == sorted(map(str, here.rows))
+    assert elsewhere.hottest == here.hottest
+    assert len(here.hottest) == 5
 
     with pytest.raises(InputError, match="has no message of other on 1970-01-09; run subreplay profile of them"):
         profiled.stored(spark, run(date="1970-01-09"), "other", log, N)

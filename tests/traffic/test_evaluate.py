@@ -104,6 +104,6 @@ def recorded_log(recording):
 def test_parts_without_a_common_key_add_up(policy, log, told, parts):
     timelines = plan("s", policy, members(told, 1)).timelines
     profile, extent = PROFILER.profile(log), Extent(0, 130, WIDTH)
-    found = [Evaluator(profile.part(i, parts), extent).evaluate(policy, timelines, moves=True) for i in range(parts)]
+    found = [Evaluator(part, extent).evaluate(policy, timelines, moves=True) for part in profile.parts(parts)]
     whole = Evaluator(profile, extent).evaluate(policy, timelines, moves=True)
     assert levels(reduce(add, found)) == levels(whole)

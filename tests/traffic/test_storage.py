@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subreplay.errors import InputError
+from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.words import KeyWords
 from subreplay.traffic import storage
 from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.profile import HotKey, TrafficProfile, joined
 from tests.support.published import MESSAGES, SCOPES, logs
 
 WORDS = KeyWords.of(False, "a secret")
@@ -65,9 +66,9 @@ def test_a_profile_tells_no_key_and_takes_less_than_16_bytes_a_message():
 
 def test_a_key_has_the_digest_by_which_reports_name_it():
     profile = PROFILER.profile(messages(20, [b"a", b"a", b"b"]))
-    order, counts = profile.hottest
-    assert [WORDS.word(b"a"), WORDS.word(b"b")] == profile.keys.words(order.astype(np.int32))
-    assert counts.tolist() == [14, 6]
+    a, b = (HotKey(str(WORDS.word(key)), murmur3_32(key), n) for key, n in ((b"a", 14), (b"b", 6)))
+    assert profile.hottest(9) == [a, b]
+    assert profile.hottest(1) == [a]
 
 
 def test_another_version_is_refused_with_the_remedy(monkeypatch):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -23,8 +23,9 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
 from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
+from subreplay.traffic.evaluation import BLANK
 from subreplay.traffic.measuring import COLUMNS, PLAIN, Profiler
-from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.profile import HotKey, TrafficProfile, joined
 from subreplay.traffic.recent_load import LOAD, RecentLoad
 from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
 from subreplay.whatif.assign import TRAFFIC, Assigner, added_up
@@ -33,8 +34,11 @@ IN_PROCESS: Final = 16_000_000
 """Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
 TABLE: Final = "profile"
 _TOLD: Final = 8  # days that an error names
-_PART: Final = 8_000_000
-"""Messages of a part, about, where they are more."""
+_PART: Final = 4_000_000
+"""Messages of a part, about, where they are more: each core evaluates one at a time."""
+_HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
+_ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
+_NOT_OF_KEYS: Final = BLANK | {"level": _HOT, "scenario": ""}
 _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
 
 
@@ -104,6 +108,13 @@ def _by_day(rows: DataFrame) -> Rows:
     )
 
 
+class Assigned(NamedTuple):
+    """``TRAFFIC`` rows, and the keys that have the most messages, the most first."""
+
+    rows: list[dict[str, Any]]
+    hottest: list[HotKey]
+
+
 @dataclass(frozen=True)
 class Profiled:
     """The profile of ``messages`` messages, in ``blocks``."""
@@ -118,10 +129,10 @@ class Profiled:
             return None
         return joined(list(profiles_of(collect.rows_of(self.blocks.select("block")).to_batches())))
 
-    def assigned(self, assigner: Assigner) -> list[dict[str, Any]]:
-        """``TRAFFIC`` rows."""
+    def assigned(self, assigner: Assigner, few: int) -> Assigned:
+        """What an assigner makes of it, and its ``few`` hottest keys."""
         if self.here is not None:
-            return list(assigner.rows(self.here))
+            return Assigned(list(assigner.rows(self.here)), self.here.hottest(few))
         if any(plan.retention is not None for plan in assigner.plans):
             raise InputError(
                 f"retention is answered of up to {IN_PROCESS:,} messages, and there are {self.messages:,}; "
@@ -131,15 +142,20 @@ class Profiled:
 
         def parted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for profile in profiles_of(batches):
-                for part in range(parts):
-                    for block in as_blocks([profile.part(part, parts)]):
+                for part, mine in enumerate(profile.parts(parts)):
+                    for block in as_blocks([mine]):
                         yield pa.record_batch([pa.array([part]), *block.columns], schema=_PARTED)
 
-        def assigned(blocks: pa.Table) -> pa.Table:  # a method, whose first argument Spark would take for the part
-            return assigner.rows_of_part(blocks)
+        def assigned(blocks: pa.Table) -> pa.Table:  # all there is of the keys of a part
+            profile = joined(list(profiles_of(blocks.to_batches())))
+            hot = [_NOT_OF_KEYS | key._asdict() for key in profile.hottest(few)]
+            return pa.Table.from_pylist([*assigner.rows(profile), *hot], _ASSIGNED)
 
         by_part = self.blocks.select(*BLOCKS.names).mapInArrow(parted, spark_schema(_PARTED)).groupBy("part")
-        return added_up(collect.rows(by_part.applyInArrow(assigned, spark_schema(TRAFFIC))))
+        rows = collect.rows(by_part.applyInArrow(assigned, spark_schema(_ASSIGNED)))
+        hot = [HotKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
+        traffic = added_up(row for row in rows if row["level"] != _HOT)
+        return Assigned(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:few])
 
     def recent(self, load: RecentLoad) -> list[dict[str, Any]]:
         """``LOAD`` rows, not summed."""

@@ -6,11 +6,11 @@ depends on keys is looked up once for a run, and a scenario is one pass over the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,14 @@ class Runs:
         return Runs(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
+class HotKey(NamedTuple):
+    """A key in words, the hash (murmur3) that decides its slot, and how many messages it has."""
+
+    word: str
+    hash: int
+    messages: int
+
+
 @dataclass(frozen=True, eq=False)
 class TrafficProfile:
     """What was published to topic partitions, exactly: one element of ``at``, ``entry``, ``size`` a message.
@@ -120,25 +128,40 @@ class TrafficProfile:
         found[:] = np.repeat(order, (self.runs.end - self.runs.begin)[order])
         return found
 
-    @cached_property
-    def hottest(self) -> tuple[NDArray[np.int64], Ints]:
-        """Keys (indexes) by how many messages they have, the most first, and how many; those without a key are none."""
+    def hottest(self, few: int) -> list[HotKey]:
+        """Its keys that have the most messages, the most first."""
         keyed = self.runs.key != NO_KEY
         lengths = (self.runs.end - self.runs.begin)[keyed]
         messages = np.bincount(self.runs.key[keyed], lengths, len(self.keys)).astype(np.int64)
         order = np.lexsort((self.keys.identity, -messages))
-        order = order[messages[order] > 0]  # a key may be of an entry only
-        return order, messages[order]
+        first = order[messages[order] > 0][:few].astype(np.int32)  # a key may be of an entry only
+        told = self.keys.words(first), self.keys.murmur3[first].tolist(), messages[first].tolist()
+        return [HotKey(*key) for key in zip(*told, strict=True)]
 
-    def part(self, number: int, of: int) -> TrafficProfile:
-        """The runs of some keys: part ``number`` of ``of`` parts, of which each key is in one.
+    def parts(self, of: int) -> Iterator[TrafficProfile]:
+        """The runs in ``of`` parts, of which each key is in one, with the keys that they name; all without a key are in
+        the first.
 
-        So what is counted of parts may be added up, distinct keys too. ``keys``, ``scopes`` and ``producers`` are all
-        there.
+        So what is counted of parts may be added up, distinct keys too.
         """
         keyed = self.runs.key != NO_KEY
-        home = np.where(keyed, self.keys.identity[self.runs.key] % np.uint64(of), 0) if len(self.keys) else keyed * 0
-        return self.taken(self.runs.at(home == number))
+        home = np.zeros(len(self.runs), np.int64)
+        home[keyed] = self.keys.identity[self.runs.key[keyed]] % np.uint64(of)
+        order = np.argsort(home, kind="stable")
+        for mine in np.split(order, np.searchsorted(home[order], np.arange(1, of))):
+            yield self.taken(self.runs.at(mine))._with_its_keys()
+
+    def _with_its_keys(self) -> TrafficProfile:
+        """The same without keys that no run names."""
+        codes = [self.runs.key, self.runs.sticky, self.runs.routed]
+        named = np.zeros(len(self.keys) + 1, np.bool_)  # the last is NO_KEY's
+        for code in codes:
+            named[code] = True
+        named[NO_KEY] = False
+        number = np.where(named, np.cumsum(named) - 1, NO_KEY).astype(np.int32)
+        key, sticky, routed = (number[code] for code in codes)
+        keys = Keys(*(getattr(self.keys, field.name)[named[:-1]] for field in fields(Keys)))
+        return replace(self, keys=keys, runs=replace(self.runs, key=key, sticky=sticky, routed=routed))
 
     def taken(self, runs: Runs) -> TrafficProfile:
         """Some of its runs, with the messages that they have."""

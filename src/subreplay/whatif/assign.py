@@ -18,10 +18,9 @@ from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 from subreplay.traffic.evaluate import Evaluator
 from subreplay.traffic.evaluation import BLANK, Extent
-from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.traffic.profile import TrafficProfile
 from subreplay.traffic.retention import Retention, kept
 from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
-from subreplay.traffic.storage import profiles_of
 
 TRAFFIC: Final = pa.schema(
     [
@@ -86,11 +85,6 @@ class Assigner:
             yield from found.rows(plan.name)
             if plan.retention is not None:
                 yield from _kept(plan.name, evaluator.profile, plan.retention)
-
-    def rows_of_part(self, blocks: pa.Table) -> pa.Table:
-        """The same of ``BLOCKS`` rows, which are all there is of their keys."""
-        rows = self.rows(joined(list(profiles_of(blocks.to_batches()))))
-        return pa.Table.from_pylist(list(rows), schema=TRAFFIC)
 
 
 def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Iterator[dict[str, Any]]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from subreplay.audit.needs import Need
 from subreplay.config.plans import routing_of, scenario_events
@@ -18,10 +16,11 @@ from subreplay.figures import Figures
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy, measures_load
-from subreplay.spark import collect, keys, profiled
+from subreplay.spark import collect, keys
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
 from subreplay.traffic.evaluation import Extent
+from subreplay.traffic.profile import HotKey
 from subreplay.traffic.recent_load import RecentLoad
 from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
@@ -48,45 +47,25 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
     # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
     with collect.together(1 if source.statistics.widest > keys.LARGE else 4) as start:
-        summed = start(source.profiled.assigned, assigner)
         few = max(1, source.config.report.hot_keys)
-        hottest = None if _told(source) else start(_of_messages, source, few)
-    hot = _of_profile(source, few) if hottest is None else hottest.result()
+        found = start(source.profiled.assigned, assigner, few)
+        shown = start(_of_messages, source, few) if source.config.keys.words.show else None
+    hot = found.result().hottest if shown is None else shown.result()
     figures = replace(
         figures,
-        traffic=summed.result(),
+        traffic=found.result().rows,
         hottest=hot[0].messages if hot else 0,
         hot_keys=[_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
     )
     return figures, plans
 
 
-class _Hot(NamedTuple):
-    """A hot key in words, with the hash that decides its slot."""
-
-    word: str
-    hash: int
-    messages: int
-
-
-def _told(source: Source) -> bool:
-    """Whether the profile tells the hottest keys: it is in this process, and keys are told as digests."""
-    return not source.config.keys.words.show and source.profiled.messages <= profiled.IN_PROCESS
-
-
-def _of_profile(source: Source, few: int) -> list[_Hot]:
-    profile = source.profiled.here
-    assert profile is not None
-    keys, messages = (column[:few] for column in profile.hottest)
-    told = profile.keys.words(keys.astype(np.int32)), profile.keys.murmur3[keys].tolist(), messages.tolist()
-    return [_Hot(*key) for key in zip(*told, strict=True)]
-
-
-def _of_messages(source: Source, few: int) -> list[_Hot]:
+def _of_messages(source: Source, few: int) -> list[HotKey]:
+    """The hottest keys where they are shown, which a profile cannot tell."""
     words = source.config.keys.words
     rows = collect.rows(keys.hot_keys(source.log.messages, few, source.statistics.widest))
     of = [bytes(row["key"]) for row in rows]
-    return [_Hot(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(of, rows, strict=True)]
+    return [HotKey(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(of, rows, strict=True)]
 
 
 def measured_plan(
@@ -117,7 +96,7 @@ def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
     return replace(folded, routing=routing, retention=scenario.kept_by)
 
 
-def _hot_key(source: Source, folded: Plan, key: _Hot) -> dict[str, Any]:
+def _hot_key(source: Source, folded: Plan, key: HotKey) -> dict[str, Any]:
     """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
     found: dict[str, Any] = {"key": key.word, "messages": key.messages}
     if folded.policy.routing != "slot" or len(folded.timelines) != 1:

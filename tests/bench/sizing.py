@@ -1,0 +1,54 @@
+"""How large a cluster a day needs: ``python -m tests.bench.sizing FIGURES.json [deliveries a day]`` prints Markdown.
+
+It takes what ``make bench`` measured: the core seconds of a million deliveries, and the seconds of a million in one
+topic partition, which no number of cores makes shorter. ``docs/performance.md`` has the answer for a billion a day.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.bench.cores import MILLION
+
+BILLION = 1_000_000_000
+CORES = (4, 16, 64)
+SHARES = (1 / 64, 0.1, 0.5)
+"""Of a day's deliveries, those of its busiest topic partition."""
+
+
+def hours(figures: dict[str, float], millions: float, cores: int, share: float) -> float:
+    """Hours of an audit of so many million deliveries, of which one topic partition has ``share``: the work of all,
+    evenly on all cores, or that of its busiest partition on one, whichever takes longer."""
+    return max(millions * figures["core_seconds"] / cores, millions * share * figures["hot_seconds"]) / 3600
+
+
+def lines(told: dict[str, Any], deliveries: int = BILLION) -> Iterator[str]:
+    """Two tables: what a million costs, and a day."""
+    machine, figures, millions = told["machine"], told["figures"][MILLION], deliveries / 1e6
+    yield f"Measured at commit {told['commit']} with {machine['cores']} cores of {machine['cpu']}:"
+    yield ""
+    yield "| a million deliveries, audited | |"
+    yield "|---|--:|"
+    yield f"| work of all tasks | {figures['core_seconds']:.1f} core seconds |"
+    yield f"| shuffled | {figures['shuffled_MB']:.0f} MB |"
+    yield f"| the same in one topic partition | {figures['hot_seconds']:.1f} s, on however many cores |"
+    yield ""
+    day = f"{millions / 1e3:g} billion" if deliveries >= BILLION else f"{millions:g} million"
+    yield f"| {day} deliveries: the busiest topic partition has | " + " | ".join(f"{c} cores" for c in CORES) + " |"
+    yield "|---|" + "--:|" * len(CORES)
+    for share in SHARES:
+        cells = (f"{hours(figures, millions, cores, share):.1f} h" for cores in CORES)
+        yield f"| {share:.1%} of them | " + " | ".join(cells) + " |"
+
+
+def main(path: str, deliveries: str = str(BILLION)) -> None:
+    for line in lines(json.loads(Path(path).read_text(encoding="utf-8")), int(deliveries)):
+        print(line)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
