@@ -1,6 +1,7 @@
 """``python -m tests.bench [--quick]``: every benchmark, one after the other, and their figures in build/bench."""
 
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.bench import (
@@ -24,22 +25,25 @@ from tests.bench import (
 )
 
 quick = "--quick" in sys.argv
-membership.main(1_000)
-report.main(2_000)
-planning.main()
-dispatch.main(quick=quick)
-kafka.main()
-nights.main()
-keys.main()
-source_mapping.main()
-broker_log.main()
-kafka_group.main()
-capture.main()
-group_copies.main(0.5 if quick else 5)
-mapped_table.main(1 if quick else 10)
-whatif.main(1 if quick else 10)
-cores.main(0.5 if quick else 4)
-audit.main(1_000_000 if quick else 10_000_000)
 path = Path("build/bench") / f"{figures.found()['commit']}.json"
-figures.write(path)
+for measure in (
+    partial(membership.main, 1_000),
+    partial(report.main, 2_000),
+    planning.main,
+    partial(dispatch.main, quick=quick),
+    kafka.main,
+    nights.main,
+    keys.main,
+    source_mapping.main,
+    broker_log.main,
+    kafka_group.main,
+    capture.main,
+    partial(group_copies.main, 0.5 if quick else 5),
+    partial(mapped_table.main, 1 if quick else 10),
+    partial(whatif.main, 1 if quick else 10),
+    partial(cores.main, 0.5 if quick else 4),
+    partial(audit.main, 1_000_000 if quick else 10_000_000),
+):
+    measure()
+    figures.write(path)  # each time, because a later one may be broken off
 print(f"figures: {path}")
