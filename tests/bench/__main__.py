@@ -27,6 +27,9 @@ from tests.bench import (
 quick = "--quick" in sys.argv
 path = Path("build/bench") / f"{figures.found()['commit']}.json"
 for measure in (
+    partial(audit.main, 1_000_000 if quick else 10_000_000),
+    partial(cores.main, 0.5 if quick else 4),
+    partial(whatif.main, 1 if quick else 10),
     partial(membership.main, 1_000),
     partial(report.main, 2_000),
     planning.main,
@@ -40,9 +43,6 @@ for measure in (
     capture.main,
     partial(group_copies.main, 0.5 if quick else 5),
     partial(mapped_table.main, 1 if quick else 10),
-    partial(whatif.main, 1 if quick else 10),
-    partial(cores.main, 0.5 if quick else 4),
-    partial(audit.main, 1_000_000 if quick else 10_000_000),
 ):
     measure()
     figures.write(path)  # each time, because a later one may be broken off
