@@ -27,8 +27,8 @@ from tests.bench import (
 quick = "--quick" in sys.argv
 path = Path("build/bench") / f"{figures.found()['commit']}.json"
 for measure in (
-    partial(audit.main, 1_000_000 if quick else 10_000_000),
     partial(cores.main, 0.5 if quick else 4),
+    partial(audit.main, 1_000_000 if quick else 10_000_000),
     partial(whatif.main, 1 if quick else 10),
     partial(membership.main, 1_000),
     partial(report.main, 2_000),

@@ -5,7 +5,8 @@ are then given to 1, 2, 4 … cores, each to the core that is free first, wave a
 the same time. To that comes the time in which no task ran. Beside it stand what was measured, for the cores that there
 are, and the longest task of each wave: no number of cores makes a wave shorter. Two logs are looked at: one of 64 topic
 partitions, and the same with half of its messages of one key, so in one of them. What the second takes longer at its
-longest tasks is what a hot partition costs. ``python -m tests.bench.sizing`` says what follows for larger days.
+longest tasks is what a hot partition costs. What a million more cost is the difference to an eighth of the first.
+``python -m tests.bench.sizing`` says what follows for larger days.
 """
 
 from __future__ import annotations
@@ -37,6 +38,25 @@ class Stage(NamedTuple):
     end: float
     tasks: tuple[float, ...]
     shuffled: int
+
+
+class Ran(NamedTuple):
+    """An audit: its seconds, those in which no task ran, the seconds of the tasks of each wave, bytes shuffled."""
+
+    seconds: float
+    idle: float
+    waves: list[list[float]]
+    shuffled: int
+
+    @property
+    def work(self) -> float:
+        """Seconds of all tasks."""
+        return sum(map(sum, self.waves))
+
+    @property
+    def longest(self) -> float:
+        """Seconds of the longest task of each wave."""
+        return sum(map(max, self.waves))
 
 
 def stages(log: Iterable[str], since: float) -> list[Stage]:
@@ -128,34 +148,37 @@ def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
 
 
 def main(millions: float = 4) -> None:
-    deliveries = round(millions * 1e6)
-    longest = []
+    of_one_key = round(millions * 1e6) // 2
     with tempfile.TemporaryDirectory() as scratch:
         warm_up = Path(scratch) / "warm_up"
         day.write(warm_up, WARM_UP)
-        for name, of_one_key in (("64 topic partitions", 0), ("half of it of one key", deliveries // 2)):
-            folder, logs = Path(scratch) / name.replace(" ", "_"), Path(scratch) / f"logs_{bool(of_one_key)}"
-            day.write(folder, deliveries, of_one_key, PARTITIONS)
-            logs.mkdir()
+
+        def ran(name: str, millions: float, of_one_key: int = 0) -> Ran:
+            folder, logs = Path(scratch) / "tables" / name, Path(scratch) / "logs" / name
+            day.write(folder, round(millions * 1e6), of_one_key, PARTITIONS)
+            logs.mkdir(parents=True)
             found = measured("tests.bench.cores", str(warm_up), str(folder), str(logs)).found
-            tasks = [task for wave in found["waves"] for task in wave]
-            longest.append(sum(max(wave) for wave in found["waves"]))
-            print(f"{name}: {deliveries:,} deliveries in {found['seconds']:.1f} s on this machine")
-            print(
-                f"  tasks {sum(tasks):.1f} s, no task ran for {found['idle']:.1f} s, longest tasks {longest[-1]:.1f} s"
-            )
-            for cores in CORES:
-                seconds = found["idle"] + sum(makespan(wave, cores) for wave in found["waves"])
-                print(f"  {cores:3} cores {seconds:8.1f} s {deliveries / seconds / 1e6:8.2f} M deliveries/s")
-                figures.tell(f"audit of {name}, {cores} cores", seconds=seconds)
-            if not of_one_key:
-                megabytes = found["shuffled"] / 1e6 / millions
-                print(f"  a million deliveries: {sum(tasks) / millions:.1f} core seconds, {megabytes:.0f} MB shuffled")
-                figures.tell(MILLION, core_seconds=sum(tasks) / millions, shuffled_MB=megabytes)
-        more = longest[1] - longest[0]  # of a partition that has, of each million, these more
-        hot = max(0.0, more) / (millions * (0.5 - 0.5 / PARTITIONS))
-        print(f"a million deliveries of one topic partition: {hot:.1f} s, on however many cores")
-        figures.tell(MILLION, hot_seconds=hot)
+            return _told(name, millions, Ran(**found))
+
+        whole = ran("64 topic partitions", millions)
+        hot = ran("half of it of one key", millions, of_one_key)
+        few = ran("an eighth of it", millions / 8)
+    more = millions - millions / 8
+    work, shuffled = (whole.work - few.work) / more, (whole.shuffled - few.shuffled) / 1e6 / more
+    alone = (hot.longest - whole.longest) / (millions * (0.5 - 0.5 / PARTITIONS))
+    print(f"a million deliveries more: {work:.1f} core seconds, {shuffled:.0f} MB shuffled")
+    print(f"a million more in one topic partition: {alone:.1f} s, on however many cores")
+    figures.tell(MILLION, core_seconds=work, shuffled_MB=shuffled, hot_seconds=alone)
+
+
+def _told(name: str, millions: float, ran: Ran) -> Ran:
+    print(f"{name}: {millions * 1e6:,.0f} deliveries in {ran.seconds:.1f} s on this machine")
+    print(f"  tasks {ran.work:.1f} s, no task ran for {ran.idle:.1f} s, longest tasks {ran.longest:.1f} s")
+    for cores in CORES:
+        seconds = ran.idle + sum(makespan(wave, cores) for wave in ran.waves)
+        print(f"  {cores:3} cores {seconds:8.1f} s {millions / seconds:8.2f} M deliveries/s")
+        figures.tell(f"audit of {name}, {cores} cores", seconds=seconds)
+    return ran
 
 
 if __name__ == "__main__":
