@@ -1,10 +1,14 @@
 """How large a cluster a day needs, by figures of a benchmark."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.bench import sizing
 from tests.bench.cores import MILLION, Stage, makespan, stages, waves
 
+DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = {"core_seconds": 14.4, "shuffled_MB": 50.0, "hot_seconds": 7.2}
 
 
@@ -22,6 +26,11 @@ def test_tables_say_what_a_million_costs_and_a_day():
     assert "| work of all tasks | 14.4 core seconds |" in lines
     assert "| 1 billion deliveries: the busiest topic partition has | 4 cores | 16 cores | 64 cores |" in lines
     assert lines[-2:] == ["| 10.0% of them | 1.0 h | 0.2 h | 0.2 h |", "| 50.0% of them | 1.0 h | 1.0 h | 1.0 h |"]
+
+
+def test_the_chapter_says_what_the_figures_beside_it_say():
+    told = json.loads((DOCS / "figures.json").read_text(encoding="utf-8"))
+    assert "\n".join(sizing.lines(told)) in (DOCS / "performance.md").read_text(encoding="utf-8")
 
 
 def test_tasks_of_one_wave_share_cores_and_no_number_of_cores_makes_the_longest_shorter():
