@@ -49,6 +49,12 @@ def spoken(capsys, monkeypatch):
     return run
 
 
+@pytest.fixture(autouse=True)
+def nobody_has_a_session(monkeypatch):
+    """Whatever ran before in this process."""
+    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+
+
 class Session:
     """One that is never asked to do anything."""
 

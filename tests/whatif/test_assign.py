@@ -12,7 +12,7 @@ from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.measuring import Profiler
 from subreplay.traffic.retention import Retention
 from subreplay.traffic.routing import ProducerRouting
-from subreplay.whatif.assign import Assigner, added_up
+from subreplay.whatif.assign import Assigner
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events
 from tests.support.published import MESSAGES
 
@@ -115,12 +115,3 @@ def test_the_members_of_other_partitions_are_those_of_any():
     assert [[(e.event, e.consumer, e.scope.partition) for e in mine] for mine in seen.values()] == [
         [("join", "a", p), ("join", "b", p), ("leave", "a", p)] for p in range(2)
     ]
-
-
-def test_parts_without_a_common_key_are_added_up():
-    members = [PlannedMember("a", 0, None), PlannedMember("b", 10, None)]
-    rows = traffic("pulsar.key_shared.auto_split", members, [5, 15], moves_of="s")
-    twice = added_up([*rows, *rows])
-    assert by(twice, "consumer", level="consumer") == {
-        name: 2 * messages for name, messages in by(rows, "consumer", level="consumer").items()
-    }

@@ -23,12 +23,12 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
 from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
-from subreplay.traffic.evaluation import BLANK
+from subreplay.traffic.evaluation import BLANK, COUNTS, WHERE
 from subreplay.traffic.measuring import COLUMNS, PLAIN, Profiler
 from subreplay.traffic.profile import HotKey, TrafficProfile, joined
 from subreplay.traffic.recent_load import LOAD, RecentLoad
 from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
-from subreplay.whatif.assign import TRAFFIC, Assigner, added_up
+from subreplay.whatif.assign import TRAFFIC, Assigner
 
 IN_PROCESS: Final = 16_000_000
 """Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
@@ -38,7 +38,7 @@ _PART: Final = 4_000_000
 """Messages of a part, about, where they are more: each core evaluates one at a time."""
 _HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
 _ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
-_NOT_OF_KEYS: Final = BLANK | {"level": _HOT, "scenario": ""}
+_HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
 _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
 
 
@@ -148,13 +148,15 @@ class Profiled:
 
         def assigned(blocks: pa.Table) -> pa.Table:  # all there is of the keys of a part
             profile = joined(list(profiles_of(blocks.to_batches())))
-            hot = [_NOT_OF_KEYS | key._asdict() for key in profile.hottest(few)]
+            hot = [_HOT_KEY | key._asdict() for key in profile.hottest(few)]
             return pa.Table.from_pylist([*assigner.rows(profile), *hot], _ASSIGNED)
 
         by_part = self.blocks.select(*BLOCKS.names).mapInArrow(parted, spark_schema(_PARTED)).groupBy("part")
-        rows = collect.rows(by_part.applyInArrow(assigned, spark_schema(_ASSIGNED)))
+        counts = by_part.applyInArrow(assigned, spark_schema(_ASSIGNED)).groupBy(*WHERE, "word", "hash")
+        rows = collect.rows(counts.agg(*[F.sum(name).alias(name) for name in COUNTS]))  # of all parts
         hot = [HotKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
-        traffic = added_up(row for row in rows if row["level"] != _HOT)
+        traffic = [{name: row[name] for name in TRAFFIC.names} for row in rows if row["level"] != _HOT]
+        traffic.sort(key=lambda row: [(row[name] is not None, row[name]) for name in WHERE])
         return Assigned(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:few])
 
     def recent(self, load: RecentLoad) -> list[dict[str, Any]]:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from subreplay.model.columns import Ints
 from subreplay.traffic.moves import summed
 
-_COUNTS: Final = ("messages", "bytes", "keys", "messages_moved", "keys_moved")
-_WHERE: Final = ("level", "scenario", "topic", "partition", "window", "epoch", "before", "consumer")
-BLANK: Final[dict[str, Any]] = dict.fromkeys(_WHERE) | dict.fromkeys(_COUNTS, 0)
-"""A row that says nothing."""
+COUNTS: Final = ("messages", "bytes", "keys", "messages_moved", "keys_moved")
+WHERE: Final = ("level", "scenario", "topic", "partition", "window", "epoch", "before", "consumer")
+BLANK: Final[dict[str, Any]] = dict.fromkeys(WHERE) | dict.fromkeys(COUNTS, 0)
+"""A row that says nothing: ``COUNTS``, of what ``WHERE`` names."""
 
 
 class Extent(NamedTuple):
@@ -108,5 +108,5 @@ class Evaluation:
 
 def _row(level: str, scenario: str, counts: Ints, **where: Any) -> Iterator[dict[str, Any]]:
     if counts[0]:
-        counted = dict(zip(_COUNTS, counts.tolist(), strict=True))
+        counted = dict(zip(COUNTS, counts.tolist(), strict=True))
         yield BLANK | {"level": level, "scenario": scenario} | where | counted

@@ -6,7 +6,7 @@ permits. A message belongs to the epoch in which it was published.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -44,7 +44,6 @@ TRAFFIC: Final = pa.schema(
 
 Of a scenario with other producers there is a row ``relocated``: keys that go to another partition, and their messages;
 of one with a retention, by dispatcher, what is ``kept``: from the instant ``window`` on."""
-_WHERE: Final = 8  # so many columns say of what a row counts
 
 
 @dataclass(frozen=True)
@@ -91,18 +90,6 @@ def _kept(scenario: str, profile: TrafficProfile, retention: Retention) -> Itera
     for one in kept(profile, retention):
         known = {"level": "kept", "scenario": scenario, "topic": one.scope.topic, "partition": one.scope.partition}
         yield BLANK | known | {"window": one.since, "messages": one.messages, "bytes": one.bytes}
-
-
-def added_up(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """``TRAFFIC`` rows of parts that have no key in common as those of the whole, sorted."""
-    names = TRAFFIC.names
-    sums: dict[tuple[Any, ...], list[int]] = {}
-    for row in rows:
-        where = tuple(row[name] for name in names[:_WHERE])
-        counts = [row[name] for name in names[_WHERE:]]
-        sums[where] = [a + b for a, b in zip(sums[where], counts, strict=True)] if where in sums else counts
-    order = sorted(sums, key=lambda where: [(part is not None, part) for part in where])
-    return [dict(zip(names, (*where, *sums[where]), strict=True)) for where in order]
 
 
 def slot_and_owner(timeline: Timeline, murmur3: int, at: int) -> tuple[int, str | None]:
