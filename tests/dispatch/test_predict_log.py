@@ -75,6 +75,17 @@ def test_l_chunk_2_the_message_is_delivered_when_it_is_complete_and_one_acknowle
 
 
 @pytest.mark.row("L-CHUNK-2")
+def test_l_chunk_2_a_cumulative_acknowledgement_covers_all_chunks_and_what_lies_between_them():
+    """Of the second chunked message the last chunk never comes."""
+    columns = chunks([0, 1, 0, 0], [0, 0, 1, 2], [3, 2, 3, 3])
+    run = predict(EXCLUSIVE, "documented", "+a", "k k k k", consumer(cumulative=True), columns=columns, until=10)
+    assert [run.outcomes(ordinal) for ordinal in (0, 2, 3)] == [["a:ACKED"]] * 3
+    assert [row.acked_at for ordinal in (0, 2, 3) for row in run.of(ordinal)] == [1, 1, 1]
+    assert "COVERED" in run.outcomes(1)
+    assert sum(row.settled for row in run.rows) == 4
+
+
+@pytest.mark.row("L-CHUNK-2")
 def test_l_chunk_2_an_incomplete_message_expires():
     columns = chunks([0, 0], [0, 1], 3)
     run = predict(EXCLUSIVE, "documented", "+a", "k k", consumer(chunk_expiry=SECOND), columns=columns)

@@ -99,10 +99,32 @@ def _acknowledge_cumulatively(b: Broker, c: Clients, at: int) -> None:
         return
     if at == m.head:
         _cover(b, c, m.entry - 1)
-    if c.messages[m.head].left == 0:
-        fresh = in_window(b, m.entry) and not is_acked(b, m.entry)
-        acknowledge_up_to(b, m.entry)
-        _settle_all(c, m.head, fresh)
+    head = c.messages[m.head]
+    if head.left != 0:
+        return
+    if head.chunked:
+        _acknowledge_up_to_last_chunk(b, c, m.head)
+        return
+    fresh = in_window(b, m.entry) and not is_acked(b, m.entry)
+    acknowledge_up_to(b, m.entry)
+    _settle_all(c, m.head, fresh)
+
+
+@inlined
+def _acknowledge_up_to_last_chunk(b: Broker, c: Clients, head: int) -> None:
+    """The position of a chunked message is that of its last chunk; what lies between its chunks is covered, too."""
+    at = head
+    while at != NONE:
+        m = c.messages[at]
+        m.acked_at = b.state[0].now
+        if m.outcome == Outcome.PENDING:
+            m.outcome = Outcome.ACKED
+        _cover(b, c, m.entry - 1)
+        if in_window(b, m.entry) and not is_acked(b, m.entry):
+            acknowledge_up_to(b, m.entry)
+            m.settled = True
+            count_settled(c, 1)
+        at = m.sibling
 
 
 @inlined
