@@ -9,11 +9,11 @@ READY := .venv/.ready
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 SPARK := sh .ci/with-java
 
-# Spark's workers run the project's Python; a Spark or Python of the caller's does not leak in.
+# Spark's workers run the project's Python; a Spark or Python of the caller's does not leak in. Compiled modules are kept.
 export PYSPARK_PYTHON := $(CURDIR)/$(BIN)/python
 export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 export SPARK_LOCAL_IP ?= 127.0.0.1
-unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME
+unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup run demo test quick slow brokers bench bench-compare check fmt wheel clean distclean
@@ -32,8 +32,9 @@ demo: run ## the same as run
 test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k failover")
 	@$(SPARK) sh .ci/test $(BIN)/python $(ARGS)
 
-quick: $(READY) ## run the tests that need no Spark
-	@$(BIN)/python -m pytest -q -m "not spark and not slow and not brokers" $(ARGS)
+quick: $(READY) ## run one case of each test of the pure core, and few examples of its properties
+	@$(BIN)/python -m pytest -q -n auto --dist loadfile --few 1 --hypothesis-profile=few \
+		-m "not spark and not long and not slow and not brokers" $(ARGS)
 
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)

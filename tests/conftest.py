@@ -1,20 +1,42 @@
-"""What tests share: one Spark session, started only for tests that ask for it."""
+"""What tests share: one Spark session, started only for tests that ask for it; and what ``make quick`` leaves out."""
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Of a few thousand rows, to compile code well costs Java more than to run it: so for every Java that tests start
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC")
+
+settings.register_profile("few", settings.get_profile("ci"), max_examples=10)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--few", type=int, metavar="N", help="of each test at most N of its cases, evenly spread")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what ``--few`` does not ask for."""
+    few = config.getoption("--few")
+    if few is None:
+        return
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        cases[item.nodeid.partition("[")[0]].append(item)
+    some = {item for mine in cases.values() for item in mine[:: -(-len(mine) // few)]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in some])
+    items[:] = [item for item in items if item in some]
 
 
 @pytest.fixture(scope="session")

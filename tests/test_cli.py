@@ -410,6 +410,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(broken_off
     )
 
 
+@pytest.mark.long
 def test_the_other_commands_work_without_spark():
     hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli import main; "
     for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
@@ -629,6 +630,7 @@ def test_the_module_runs_as_a_program():
     assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("job", "command"), [("nightly_audit", "audit"), ("what_if", "whatif")])
 def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
     usage = program(f"jobs/{job}.py", "--help")
@@ -646,6 +648,7 @@ def test_the_bundled_recording_is_whole():
     assert load(folder.parent / "demo.yaml").scenarios
 
 
+@pytest.mark.long
 def test_a_command_imports_no_more_than_it_needs(tmp_path):
     """Seconds of a person's time: usage is told without what computes, and a key is explained without Spark."""
     run_file = tmp_path / "run.yaml"

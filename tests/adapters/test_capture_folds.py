@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
@@ -22,6 +22,7 @@ from subreplay.adapters.streams import whole_groups
 from subreplay.capture.events import METADATA, VERSION
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
 from tests.support import streamed
+from tests.support.properties import examples
 from tests.support.streamed import Cuts
 
 MARKED = capture.EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
@@ -81,7 +82,7 @@ def files(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     return found
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(files(), st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
 def test_streams_tell_what_all_events_at_once_tell(
     told: list[list[dict[str, Any]]], tasks: int, rows: int, at_once: int

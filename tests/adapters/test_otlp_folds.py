@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS, Options
@@ -15,6 +15,7 @@ from subreplay.adapters.otlp import folds
 from subreplay.adapters.streams import whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
 from tests.support import streamed
+from tests.support.properties import examples
 from tests.support.streamed import Cuts
 
 RECEIVE = {f"messaging.operation{form}": "receive" for form in ("", ".type", ".name")}
@@ -51,7 +52,7 @@ FILES = st.lists(st.lists(st.one_of(lines(), st.just("{"), st.just('{"resourceSp
 OPTIONS = st.sampled_from([Options(), Options(subscription="billing"), Options(topic="orders")])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
 def test_streams_tell_what_all_spans_at_once_tell(
     told: list[list[str]], options: Options, tasks: int, rows: int, at_once: int

@@ -7,12 +7,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS, Options
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, consumer
 from tests.support import streamed
+from tests.support.properties import examples
 from tests.support.streamed import Cuts
 
 KEYS = {"membership": ("seq",)}
@@ -39,7 +40,7 @@ FILES = st.lists(st.lists(polls(), max_size=8), min_size=1, max_size=3)
 OPTIONS = st.sampled_from([Options(), Options(topic=TOPIC), Options(subscription="billing")])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9))
 def test_streams_tell_what_all_polls_at_once_tell(
     told: list[list[str]], options: Options, tasks: int, rows: int

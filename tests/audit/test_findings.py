@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit.codes import Code, Excuse
@@ -22,6 +22,7 @@ from subreplay.model.rows import Scope, Standing
 from subreplay.model.tables import VIOLATIONS
 from subreplay.policies import make
 from tests.support.joins import fold
+from tests.support.properties import examples
 
 SECOND = 1_000_000_000
 STICKY = make("pulsar.key_shared.sticky", "pulsar-4.0")
@@ -113,7 +114,7 @@ class TestDeadLetters:
         assert standings(SHARED, Terms(max_redeliveries=3))[Code.DLQ_ORDER] is Standing.ALLOWED
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 9)), max_size=12), st.sampled_from([1, 3, 100]))
 def test_dead_letters_are_found_out_of_order_as_the_definition_says(told: list[tuple[str, int]], rows: int) -> None:
     letters = [letter(entry, of, key) for entry, (key, of) in enumerate(told)]

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS
@@ -23,6 +23,7 @@ from tests.audit.definitions.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history
 from tests.support.nights import audit_nights
+from tests.support.properties import examples
 from tests.support.pure import audit, audit_by, judge_of, with_receipts
 
 # These tell how things stand when the data end: each night tells how they stand at its own end.
@@ -33,7 +34,7 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@settings(max_examples=30)
+@examples(30)
 @given(
     told=histories(),
     terms=st.sampled_from(TERMS),
@@ -99,6 +100,7 @@ RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4
             "4.0.8/s1f_key_shared_default_batching", "4.0.8/s9_delayed_shared"]  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_cut_into_a_month_of_nights_equals_the_whole(name: str) -> None:
     ingested = ADAPTERS["pulsar-recording"](recordings.ROOT / name)

@@ -1,8 +1,9 @@
 """What an audit of ten million deliveries costs: ``python -m tests.bench.audit [number of deliveries]`` prints a table.
 
 Every rule is on, and everything a nightly job does is measured: tables are read and checked, every delivery is judged,
-result tables are written, windows are summed. Beside it a Polars script of the two simplest rules reads the same files,
-and the rules by themselves judge the same rows in memory, in turn with the audit, so that all meet the same machine.
+result tables are written, windows are summed. Beside it the two simplest rules, once in Polars and once in Spark SQL,
+read the same files, and all rules by themselves judge the same rows in memory, in turn with the audit, so that all meet
+the same machine.
 Table ``audited`` keeps deliveries with findings only, and then all of them, which is mostly the cost of writing ten
 million rows. Then half of the deliveries are of one key: that may cost time, but no memory.
 
@@ -112,14 +113,16 @@ def main(deliveries: int) -> None:
         day.write(steady, deliveries)
         print(f"{'audit':44}{'seconds':>9}{'rows/s':>12}{'MiB':>7}   {deliveries:,} deliveries")
         for _ in range(ROUNDS):
-            polars = measured("tests.bench.two_rules", str(steady))
+            polars = measured("tests.bench.two_rules", "polars", str(warm_up), str(steady))
             _print("Polars, two rules", polars, deliveries)
+            sql = measured("tests.bench.two_rules", "spark", str(warm_up), str(steady))
+            _print("Spark SQL, two rules", sql, deliveries)
             alone = measured("tests.bench.rules_alone", str(steady))
             _print("all rules by themselves, without Spark", alone, deliveries)
             every = measured("tests.bench.audit", str(warm_up), str(steady), "findings")
             _print("all rules", every, deliveries)
-            ratio = polars.found["seconds"] / every.found["seconds"]
-            print(f"  {ratio:.2f} times the rows/s of Polars")
+            for name, other in {"Spark SQL": sql, "Polars": polars}.items():
+                print(f"  {other.found['seconds'] / every.found['seconds']:.2f} times the rows/s of {name}")
         for stage, seconds in every.found["stages"].items():
             print(f"  {stage:42}{seconds:9.1f}")
         kept = measured("tests.bench.audit", str(warm_up), str(steady), "all")

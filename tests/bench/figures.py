@@ -16,6 +16,7 @@ from typing import Any
 _told: dict[str, dict[str, float]] = {}
 RATIOS = {
     "audit, rows a second of Polars": ("Polars, two rules", "all rules", "seconds"),
+    "audit, rows a second of Spark SQL": ("Spark SQL, two rules", "all rules", "seconds"),
     "audit, share of the rules alone": ("all rules by themselves, without Spark", "all rules", "seconds"),
     "profile, of a bare scan": (
         "profile made by Spark, read by the driver",

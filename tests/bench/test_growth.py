@@ -30,6 +30,7 @@ def folded(consumers: int) -> Callable[[], object]:
     return lambda: membership.pulsar("pulsar.key_shared.auto_split", PULSAR_4_0, consumers)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("work", "size"),
     [(judged, 20_000), (folded, 100)],

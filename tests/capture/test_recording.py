@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
@@ -22,6 +22,7 @@ from subreplay.model.words import KeyWords
 from tests.support import consumers as fakes
 from tests.support.captured import rows, wait_for
 from tests.support.consumers import KafkaMessage, MessageId, PulsarMessage
+from tests.support.properties import examples
 
 ROOT = Path(__file__).parents[2]
 
@@ -255,7 +256,7 @@ CALLS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(calls=CALLS, flush_rows=st.integers(1, 5), rotate_rows=st.integers(1, 10))
 def test_rows_out_are_events_in(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[str, str]], flush_rows: int, rotate_rows: int

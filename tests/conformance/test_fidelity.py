@@ -59,6 +59,7 @@ def test_entries_go_to_the_consumers_they_went_to(folder):
         assert all(d.replayed <= d.recorded for d in found.dispatchers)
 
 
+@pytest.mark.long
 def test_all_recordings_are_there_and_most_promise_the_consumer():
     assert len(ALL) == 32
     assert sum(result(folder).promised for folder in ALL) == 26
@@ -152,6 +153,7 @@ def test_an_exclusive_successor_begins_at_once(folder):
     assert result(folder).error(1.0) < 100  # ms: no second
 
 
+@pytest.mark.long
 def test_modelled_permits_are_those_that_the_brokers_statistics_show():
     """What was asked for minus what was dispatched, wherever statistics were taken; they lag a message or two."""
     off = [difference for folder in ALL for difference in permits_off(folder)]

@@ -123,6 +123,7 @@ def test_a_plan_tells_how_long_the_work_on_each_record_takes():
     assert list(islice(java_doubles(42), 2)) == [0.7275636800328681, 0.6832234717598454]  # as a JVM prints them
 
 
+@pytest.mark.long
 def test_predictions_are_tabulated_for_each_system(capsys):
     assert main(["fidelity", "--predict", str(SLOW)]) == 0
     printed = capsys.readouterr().out.splitlines()

@@ -18,6 +18,7 @@ def cases(kind, version):
         return [json.loads(line) for line in lines]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", PROFILE_OF)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_is_as_the_broker_did_it(kind, version):
@@ -35,6 +36,7 @@ def test_a_wrong_expectation_is_told_with_both_values():
     assert dispatch_shared_case(case, "pulsar-4.0").startswith("event 2 (add 0), delivered: expected {'0': [[7, 7], ")
 
 
+@pytest.mark.long
 def test_a_profile_is_not_another_one():
     scripts = cases("dispatch_key_shared", "4.0.8")
     assert sum(dispatch_key_shared_case(case, "pulsar-4.2") is not None for case in scripts) > 0

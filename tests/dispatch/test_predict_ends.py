@@ -124,6 +124,7 @@ def test_whoever_succeeds_at_times_does_in_the_end(seed):
     assert run.outcomes(0)[-1] == "a:ACKED"
 
 
+@pytest.mark.long
 def test_a_batch_that_will_never_succeed_as_a_whole_is_given_up():
     model = consumer(failure_rate=0.5, nack_delay=1000 * MILLISECOND)
     run = predict(SHARED, "pulsar-4.0", "+a", "k", model, columns={"messages": 25})

@@ -5,7 +5,7 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.dispatch.broker.records import NO_CHUNK
@@ -15,6 +15,7 @@ from subreplay.dispatch.prediction import SECOND, ConsumerModel, OnFailure
 from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
 from subreplay.policies import POLICIES
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
+from tests.support.properties import examples
 
 PULSAR = tuple(policy.name for policy in POLICIES)
 STICKY, CONSISTENT_HASH = "pulsar.key_shared.sticky", "pulsar.key_shared.consistent_hash"
@@ -130,7 +131,7 @@ def possible(topic, model):
 
 @pytest.mark.parametrize("name", PULSAR)
 @given(profile=st.sampled_from(PROFILES), members=histories(), log=logs(), model=models, topic=topics, broker=brokers)
-@settings(max_examples=25, deadline=None)
+@examples(25)
 def test_every_message_is_settled_once_or_pending(name, profile, members, log, model, topic, broker):
     keys, columns = log
     members, topic = members_for(name, members), possible(topic, model)
@@ -154,7 +155,7 @@ def test_every_message_is_settled_once_or_pending(name, profile, members, log, m
 
 @pytest.mark.parametrize("name", PULSAR)
 @given(profile=st.sampled_from(PROFILES), members=histories(), log=logs(), model=models, topic=topics, broker=brokers)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_mark_delete_never_goes_back_and_all_before_it_is_settled(name, profile, members, log, model, topic, broker):
     keys, columns = log
     members, topic = members_for(name, members), possible(topic, model) | {"persistent": True, "deduplicates": False}
@@ -179,7 +180,7 @@ def queue_lengths(clients):
 
 @pytest.mark.parametrize("name", PULSAR)
 @given(profile=st.sampled_from(PROFILES), members=histories(), log=logs(), model=models, topic=topics, broker=brokers)
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_permits_are_the_queue_less_what_is_in_it(name, profile, members, log, model, topic, broker):
     """What the broker has left, what is queued, and what was taken and not asked for again are the whole queue."""
     keys, columns = log[0], log[1] | {"chunked": NO_CHUNK}  # chunks give theirs back as they come
@@ -218,7 +219,7 @@ def held_twice(replay):
     broker=brokers,
     until=st.lists(st.integers(1, 600), min_size=1, max_size=4),
 )
-@settings(max_examples=40, deadline=None)
+@examples(40)
 def test_in_4_x_no_key_is_unacknowledged_at_two_consumers(profile, name, members, log, model, broker, until):
     keys, columns = log
     for time in until:
@@ -233,7 +234,7 @@ def test_in_4_x_no_key_is_unacknowledged_at_two_consumers(profile, name, members
     st.sampled_from(SERVICES),
     st.sampled_from((1, 5, 1000)),
 )
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_in_4_0_what_was_acknowledged_of_a_key_was_never_at_two_consumers(name, members, log, service, queue):
     keys, columns = log
     model = ConsumerModel(service=service, receiver_queue_size=queue)
@@ -260,7 +261,7 @@ def test_in_4_0_what_was_acknowledged_of_a_key_was_never_at_two_consumers(name, 
     broker=brokers,
     cut=st.integers(1, 9),
 )
-@settings(max_examples=10, deadline=None)
+@examples(10)
 def test_the_same_input_gives_the_same_rows_however_it_is_cut(name, profile, members, log, model, topic, broker, cut):
     keys, columns = log
     members, given_ = members_for(name, members), possible(topic, model) | {"columns": columns, "settings": broker}

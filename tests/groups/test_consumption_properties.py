@@ -4,7 +4,7 @@ a time, and only a crash or an eviction brings a record twice."""
 from collections import defaultdict
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.dispatch.broker.rules import MILLISECOND as MS
@@ -12,6 +12,7 @@ from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
 from subreplay.groups.simulation_parameters import MemberModel
 from subreplay.policies import ASSIGNORS
 from tests.groups.consuming import consume
+from tests.support.properties import examples
 
 EVERY = tuple(assignor.name for assignor in ASSIGNORS)
 SERVICES = (Fixed(0), Fixed(3 * MS), PerByte(10_000, MS), LogNormal(2 * MS, 1.0), Empirical((0, MS, 20 * MS)))
@@ -74,7 +75,7 @@ def run(name, history, log, model, assumed, delay, cut=None):
 
 
 @given(st.sampled_from(EVERY), histories(), logs(), models, suppositions, delays)
-@settings(max_examples=100)
+@examples(100)
 def test_every_record_is_committed_once_or_pending_and_comes_in_order(name, history, log, model, assumed, delay):
     found = run(name, history, log, model, assumed, delay)
     of_record = defaultdict(list)
@@ -128,7 +129,7 @@ def _one_member_at_a_time(found):
     suppositions,
     delays,
 )
-@settings(max_examples=50)
+@examples(50)
 def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, assumed, delay):
     # a cooperative one that closes while its join waits cannot commit (``test_measured_facts``)
     found = run(name, history, log, model, assumed | {"max_poll_interval": 10**15}, delay)
@@ -138,7 +139,7 @@ def test_if_members_only_leave_no_record_comes_twice(name, history, log, model, 
 
 
 @given(st.sampled_from(EVERY), histories(), logs(), models, suppositions, delays, st.sampled_from((1, 7)))
-@settings(max_examples=30)
+@examples(30)
 def test_the_rows_do_not_depend_on_how_the_log_is_cut(name, history, log, model, assumed, delay, cut):
     whole, parts = (run(name, history, log, model, assumed, delay, size) for size in (None, cut))
 

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from numba.core.caching import CacheImpl
 
 from subreplay.kernels import compiled as module
@@ -36,6 +37,7 @@ def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(m
     assert compiled(twice)._cache._cache_file._source_stamp != before
 
 
+@pytest.mark.long
 def test_a_constant_of_another_file_reaches_the_kernels_that_name_it(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "subreplay", ignore=shutil.ignore_patterns("__pycache__", "recording"))
     columns = tmp_path / "subreplay/model/columns.py"
@@ -75,6 +77,7 @@ print(sum(slow.kernel.stats.cache_misses.values()))
 """
 
 
+@pytest.mark.long
 def test_of_processes_that_start_together_one_compiles_and_the_others_wait_for_it(tmp_path):
     (tmp_path / "slow.py").write_text(SLOW)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from subreplay.asking import Given, answer
 from subreplay.config.run import parse
 from subreplay.planning.questions.answer import Answer, Question
@@ -25,6 +27,7 @@ def needed(found: Answer) -> dict[str, int]:
     return {one.policy.rsplit(".", 1)[1]: one.consumers for one in found.found.policies}
 
 
+@pytest.mark.long
 def test_by_plane_the_keys_are_many_and_three_consumers_do() -> None:
     found = ask("consumers", "tailnum", sizing={"windows": 0.99})
     assert needed(found) == {"consistent_hash": 3, "auto_split": 4, "failover": 0, "shared": 2}

@@ -256,6 +256,7 @@ assert not hasattr(subreplay, "no_such_name")
 """
 
 
+@pytest.mark.long
 def test_the_names_are_there_and_cost_nothing_until_they_are_used() -> None:
     ran = subprocess.run([sys.executable, "-c", NAMES], capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr

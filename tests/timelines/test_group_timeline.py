@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.model.range_table import NOBODY
@@ -11,6 +11,7 @@ from subreplay.policies import ASSIGNORS, make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
 from subreplay.timelines.group_timeline import GroupTimeline
 from subreplay.whatif.scenario import group_events, plan
+from tests.support.properties import examples
 
 SECOND = 1_000_000_000
 TOPIC = Scope("t0")
@@ -135,7 +136,7 @@ def test_a_consumer_of_several_partitions_joins_the_group_once():
 
 
 @pytest.mark.parametrize("name", [assignor.name for assignor in ASSIGNORS])
-@settings(max_examples=25)
+@examples(25)
 @given(st.data())
 def test_every_partition_has_one_owner_among_the_members_that_are_there(name, data):
     here, words, second = [], [], 0

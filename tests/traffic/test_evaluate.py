@@ -6,7 +6,7 @@ from operator import add
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS
@@ -20,6 +20,7 @@ from subreplay.traffic.profile import joined
 from subreplay.whatif.scenario import plan, recorded
 from tests.support import assigned
 from tests.support.every_policy import EVERY
+from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
 from tests.support.recordings import ROOT
 
@@ -49,7 +50,7 @@ def levels(found: Evaluation) -> dict[str, assigned.Sums]:
 
 
 @pytest.mark.parametrize("policy", [*EVERY, *KAFKA])
-@settings(max_examples=8)
+@examples(8)
 @given(log=logs, told=told, together=together, blocks=st.sampled_from([100, 7]))
 def test_an_evaluation_is_the_sum_over_messages_one_by_one(policy, log, told, together, blocks):
     timelines = plan("s", policy, members(told, together)).timelines
@@ -99,7 +100,7 @@ def recorded_log(recording):
 
 
 @pytest.mark.parametrize("policy", EVERY[:2])
-@settings(max_examples=12)
+@examples(12)
 @given(log=logs, told=told, parts=st.integers(1, 4))
 def test_parts_without_a_common_key_add_up(policy, log, told, parts):
     timelines = plan("s", policy, members(told, 1)).timelines

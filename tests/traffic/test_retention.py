@@ -1,16 +1,17 @@
 """What retention keeps, against a plain look at the latest messages of each partition."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.model.rows import Scope
 from subreplay.model.words import KeyWords
 from subreplay.traffic.measuring import Profiler
 from subreplay.traffic.retention import Retention, kept
+from tests.support.properties import examples
 from tests.support.published import logs
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(log=logs, time=st.none() | st.integers(0, 140), size=st.none() | st.integers(0, 60))
 def test_what_is_younger_and_within_the_size_is_kept(log, time, size):
     rows = log.to_pylist()

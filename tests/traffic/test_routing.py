@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.hashing.base64_text import base64_text
@@ -14,6 +14,7 @@ from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH
 from subreplay.model.words import KeyWords
 from subreplay.traffic.measuring import Profiler
 from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
+from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
 PROFILER = Profiler(KeyWords.of(False, "a secret"))
@@ -97,7 +98,7 @@ def test_the_sticky_partitioner_fills_a_batch_before_it_goes_on():
     assert len(set(chosen.tolist())) == 4
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(log=logs, partitions=st.integers(1, 5), keyless=st.sampled_from(["round robin", "sticky"]))
 def test_no_message_is_lost_and_runs_stay_in_order_of_time(log, partitions, keyless):
     profile = PROFILER.profile(log)

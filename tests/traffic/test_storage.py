@@ -5,7 +5,7 @@ from dataclasses import fields
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import InputError
@@ -14,6 +14,7 @@ from subreplay.model.words import KeyWords
 from subreplay.traffic import storage
 from subreplay.traffic.measuring import Profiler
 from subreplay.traffic.profile import HotKey, TrafficProfile, joined
+from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
 WORDS = KeyWords.of(False, "a secret")
@@ -31,7 +32,7 @@ def same(one: TrafficProfile, two: TrafficProfile) -> bool:
     )
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(log=logs, blocks=st.integers(1, 40))
 def test_what_is_written_is_read_again(log, blocks):
     for part in PROFILER.profiles(log.to_batches(), blocks):

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters import ADAPTERS, Options
@@ -20,6 +20,7 @@ from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
 from tests.adapters.kafka_group.test_groups import committed, group, json_lines, text
 from tests.support import streamed
+from tests.support.properties import examples
 from tests.support.streamed import Cuts
 
 KEYS = {
@@ -50,7 +51,7 @@ def copies(draw: st.DrawFn) -> tuple[pa.Table, str]:
     return records(name), text(name)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     copies(),
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.booleans(), st.booleans()), min_size=1, max_size=3),

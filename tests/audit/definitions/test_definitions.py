@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit.codes import Code
@@ -14,6 +14,7 @@ from subreplay.audit.terms import Terms
 from subreplay.model.columns import NEVER
 from subreplay.policies import make
 from tests.support.history import History, auto_split, history
+from tests.support.properties import examples
 from tests.support.pure import audit_by, judge_of, log_of, with_receipts
 
 POLICIES = {
@@ -76,7 +77,7 @@ def histories(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("kind", POLICIES)
-@settings(max_examples=100)
+@examples(100)
 @given(told=histories(), terms=st.sampled_from(TERMS), receipts=st.booleans(), batch_rows=st.sampled_from([1, 3, 1000]))
 def test_the_passes_find_what_the_definitions_say(
     kind: str, told: tuple[str, str], terms: Terms, receipts: bool, batch_rows: int

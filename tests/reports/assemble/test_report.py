@@ -129,6 +129,7 @@ def test_only_maps_that_are_shown_are_built(monkeypatch: pytest.MonkeyPatch) -> 
     assert looked_at == set(range(epochs.SLOT_MAPS))
 
 
+@pytest.mark.long
 def test_of_many_epochs_and_ranges_a_map_has_a_few_columns_and_shares() -> None:
     joins = [PlannedMember(f"c{i}", i * SECOND // 8, None) for i in range(2 * epochs.EPOCHS)]
     ((mapped,), _) = epochs.range_maps(counted(planned("pulsar.key_shared.consistent_hash", joins)))

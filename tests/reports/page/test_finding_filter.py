@@ -86,6 +86,7 @@ def test_a_finding_without_a_known_window_is_in_none(small: ReportData) -> None:
     assert {row.numbers.split()[3] for row in found.cards[0].told} == {"-1"}
 
 
+@pytest.mark.long
 def test_windows_are_taken_together_where_there_are_many_counts(small: ReportData) -> None:
     found = told(crowded(small, rules=20, consumers=50, rows=50))
     assert len(found.tallies.split()) // 5 == 20 * 50 * len(found.windows) <= MOST_TALLIES
@@ -101,6 +102,7 @@ def test_counts_that_are_too_many_are_left_to_the_cards(small: ReportData, monke
     assert len(found.windows) == 80  # as many as there would have been otherwise
 
 
+@pytest.mark.long
 def test_a_page_with_a_million_findings_stays_small(small: ReportData) -> None:
     data = crowded(small, rules=32, consumers=13, rows=90, words="a sentence as long as they usually are " * 4, each=11)
     assert sum(point.count for point in data.findings_over_time) == 1_098_240
@@ -119,6 +121,7 @@ def test_names_cannot_make_the_page_large(small: ReportData) -> None:
     assert len(to_html(data).encode()) < 2_000_000
 
 
+@pytest.mark.long
 def test_many_consumers_share_a_colour_in_the_chart(small: ReportData) -> None:
     data = crowded(small, rules=10, consumers=60, rows=1)
     named = most_found(data.findings_over_time, frame(data))
@@ -151,6 +154,7 @@ form.reset(); window.setTimeout(function () { note(); document.body.textContent 
 </script></body>"""
 
 
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="no browser")
 def test_the_script_narrows_the_rows_and_counts_all(small: ReportData, tmp_path: Path) -> None:
     found = told(small)
