@@ -85,6 +85,11 @@ def of_batches(spark: SparkSession, batches: Iterable[pa.RecordBatch], schema: p
     return _frame(spark, pa.Table.from_batches(batches, schema), spark_schema(schema))
 
 
+def of_rows(spark: SparkSession, rows: pa.Table, schema: pa.Schema) -> DataFrame:
+    """The same of a table, whose columns may all be null."""
+    return _frame(spark, rows, spark_schema(schema))
+
+
 def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     some = rows if rows.num_rows else rows.schema.empty_table()  # pyspark cannot tell the type of no batch at all
     return spark.createDataFrame(some, _nullable(schema)).coalesce(1)

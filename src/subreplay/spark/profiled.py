@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -45,13 +45,17 @@ _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCK
 def blocks(messages: DataFrame, words: KeyWords, topic: str, *, plain: bool = False, here: bool = False) -> DataFrame:
     """``BLOCKS`` rows of a topic's messages in the ``LOG`` shape; ``plain``: ``PLAIN`` columns tell all of them;
     ``here``, of few, the driver makes them."""
-    profiler = Profiler(words, topic)
+    return mapped(messages.select(*columns(plain)), partial(made, words, topic), BLOCKS, here=here)
 
-    def made(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return as_blocks(profiler.profiles(batches))
 
-    columns = PLAIN if plain else [name for name in COLUMNS if name != "topic"]  # each costs as much as a scan of it
-    return mapped(messages.select(*columns), made, BLOCKS, here=here)
+def columns(plain: bool) -> tuple[str, ...]:
+    """The columns of messages in the ``LOG`` shape that a profile needs: each costs as much as a scan of it."""
+    return PLAIN if plain else tuple(name for name in COLUMNS if name != "topic")
+
+
+def made(words: KeyWords, topic: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``BLOCKS`` of such rows."""
+    return as_blocks(Profiler(words, topic).profiles(batches))
 
 
 def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:

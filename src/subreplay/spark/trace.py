@@ -31,10 +31,9 @@ from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.input_statistics import input_statistics
 from subreplay.spark.read.log import as_log, read_inputs
 from subreplay.spark.read.rejects import rejects
-from subreplay.spark.read.source import Source
+from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
 from subreplay.spark.sink import OnDisk, Sink
@@ -147,7 +146,7 @@ class _Evidence:
         sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
         before = checkpoint.handed_on(sink, run, inputs.topic)
-        found = input_statistics(inputs, None if before is None else before.checkpoint)
+        inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
         source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected), sink)
         return cls(source, audit_stages.fold(source), *_written(source))
@@ -189,7 +188,7 @@ class _Evidence:
         messages, deliveries = (
             frame.where(near).join(asked, [*_POSITION], "left_semi") for frame in (inputs.messages, inputs.deliveries)
         )
-        log = as_log(replace(inputs, messages=messages, deliveries=deliveries))
+        log = as_log(inputs.having(messages=messages, deliveries=deliveries))
         since = min(row["at"] for row in told)
         late = (F.col("kind") == MESSAGE) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
         return pa.Table.from_pylist(collect.rows(log.rows().where(late & (F.col("kind") <= DELIVERY))), LOG)

@@ -33,6 +33,7 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
 from subreplay.spark.dealing import dealt
+from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.session import partitions
@@ -52,16 +53,29 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     spark = log.messages.sparkSession
     if log.here:
-        rows = (shuffle_blocks(collect.rows_of(part).to_batches(), BY_POSITION) for part in log.parts)
+        rows = (shuffle_blocks(_rows_here(part), BY_POSITION) for part in log.cheapest)
         ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
         return collect.of_batches(spark, _both_passes(judge, ordered), JUDGED)
-    shape = spark_schema(BLOCKS)
-    parts = [part.mapInArrow(lambda rows: packed(shuffle_blocks(rows, BY_POSITION)), shape) for part in log.parts]
-    blocks = dealt(reduce(DataFrame.unionAll, parts), partitions(spark), "partition")
+    blocks = dealt(reduce(DataFrame.unionAll, map(_blocks, log.cheapest)), partitions(spark), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
     )
+
+
+def _rows_here(part: DataFrame | Reading) -> Iterable[pa.RecordBatch]:
+    """The rows of a part of a log that the driver has."""
+    if isinstance(part, Reading):
+        return part.log_rows()
+    batches: list[pa.RecordBatch] = collect.rows_of(part).to_batches()
+    return batches
+
+
+def _blocks(part: DataFrame | Reading) -> DataFrame:
+    def blocks(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return packed(shuffle_blocks(rows, BY_POSITION))
+
+    return part.of_log(blocks, BLOCKS) if isinstance(part, Reading) else part.mapInArrow(blocks, spark_schema(BLOCKS))
 
 
 def _both_passes(judge: Judge, log: Iterable[ShuffleBlock]) -> Iterator[pa.RecordBatch]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 
 import pyspark.sql.functions as F
@@ -146,7 +145,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
         deliveries = replay.as_deliveries(mine, config.subscription.name, _cumulative(section.get(name)))
-        log = as_log(replace(source.inputs, deliveries=deliveries))
+        log = as_log(source.inputs.having(deliveries=deliveries))
         judged = passes.published(
             passes.deliveries(passes.judged(log, judge)),
             config.subscription.name,

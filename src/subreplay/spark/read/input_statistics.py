@@ -68,16 +68,14 @@ class InputStatistics(NamedTuple):
 
 
 def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> InputStatistics:
-    """Look at each table once; ``checkpoint`` is what the night before handed on."""
-    small = {name: checked for name, checked in inputs.checked.items() if name not in ("messages", "deliveries")}
-    membership = _in_nanos(inputs.membership)
-    elsewhere = None if inputs.group is None else _in_nanos(inputs.group)
+    """Look at each table once; ``checkpoint`` is what the night before handed on. Raises ``direct.Unreadable``."""
     with together() as start:
-        messages = start(rows, _stored(inputs.checked["messages"]))
-        deliveries = start(rows, _served(inputs.checked["deliveries"]))
-        others = start(rows, _counted(small, inputs.ingest))
-        changes = start(_events, membership)
-        of_group = None if elsewhere is None else start(_events, elsewhere)
+        messages = start(_counts_of, inputs, "messages")
+        deliveries = start(_counts_of, inputs, "deliveries")
+        others = [start(_counted, inputs, name) for name in inputs.checked if name not in ("messages", "deliveries")]
+        changes = start(_events, inputs, "membership")
+        of_group = start(_events, inputs, "group") if "group" in inputs.valid else None
+        ingest = start(lambda: inputs.ingest.count)
         open_ = start(rows, checkpoint.select("partition").distinct()) if checkpoint is not None else None
     stored, served, members = messages.result(), deliveries.result(), changes.result()
     partitions = {row["partition"] for row in (*stored, *served) if row["valid"]}
@@ -91,7 +89,15 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
     return InputStatistics(
-        counts=_counts([*_named("messages", stored), *_named("deliveries", served), *others.result()], inputs),
+        counts=_counts(
+            [
+                *_named("messages", stored),
+                *_named("deliveries", served),
+                *(r for each in others for r in each.result()),
+            ],
+            inputs,
+            ingest.result(),
+        ),
         extent=_extent([r for r in stored if r["valid"]], [r for r in served if r["valid"]]),
         events=seen,
         lacking=_lacking(delivered, len(delivered) < sum(row["valid"] for row in served))
@@ -115,7 +121,18 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
     )
 
 
-def _events(membership: DataFrame) -> Rows:
+def _counts_of(inputs: Inputs, name: str) -> Rows:
+    reading = inputs.direct.get(name)
+    if reading is not None:
+        return reading.counts()
+    return rows((_stored if name == "messages" else _served)(inputs.checked[name]))
+
+
+def _events(inputs: Inputs, name: str) -> Rows:
+    reading = inputs.direct.get(name)
+    if reading is not None and reading.small:
+        return reading.members()
+    membership = _in_nanos(inputs.valid[name])
     return bounded(rows(membership.orderBy("at", "seq", "consumer", "event").limit(MOST_EVENTS + 1)))
 
 
@@ -268,21 +285,22 @@ def _if_valid(value: Column) -> Column:
     return F.when(F.col("valid"), value)
 
 
-def _counted(tables: Mapping[str, DataFrame], ingest: DataFrame | None) -> DataFrame:
-    parts = [rows.select(F.lit(name).alias("table"), "valid") for name, rows in tables.items()]
-    if ingest is not None:
-        parts.append(ingest.select(F.lit(INGEST).alias("table"), F.lit(False).alias("valid")))
-    return reduce(DataFrame.unionAll, parts).groupBy("table", "valid").count()
+def _counted(inputs: Inputs, name: str) -> Rows:
+    reading = inputs.direct.get(name)
+    if reading is not None and reading.small:
+        return _named(name, reading.count())
+    return _named(name, rows(inputs.checked[name].groupBy("valid").count()))
 
 
 def _named(table: str, found: Rows) -> Rows:
     return [{"table": table, "valid": row["valid"], "count": row["count"]} for row in found]
 
 
-def _counts(found: Rows, inputs: Inputs) -> Rows:
+def _counts(found: Rows, inputs: Inputs, of_ingest: int) -> Rows:
     count: Counter[tuple[str, bool]] = Counter()
     for row in found:
         count[row["table"], row["valid"]] += row["count"]
+    count[INGEST, False] = of_ingest
     names = [*inputs.checked, *([INGEST] if count[INGEST, False] else [])]
     return [{"table": name, "valid": count[name, True], "quarantined": count[name, False]} for name in names]
 

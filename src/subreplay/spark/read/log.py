@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date as Date
 from datetime import timedelta
-from functools import reduce
-from typing import Final
+from functools import cached_property, partial, reduce
+from typing import Final, TypeVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from subreplay.adapters.tables import selection
 from subreplay.config.run import RunConfig
-from subreplay.config.traffic import InputTable
+from subreplay.config.traffic import InputTable, Traffic
 from subreplay.errors import InputError, NothingThere
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
@@ -21,43 +25,143 @@ from subreplay.model.held import instead, told
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark import lake
 from subreplay.spark.collect import local, together
-from subreplay.spark.read import traffic
-from subreplay.spark.read.contracts import split
+from subreplay.spark.read import direct, traffic
+from subreplay.spark.read.contracts import Split, split
+from subreplay.spark.read.direct import Reading
 from subreplay.spark.schemas import spark_schema
 
+T = TypeVar("T")
 MOST_NAMES: Final = 1_000  # that are looked at
 NO_TOPIC: Final = "(none)"
 """The topic of a run that names none, over tables without a row."""
 _DAY = 86_400_000_000  # µs
 
 
+class Asked(Mapping[str, T]):
+    """Values by name that are made when somebody asks for them, once: to open a table takes Spark its time."""
+
+    def __init__(self, made: Mapping[str, Callable[[], T]]) -> None:
+        self._made = made
+        self._found: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._found:
+            self._found[name] = self._made[name]()
+        return self._found[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._made
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+
+@dataclass(frozen=True)
+class Ingest:
+    """What an ingest rejected of a topic, where there was one (``asked``); a row that names no topic may be of any."""
+
+    spark: SparkSession
+    traffic: Traffic
+    topic: str
+    asked: bool
+
+    @cached_property
+    def rows(self) -> DataFrame | None:
+        """Its rows of table ``quarantine``."""
+        if not self.asked:
+            return None
+        try:
+            rejected = lake.read(self.spark, self.traffic.path, "quarantine", self.traffic.format)
+        except InputError:
+            return None
+        raw = F.col("raw")
+        return rejected.where(raw.contains(self.topic) | ~raw.contains('"topic"'))
+
+    @cached_property
+    def count(self) -> int:
+        """How many there are."""
+        if not self.asked:
+            return 0
+        found = direct.rejected_by_an_ingest(self.spark, self.traffic.path, self.traffic.format, self.topic)
+        if found is not None:
+            return found
+        return 0 if self.rows is None else self.rows.count()
+
+
 @dataclass(frozen=True)
 class Inputs:
-    """The checked input tables of one subscription, and what did not pass the check."""
+    """The checked input tables of one subscription, and what did not pass the check.
 
-    messages: DataFrame
-    membership: DataFrame
-    deliveries: DataFrame
-    dead_letters: DataFrame | None  # messages that name one of this topic as their origin; None: no such topic is named
+    ``valid``: the rows of messages, membership and deliveries that keep their contract; where a Kafka group is looked
+    at, also of ``group``, its membership on its other topics; where a dead letter topic is named, of ``dead_letters``,
+    messages that name one of this topic as their origin. ``direct``: which of these need no Spark to be read.
+    """
+
+    valid: Mapping[str, DataFrame]
     rejected: Mapping[str, DataFrame]
     checked: Mapping[str, DataFrame]  # all rows of each table, with column ``valid``
     topic: str
-    ingest: DataFrame | None  # rows of this topic that an ingest put into quarantine
+    ingest: Ingest
     absent: Mapping[str, frozenset[str]]  # columns that a table's source does not have
     inferred: bool = False  # there is no membership: who is seen in the deliveries, was there
     sampled: bool = False  # the deliveries are a sample
     ranked: bool = True  # a priority that the membership does not tell is 0, and not unknown
-    group: DataFrame | None = None  # the membership of a Kafka group on its other topics
     tables: Mapping[str, DataFrame] = field(default_factory=dict)  # all of each, of whatever subscription and day
     near: Mapping[str, DataFrame] | None = None  # what a date needs of other days, where the driver has it; {}: nothing
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
+    direct: Mapping[str, Reading] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> DataFrame:
+        """Valid messages."""
+        return self.valid["messages"]
+
+    @property
+    def membership(self) -> DataFrame:
+        """Valid membership events."""
+        return self.valid["membership"]
+
+    @property
+    def deliveries(self) -> DataFrame:
+        """Valid deliveries."""
+        return self.valid["deliveries"]
+
+    @property
+    def dead_letters(self) -> DataFrame | None:
+        """Valid dead letters of this topic; None: no such topic is named."""
+        return self.valid.get("dead_letters")
+
+    def having(self, **valid: DataFrame) -> Inputs:
+        """The same with these valid rows in place of its own."""
+        kept = {name: partial(self.valid.__getitem__, name) for name in self.valid}
+        given = {name: partial(_same, rows) for name, rows in valid.items()}
+        others = {name: rows for name, rows in self.direct.items() if name not in valid}
+        return replace(self, valid=Asked(kept | given), direct=others)
+
+    def by_spark(self) -> Inputs:
+        """The same, of which nothing is read without Spark."""
+        return replace(self, direct={})
 
     def unchecked(self, tables: Set[str]) -> Inputs:
         """The same, without a further look at each row of messages and deliveries where all rows of these ``tables``
         were found to be valid: the look takes longer than reading the row."""
-        found = {name: rows.drop("valid") for name, rows in self.checked.items() if name in tables}
-        messages, deliveries = found.get("messages", self.messages), found.get("deliveries", self.deliveries)
-        return replace(self, messages=messages, deliveries=deliveries)
+        kept = {name: partial(self.valid.__getitem__, name) for name in self.valid}
+        found = {name: partial(self._unchecked, name) for name in ("messages", "deliveries") if name in tables}
+        others = {
+            name: replace(reading, every_row=name in tables) if name in found and not reading.small else reading
+            for name, reading in self.direct.items()
+        }
+        return replace(self, valid=Asked(kept | found), direct=others)
+
+    def _unchecked(self, name: str) -> DataFrame:
+        return self.checked[name].drop("valid")
+
+
+def _same(rows: DataFrame) -> DataFrame:
+    return rows
 
 
 def read_inputs(
@@ -71,40 +175,77 @@ def read_inputs(
         name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only, reads=reads)
         for name in INPUTS
     }
-    frames = {name: table.frame for name, table in tables.items()}
-    topic = config.subscription.topic or _topic_of(frames, config)
+    topic = config.subscription.topic or _topic_of(tables, config)
     mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
-    selected = {
-        "messages": frames["messages"].where(of_topic & _day(config.date)),
-        "membership": frames["membership"].where(mine & of_topic & _until(config.date)),
-        "deliveries": frames["deliveries"].where(mine & of_topic & _day(config.date)),
+    asked = {
+        "messages": of_topic & _day(config.date),
+        "membership": mine & of_topic & _until(config.date),
+        "deliveries": mine & of_topic & _day(config.date),
     }
-    selected = {name: reads.once(rows) if tables[name].converted else rows for name, rows in selected.items()}
-    parts = {name: split(name, frame) for name, frame in selected.items()}
-    if config.subscription.make_policy().serving == "polled":
-        parts["group"] = split("membership", frames["membership"].where(mine & ~of_topic & _until(config.date)))
-    if config.topic.dead_letter is not None:
-        name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
-        letters = frames["messages"].where((F.col("topic") == name) & (F.col("origin.topic") == topic))
-        parts["dead_letters"] = split("messages", letters.where(_since(config.date, config.traffic.lookback_days)))
-    valid = {name: part.valid for name, part in parts.items()}
+    grouped = config.subscription.make_policy().serving == "polled"
+
+    def selected(name: str) -> DataFrame:
+        rows = tables[name].frame.where(asked[name])
+        return reads.once(rows) if tables[name].converted else rows
+
+    def parted(name: str) -> Split:
+        if name == "group":
+            return split("membership", tables["membership"].frame.where(mine & ~of_topic & _until(config.date)))
+        if name == "dead_letters":
+            return split("messages", _dead_letters(tables["messages"].frame, config, topic))
+        return split(name, selected(name))
+
+    names = [*asked, *(["group"] if grouped else []), *(["dead_letters"] if config.topic.dead_letter else [])]
+    parts = Asked({name: partial(parted, name) for name in names})
+
+    def part(kind: str, name: str) -> DataFrame:
+        rows: DataFrame = getattr(parts[name], kind)
+        return rows
+
+    counted = [name for name in names if name != "group"]
     return Inputs(
-        messages=valid["messages"],
-        membership=valid["membership"],
-        deliveries=valid["deliveries"],
-        dead_letters=valid.get("dead_letters"),
-        rejected={name: part.rejected for name, part in parts.items() if name != "group"},
-        checked={name: part.checked for name, part in parts.items() if name != "group"},
-        group=valid.get("group"),
+        valid=Asked({name: partial(part, "valid", name) for name in names}),
+        rejected=Asked({name: partial(part, "rejected", name) for name in counted}),
+        checked=Asked({name: partial(part, "checked", name) for name in counted}),
         topic=topic,
-        ingest=None if given is not None else _ingest_quarantine(spark, config, topic),
+        ingest=Ingest(spark, config.traffic, topic, given is None),
         absent={name: table.absent for name, table in tables.items()},
         inferred=config.traffic.inferred(),
         sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
         ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
-        tables=frames,
+        tables=Asked({name: partial(_frame, table) for name, table in tables.items()}),
         reads=reads,
+        direct=_direct(spark, tables, config, topic, grouped),
     )
+
+
+def _dead_letters(messages: DataFrame, config: RunConfig, topic: str) -> DataFrame:
+    assert config.topic.dead_letter is not None
+    name = config.topic.dead_letter.topic or f"{topic}-{config.subscription.name}-DLQ"
+    letters = messages.where((F.col("topic") == name) & (F.col("origin.topic") == topic))
+    return letters.where(_since(config.date, config.traffic.lookback_days))
+
+
+def _frame(table: traffic.Table) -> DataFrame:
+    return table.frame
+
+
+def _direct(
+    spark: SparkSession, tables: Mapping[str, traffic.Table], config: RunConfig, topic: str, grouped: bool
+) -> dict[str, Reading]:
+    """What a run asks for of the tables that need no Spark to be read."""
+    name, day, found = config.subscription.name, config.date, {}
+    files = {table: given.files for table, given in tables.items() if given.files is not None}
+    if "messages" in files:
+        found["messages"] = files["messages"].where(selection.of_topic(topic, day))
+    if "deliveries" in files:
+        found["deliveries"] = files["deliveries"].where(selection.of_subscription(name, topic, day))
+    if "membership" in files:
+        since = "since" in files["membership"].names
+        for table, others in {"membership": False, **({"group": True} if grouped else {})}.items():
+            asked = selection.of_members(name, topic, day, since=since, others=others)
+            found[table] = files["membership"].where(asked)
+    return {table: Reading(spark, mine) for table, mine in found.items()}
 
 
 def _said(given: InputTable | None, table: traffic.Table, key: str) -> bool | None:
@@ -113,23 +254,12 @@ def _said(given: InputTable | None, table: traffic.Table, key: str) -> bool | No
     return table.told.get(key) if asked is None else asked
 
 
-def _ingest_quarantine(spark: SparkSession, config: RunConfig, topic: str) -> DataFrame | None:
-    """What an ingest rejected of this topic, where there was one; a row that names no topic may be of any."""
-    try:
-        rejected = lake.read(spark, config.traffic.path, "quarantine", config.traffic.format)
-    except InputError:
-        return None
-    raw = F.col("raw")
-    return rejected.where(raw.contains(topic) | ~raw.contains('"topic"'))
-
-
-def _topic_of(frames: Mapping[str, DataFrame], config: RunConfig) -> str:
+def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig) -> str:
     """The topic of a run that names none: of the subscription's members, or of what it was given; else the only one
     there is."""
     name = config.subscription.name
-    mine = F.col("subscription") == name
-    for rows in (frames["membership"].where(mine), frames["deliveries"].where(mine)):
-        topics = _some(rows, "topic")
+    for table in ("membership", "deliveries"):
+        topics = _some(tables[table], "topic", name)
         if len(topics) > 1:
             raise InputError(
                 f"{config.traffic.path}: subscription {name!r} has {told('topic', topics)}; set subscription.topic to "
@@ -137,18 +267,23 @@ def _topic_of(frames: Mapping[str, DataFrame], config: RunConfig) -> str:
             )
         if topics:
             return topics.pop()
-    topics = _some(frames["messages"], "topic")
+    topics = _some(tables["messages"], "topic")
     if len(topics) == 1:
         return topics.pop()
-    known = _some(frames["membership"], "subscription") | _some(frames["deliveries"], "subscription")
+    known = _some(tables["membership"], "subscription") | _some(tables["deliveries"], "subscription")
     if not topics and not known:
         return NO_TOPIC
     has = instead("subscription", name, known) if known else "; they are empty"
     raise NothingThere(f"{config.traffic.path}: tables membership and deliveries have no subscription {name!r}{has}")
 
 
-def _some(rows: DataFrame, column: str) -> set[str]:
-    """Distinct values of a column, of very many the first."""
+def _some(table: traffic.Table, column: str, subscription: str | None = None) -> set[str]:
+    """Distinct values of a column, of very many the first; of one subscription, where one is named."""
+    if table.files is not None:
+        with suppress(pa.ArrowException, OSError):  # which Spark tells better
+            of = table.files if subscription is None else table.files.where(pc.field("subscription") == subscription)
+            return set(sorted(of.values(column))[:MOST_NAMES])
+    rows = table.frame if subscription is None else table.frame.where(F.col("subscription") == subscription)
     found = rows.select(column).where(F.col(column).isNotNull()).distinct().orderBy(column).limit(MOST_NAMES)
     return {row[column] for row in found.collect()}
 
@@ -186,32 +321,47 @@ def _since(day: Date | None, lookback: int) -> Column:
 class Log:
     """Messages and deliveries in the ``LOG`` shape, times in ns; each with its own columns, since Spark takes as long
     for those that are null in all rows. ``checkpoint`` is what the night before handed on. ``here``: these are few
-    rows, which the driver has."""
+    rows, which the driver has.
+
+    ``direct``: messages and deliveries once more, as they can be read without Spark, but for the rows of ``others``,
+    those of other days."""
 
     messages: DataFrame
     deliveries: DataFrame
     checkpoint: DataFrame | None = None
     here: bool = False
+    direct: tuple[Reading, ...] = ()
+    others: tuple[DataFrame, ...] = ()
 
     @property
     def parts(self) -> list[DataFrame]:
-        """What it consists of."""
+        """What it consists of, all of it read by Spark."""
         return [part for part in (self.messages, self.deliveries, self.checkpoint) if part is not None]
+
+    @property
+    def cheapest(self) -> list[DataFrame | Reading]:
+        """What it consists of, read without Spark as far as that is possible."""
+        if not self.direct:
+            return [*self.parts]
+        return [*self.direct, *self.others, *([] if self.checkpoint is None else [self.checkpoint])]
 
     def where(self, condition: Column) -> Log:
         """The rows that meet a condition on columns that all of them have."""
         checkpoint = None if self.checkpoint is None else self.checkpoint.where(condition)
-        return replace(
-            self,
-            messages=self.messages.where(condition),
-            deliveries=self.deliveries.where(condition),
-            checkpoint=checkpoint,
-        )
+        messages, deliveries = self.messages.where(condition), self.deliveries.where(condition)
+        return Log(messages, deliveries, checkpoint, self.here)
 
     def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
         """The same with rows of other days."""
         served = self.deliveries if deliveries is None else self.deliveries.unionAll(deliveries)
-        return replace(self, messages=self.messages.unionAll(messages), deliveries=served)
+        others = (messages,) if deliveries is None else (messages, deliveries)
+        return replace(
+            self, messages=self.messages.unionAll(messages), deliveries=served, others=(*self.others, *others)
+        )
+
+    def with_deliveries(self, deliveries: DataFrame) -> Log:
+        """The same with these in place of its own."""
+        return Log(self.messages, deliveries, self.checkpoint, self.here)
 
     def rows(self) -> DataFrame:
         """All of it in one frame, with every column."""
@@ -221,14 +371,23 @@ class Log:
 def as_log(inputs: Inputs, *, here: bool = False) -> Log:
     """Messages and deliveries as a log; ``here``: they are local frames."""
     messages = message_rows(inputs.messages, F.lit(True), before=False)
-    return Log(messages, delivery_rows(inputs.deliveries, before=False), here=here)
+    readings = tuple(inputs.direct[name] for name in ("messages", "deliveries") if name in inputs.direct)
+    deliveries = delivery_rows(inputs.deliveries, before=False)
+    return Log(messages, deliveries, here=here, direct=readings if len(readings) == 2 else ())
 
 
 def local_inputs(inputs: Inputs) -> Inputs:
     """The same with few messages and deliveries, which the driver has."""
     with together() as start:
-        messages, deliveries = (start(local, frame) for frame in (inputs.messages, inputs.deliveries))
-    return replace(inputs, messages=messages.result(), deliveries=deliveries.result())
+        found = {name: start(_local, inputs, name) for name in ("messages", "deliveries")}
+    return replace(inputs.having(**{name: rows.result() for name, rows in found.items()}), direct=inputs.direct)
+
+
+def _local(inputs: Inputs, name: str) -> DataFrame:
+    reading = inputs.direct.get(name)
+    if reading is not None and reading.small:
+        return reading.frame()
+    return local(inputs.valid[name])
 
 
 def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFrame:

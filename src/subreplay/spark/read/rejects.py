@@ -40,16 +40,16 @@ def reasons(inputs: Inputs, tables: Iterable[str]) -> Rows:
 def _rejected(inputs: Inputs, table: str) -> DataFrame:
     if table != "ingest":
         return inputs.rejected[table].select("table", "reasons")
-    assert inputs.ingest is not None  # or nothing of it was counted
-    return inputs.ingest.select(F.concat(F.lit("ingest: "), "table").alias("table"), "reasons")
+    assert inputs.ingest.rows is not None  # or nothing of it was counted
+    return inputs.ingest.rows.select(F.concat(F.lit("ingest: "), "table").alias("table"), "reasons")
 
 
 def rejects(inputs: Inputs, tables: Iterable[str]) -> Rejects:
     """What the rejected rows of some tables could be about."""
     found: list[Reject] = []
     for table in tables:
-        if table == "ingest" and inputs.ingest is not None:
-            files = rows(inputs.ingest.select("table").distinct().orderBy("table").limit(MOST_REASONS))
+        if table == "ingest" and inputs.ingest.rows is not None:
+            files = rows(inputs.ingest.rows.select("table").distinct().orderBy("table").limit(MOST_REASONS))
             found += [Reject(made) for row in files for made in _MADE_OF.get(row["table"], ())]
         elif (columns := _columns(table)) is not None:
             found += _of_table(inputs.checked[table].where("NOT valid"), table, columns)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -22,8 +22,9 @@ from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake, profiled
 from subreplay.spark.collect import fits
-from subreplay.spark.profiled import Profiled, blocks
+from subreplay.spark.profiled import Profiled
 from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.direct import Unreadable
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import InputStatistics, input_statistics
 from subreplay.spark.read.log import Inputs, Log, as_log, local_inputs, read_inputs
@@ -31,6 +32,7 @@ from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
 from subreplay.spark.sink import Sink
+from subreplay.traffic.storage import BLOCKS
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
 _TRAFFIC = ("messages", "deliveries")
@@ -79,7 +81,11 @@ class Source:
         if self.stored_profile is not None:
             return self.stored_profile
         words, plain = self.config.keys.words, self.statistics.plain
-        made = blocks(self.log.messages, words, self.inputs.topic, plain=plain, here=self.few)
+        topic, reading = self.inputs.topic, self.inputs.direct.get("messages")
+        if reading is not None:
+            made = reading.of_messages(partial(profiled.made, words, topic), BLOCKS, profiled.columns(plain))
+        else:
+            made = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
         return Profiled(made, self.statistics.extent["messages"])
 
     def log_of_night(self) -> Log:
@@ -149,7 +155,7 @@ def read(
     before = checkpoint.handed_on(sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
-    found = input_statistics(inputs, None if before is None else before.checkpoint)
+    inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
@@ -171,6 +177,16 @@ def read(
         return source
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, statistics=found._replace(extent={**found.extent, **day}))
+
+
+def looked_at(inputs: Inputs, state: DataFrame | None) -> tuple[Inputs, InputStatistics]:
+    """What the input tables hold, and these as they can be read: where a file is not what it seemed to be, by Spark,
+    which tells what is wrong with it. ``state`` is what the night before handed on."""
+    try:
+        return inputs, input_statistics(inputs, state)
+    except Unreadable:
+        inputs = inputs.by_spark()
+        return inputs, input_statistics(inputs, state)
 
 
 def _lacking_altogether(found: InputStatistics) -> frozenset[Need]:
@@ -205,8 +221,8 @@ def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     held = {
         name: known_secret.noted(rows, source.config) if name.endswith("runs") else rows for name, rows in held.items()
     }
-    with_some = source.statistics.with_rejected
-    rejected = [frame for name, frame in source.inputs.rejected.items() if name in with_some]
+    of_tables = source.inputs.rejected
+    rejected = [of_tables[name] for name in source.statistics.with_rejected if name in of_tables]
     with collect.together() as start:
         written: list[Future[Any]] = [start(source.sink.put, rows, name, **source.where) for name, rows in held.items()]
         if rejected:

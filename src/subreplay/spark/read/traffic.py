@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -21,6 +21,7 @@ from subreplay.adapters.base import Rejected
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.tables.files import Files
 from subreplay.config.fields import quoted
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
@@ -31,7 +32,7 @@ from subreplay.model.tables import INPUTS, REASON
 from subreplay.spark import lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.read import live
+from subreplay.spark.read import direct, live
 from subreplay.spark.schemas import arrow_schema, require, spark_schema
 from subreplay.spark.session import KeptRows
 
@@ -51,15 +52,23 @@ Frames = Mapping[str, DataFrame]
 """Input tables that are given as frames; of others there are none, unless the run file says where they are."""
 
 
-class Table(NamedTuple):
+@dataclass(frozen=True)
+class Table:
     """An input table in its canonical columns, those of them that its source does not have, and what a run file would
     have to say of it, which a source that an adapter reads says itself. ``converted``: Python makes its rows, anew each
-    time they are looked at."""
+    time they are looked at. ``files``: where it is a table of ours on this machine, which needs no Spark to be read;
+    Spark opens it when it is asked to."""
 
-    frame: DataFrame
+    opened: Callable[[], DataFrame]
     absent: frozenset[str]
-    told: Mapping[str, Any] = MappingProxyType({})
+    told: Mapping[str, Any] = field(default_factory=dict)
     converted: bool = False
+    files: Files | None = None
+
+    @cached_property
+    def frame(self) -> DataFrame:
+        """Its rows."""
+        return self.opened()
 
 
 def table(
@@ -82,22 +91,38 @@ def table(
     elif frames is not None and given is None:
         if required:
             raise InputError(f"{name}: no frame is given; it is needed here")
-        return Table(_empty(spark, name), frozenset(INPUTS[name].names))
+        return _table(_empty(spark, name), frozenset(INPUTS[name].names))
     elif given is None:
         location = f"{traffic.path.rstrip('/')}/{name}"
+        files = direct.files_of(spark, traffic.path, name, traffic.format)
+        if files is not None:
+            return _of_this_machine(spark, files, traffic.path, traffic.format)
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
-            return Table(_empty(spark, name), frozenset(INPUTS[name].names))
+            return _table(_empty(spark, name), frozenset(INPUTS[name].names))
         found = there or lake.read(spark, traffic.path, name, traffic.format)
     elif name == "membership" and traffic.inferred():
-        return Table(_empty(spark, name), frozenset())
+        return _table(_empty(spark, name), frozenset())
     elif given.from_ in ADAPTERS:
         return _of_files(spark, given, name, Reads() if reads is None else reads)
     else:
         found, location = opened(spark, given, f"traffic.{name}", config), given.location
         if given.maps:
             return _mapped(found, given, name, f"traffic.{name}")
-    return Table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
+    return _table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
+
+
+def _table(frame: DataFrame, absent: frozenset[str], **more: Any) -> Table:
+    return Table(lambda: frame, absent, **more)
+
+
+def _of_this_machine(spark: SparkSession, files: Files, root: str, form: str) -> Table:
+    name = files.table
+
+    def opened() -> DataFrame:
+        return require(lake.read(spark, root, name, form), INPUTS[name], f"{root.rstrip('/')}/{name}")
+
+    return Table(opened, files.absent, files=files)
 
 
 def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) -> DataFrame:
@@ -173,7 +198,7 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
         mine = mine | ~F.col("table").isin(*INPUTS)
     lacking = read.rejected.where(mine).select(F.struct("file", "row", "raw", "reasons").alias("rejected"))
     told = read.told.run.get("traffic", {}).get(name, {})
-    return Table(rows.unionByName(lacking, allowMissingColumns=True), frozenset(), told)
+    return _table(rows.unionByName(lacking, allowMissingColumns=True), frozenset(), told=told)
 
 
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
@@ -185,7 +210,7 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     absent = frozenset(plan.lacks)
     native = _native(plan, found)
     if native is not None:
-        return Table(found.select(*native), absent)
+        return _table(found.select(*native), absent)
     taken = sorted({each.column.path[0] for each in plan.taken if each.column is not None})
     columns = [found[f"`{column.replace('`', '``')}`"] for column in taken]
     if any(each.column is None for each in plan.taken):
@@ -193,7 +218,7 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
     location = given.location
     rows = found.select(*columns).mapInArrow(partial(_convert, plan, location, schema), spark_schema(schema))
-    return Table(rows, absent, converted=True)
+    return _table(rows, absent, converted=True)
 
 
 def _convert(

@@ -1,0 +1,168 @@
+"""Tables of Parquet files, or of Delta, on the disk of this machine: which files they have, and what they can tell."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from subreplay.model.contracts import KEYS
+from subreplay.model.tables import INPUTS
+
+PIECE: Final = 1 << 20
+"""Rows that a task reads, about."""
+MOST_FILES: Final = 10_000
+WIDE: Final = 1 << 12
+"""Bytes of the keys of a message, on average of a piece: wider ones are read a few at a time, by Spark."""
+BATCH: Final = 1 << 16  # rows that are looked at at a time
+_HIVE: Final = "="  # in the name of a folder: it stands for a column, whose type is guessed
+Piece = tuple[ds.ParquetFileFragment, ...]
+
+
+@dataclass(frozen=True)
+class Files:
+    """An input table, of which all files have the columns and types of our own (others may be there, too); ``asked``
+    tells its rows of a run."""
+
+    table: str
+    dataset: ds.FileSystemDataset
+    asked: pc.Expression | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Its columns that are ours."""
+        return tuple(name for name in INPUTS[self.table].names if name in self.dataset.schema.names)
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Our columns that it does not have."""
+        return frozenset(INPUTS[self.table].names) - set(self.names)
+
+    def where(self, asked: pc.Expression) -> Files:
+        """The rows of it that are asked for."""
+        return Files(self.table, self.dataset, asked if self.asked is None else self.asked & asked)
+
+    @cached_property
+    def fragments(self) -> tuple[ds.ParquetFileFragment, ...]:
+        """Row groups that may have rows that are asked for."""
+        found = self.dataset.get_fragments(self.asked)
+        return tuple(part for file in found for part in file.split_by_row_group(self.asked, self.dataset.schema))
+
+    @property
+    def rows(self) -> int:
+        """How many rows these have."""
+        return sum(group.num_rows for part in self.fragments for group in part.row_groups)
+
+    @cached_property
+    def widest(self) -> float:
+        """Bytes of a message's keys in the file, on average of the row group where they take most."""
+        return max((_width(part) for part in self.fragments), default=0.0)
+
+    def pieces(self) -> Iterator[Piece]:
+        """Row groups for one task each."""
+        held: list[ds.ParquetFileFragment] = []
+        rows = 0
+        for part in self.fragments:
+            held.append(part)
+            rows += sum(group.num_rows for group in part.row_groups)
+            if rows >= PIECE:
+                yield tuple(held)
+                held, rows = [], 0
+        if held:
+            yield tuple(held)
+
+    def batches(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of a piece that are asked for, with those of ``columns`` that the table has. Raises
+        ``pa.ArrowException`` or ``OSError`` where a file cannot be read."""
+        there = [name for name in columns if name in self.dataset.schema.names]
+        for part in piece:
+            yield from part.scanner(
+                schema=self.dataset.schema, columns=there, filter=self.asked, batch_size=BATCH, batch_readahead=0,
+                fragment_readahead=0, use_threads=False,
+            ).to_batches()  # fmt: skip
+
+    def values(self, column: str) -> set[str]:
+        """The distinct values of a text column among the rows that are asked for."""
+        found: set[str] = set()
+        for batch in self.batches(self.fragments, [column]):
+            found.update(value for value in batch.column(0).unique().to_pylist() if value is not None)
+        return found
+
+
+def opened(path: str, form: str, table: str) -> Files | None:
+    """The input table in a folder; None where it is not there, or is not as plain as is read here."""
+    with suppress(pa.ArrowException, OSError, ValueError):
+        dataset = _of_delta(path) if form == "delta" else _of_parquet(path) if form == "parquet" else None
+        if dataset is not None and _ours(dataset.schema, INPUTS[table]) and len(dataset.files) <= MOST_FILES:
+            found = Files(table, dataset)
+            return found if found.widest <= WIDE else None
+    return None
+
+
+def rejected_by_an_ingest(path: str, form: str, topic: str) -> int | None:
+    """How many rows of table ``quarantine`` may be of a topic: those that name it, or none; None: Spark has to look."""
+    with suppress(pa.ArrowException, OSError, ValueError):
+        dataset = _of_delta(path) if form == "delta" else _of_parquet(path) if form == "parquet" else None
+        raw = pc.field("raw")
+        mine = pc.match_substring(raw, topic) | ~pc.match_substring(raw, '"topic"')
+        return None if dataset is None else int(dataset.count_rows(filter=mine))
+    return None
+
+
+def _of_delta(path: str) -> ds.FileSystemDataset | None:
+    """Raises what ``opened`` takes for: not plain. Names of Delta's features and of its errors are delta-rs's."""
+    try:
+        from deltalake import DeltaTable
+        from deltalake.exceptions import DeltaError
+    except ModuleNotFoundError:
+        return None
+    try:
+        if not DeltaTable.is_deltatable(path):
+            return None
+        root = pa_fs.SubTreeFileSystem(os.path.abspath(path), pa_fs.LocalFileSystem())
+        return DeltaTable(path).to_pyarrow_dataset(filesystem=root)
+    except DeltaError:  # such as deletion vectors, renamed columns, a log that cannot be read
+        return None
+
+
+def _of_parquet(path: str) -> ds.FileSystemDataset | None:
+    if os.path.isdir(path) and any(_HIVE in name for name in os.listdir(path)):
+        return None
+    found = ds.dataset(path, format="parquet")
+    schemas = (pq.read_schema(file) for file in found.files)
+    alike = all(schema.equals(found.schema, check_metadata=False) for schema in schemas)
+    return found if alike and found.files else None
+
+
+def _ours(theirs: pa.Schema, ours: pa.Schema) -> bool:
+    have = dict(zip(theirs.names, theirs.types, strict=True))
+    return len(have) == len(theirs) and all(
+        _bare(have[field.name]) == _bare(field.type) if field.name in have else field.nullable for field in ours
+    )
+
+
+def _bare(kind: pa.DataType) -> Any:
+    """A type without what may be null in it, and without the name of a list's elements."""
+    if pa.types.is_struct(kind):
+        return tuple((field.name, _bare(field.type)) for field in kind)
+    return ("list", _bare(kind.value_type)) if pa.types.is_list(kind) else str(kind)
+
+
+def _width(part: ds.ParquetFileFragment) -> float:
+    if not part.row_groups:
+        return 0.0
+    (group,) = part.row_groups
+    metadata = part.metadata.row_group(group.id)
+    columns = (metadata.column(i) for i in range(metadata.num_columns))
+    size: int = sum(column.total_uncompressed_size for column in columns if column.path_in_schema in KEYS)
+    rows: int = max(1, metadata.num_rows)
+    return size / rows

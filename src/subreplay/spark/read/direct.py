@@ -1,0 +1,174 @@
+"""Input tables that are files of this machine: read without Spark's scan (``adapters.tables``), by the driver where
+they are small, and else by Spark's tasks, a piece each.
+
+Spark's own scan hands each row over to Python, column by column, which takes longer than to judge it. Where a table is
+not as plain, in a store, or of a cluster, the scan is the way; what it counts and makes is the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.adapters.source.encoded import Mask
+from subreplay.adapters.tables import counts, files, log_rows
+from subreplay.adapters.tables.files import Files, Piece
+from subreplay.adapters.tables.members import members
+from subreplay.adapters.tables.rows import Columns, checked, valid_rows
+from subreplay.config.run import Location
+from subreplay.model.tables import INPUTS
+from subreplay.spark import collect, delta_here
+from subreplay.spark.collect import Rows
+from subreplay.spark.schemas import spark_schema
+
+IN_PROCESS: Final = 1 << 17
+"""Rows of a table that the driver reads itself: fewer than a task is worth."""
+Batches = Iterator[pa.RecordBatch]
+
+
+class Unreadable(Exception):
+    """A file cannot be read here: Spark is asked, which tells what is wrong with it where it cannot, either."""
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError, PySparkException) as error:
+        raise Unreadable(str(error)) from error
+
+
+def files_of(spark: SparkSession, root: Location, name: str, form: str) -> Files | None:
+    """An input table below ``root``, where it can be read here."""
+    return files.opened(f"{root}/{name}", form, name) if delta_here.is_here(spark, root) else None
+
+
+def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic: str) -> int | None:
+    """How many rows an ingest into ``root`` put into quarantine that may be of a topic; None: Spark has to look."""
+    if not delta_here.is_here(spark, root):
+        return None
+    path = f"{root}/quarantine"
+    return files.rejected_by_an_ingest(path, form, topic) if os.path.isdir(path) else 0
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid."""
+
+    spark: SparkSession
+    files: Files
+    every_row: bool = False
+
+    @property
+    def table(self) -> str:
+        """Which table it is."""
+        return self.files.table
+
+    @cached_property
+    def _pieces(self) -> tuple[Piece, ...]:
+        return tuple(self.files.pieces())
+
+    @cached_property
+    def small(self) -> bool:
+        """Whether the driver reads it."""
+        return self.files.rows <= IN_PROCESS
+
+    @cached_property
+    def _checked(self) -> list[tuple[pa.RecordBatch, Mask | None]]:
+        """The rows of a small table, and which of them are valid. Raises ``Unreadable``."""
+        with _told():
+            return [found for piece in self._pieces for found in checked(self.files, piece)]
+
+    @property
+    def _valid(self) -> Batches:
+        return (batch if keeps is None else batch.filter(pa.array(keeps)) for batch, keeps in self._checked)
+
+    def count(self) -> Rows:
+        """Of a small table how many rows are valid, and how many are not. Raises ``Unreadable``."""
+        every, valid = (sum(batch.num_rows for batch in of) for of in ((b for b, _ in self._checked), self._valid))
+        return [{"valid": keeps, "count": n} for keeps, n in ((True, valid), (False, every - valid)) if n]
+
+    def counts(self) -> Rows:
+        """What ``adapters.tables.counts`` counts of messages or deliveries. Raises ``Unreadable``."""
+        mine, table = self.files, self.table
+        if self.small:
+            return counts.added_up(table, (counts.counted(table, *found) for found in self._checked))
+
+        def counted(piece: Piece) -> Batches:
+            return iter(
+                counts.together(table, (counts.counted(table, *rows) for rows in checked(mine, piece))).to_batches()
+            )
+
+        with _told():
+            found = self._by_tasks(counted, counts.shape(table)).toArrow()
+        return counts.added_up(table, [found.cast(counts.shape(table))])
+
+    def rows(self) -> pa.Table:
+        """The valid rows of a small table in canonical columns, of which all may be null. Raises ``Unreadable``."""
+        names = INPUTS[self.table].names
+        read = (Columns(self.table, batch) for batch in self._valid)
+        batches = [pa.RecordBatch.from_arrays([of[name] for name in names], names=names) for of in read]
+        return pa.Table.from_batches(batches) if batches else INPUTS[self.table].empty_table()
+
+    def frame(self) -> DataFrame:
+        """These as a local frame."""
+        return collect.of_rows(self.spark, self.rows(), INPUTS[self.table])
+
+    def members(self) -> Rows:
+        """The events of a small membership in order; times in ns. Raises ``Unreadable``."""
+        return members(self.rows())
+
+    def log_rows(self) -> Batches:
+        """The valid rows of a small table in the shape of the log."""
+        return (log_rows.as_log(self.table, batch) for batch in self._valid if batch.num_rows)
+
+    def of_log(self, function: Callable[[Iterable[pa.RecordBatch]], Batches], schema: pa.Schema) -> DataFrame:
+        """What a function makes of the valid rows in the shape of the log, piece by piece, in Spark's tasks."""
+        table = self.table
+
+        def made(rows: Iterable[pa.RecordBatch]) -> Batches:
+            return function(log_rows.as_log(table, batch) for batch in rows)
+
+        return self._of_valid(made, schema, self.files.names)
+
+    def of_messages(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Batches], schema: pa.Schema, columns: tuple[str, ...]
+    ) -> DataFrame:
+        """What a function makes of the valid messages in some columns of the log; of a small table the driver makes
+        it."""
+
+        def made(rows: Iterable[pa.RecordBatch]) -> Batches:
+            return function(log_rows.some_columns(batch, columns) for batch in rows)
+
+        if self.small:
+            return collect.of_batches(self.spark, made(batch for batch in self._valid if batch.num_rows), schema)
+        return self._of_valid(made, schema, log_rows.needed(columns) if self.every_row else self.files.names)
+
+    def _of_valid(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Batches], schema: pa.Schema, columns: Sequence[str]
+    ) -> DataFrame:
+        mine, every_row = self.files, self.every_row
+
+        def made(piece: Piece) -> Batches:
+            rows = mine.batches(piece, columns) if every_row else valid_rows(mine, piece)
+            return function(batch for batch in rows if batch.num_rows)
+
+        return self._by_tasks(made, schema)
+
+    def _by_tasks(self, function: Callable[[Piece], Batches], schema: pa.Schema) -> DataFrame:
+        pieces = self._pieces
+
+        def made(batches: Iterable[pa.RecordBatch]) -> Batches:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from function(pieces[number])
+
+        return self.spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(made, spark_schema(schema))

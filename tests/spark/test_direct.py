@@ -1,0 +1,234 @@
+"""Tables of this machine, read without Spark: whatever is asked of them, Spark's own scan answers the same."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import date as Date
+from datetime import datetime, timedelta, timezone
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import write_deltalake
+from pyspark.sql import SparkSession
+
+from subreplay.adapters.tables.files import Files, opened
+from subreplay.audit.external_sort import BY_POSITION, external_merge, shuffle_blocks, unpacked
+from subreplay.config import run as config
+from subreplay.model.tables import INPUTS, LOG
+from subreplay.spark import collect
+from subreplay.spark.audit.passes import _blocks
+from subreplay.spark.read import direct, input_statistics
+from subreplay.spark.read.direct import Reading
+from subreplay.spark.read.log import Inputs, as_log, read_inputs
+from subreplay.traffic.measuring import PLAIN
+
+pytestmark = pytest.mark.spark
+DAY = Date(2023, 11, 14)
+BEGIN = datetime(2023, 11, 14, 12, tzinfo=timezone.utc)
+TABLES = ("messages", "membership", "deliveries")
+Write = Callable[[pa.Table, Path], None]
+
+TIMES = [
+    BEGIN,
+    BEGIN + timedelta(seconds=1),
+    BEGIN + timedelta(microseconds=1),
+    datetime(1960, 1, 1, tzinfo=timezone.utc),
+]
+OF_COLUMNS: dict[str, list[Any]] = {
+    "date": [DAY, DAY, DAY, DAY, DAY + timedelta(days=1), Date(1950, 1, 1)],
+    "topic": ["t", "t", "t", "t", "u", ""],
+    "subscription": ["sub", "sub", "sub", "other", ""],
+    "partition": [0, 0, 1, 2, -7],
+    "ledger": [0, 3, 4, -1],
+    "entry": [0, 0, 1, 2, 2**40],
+    "batch_index": [-1, -1, 0, 1],
+    "batch_size": [None, None, 2, 0],
+    "key": [b"a", b"b", None],
+    "ordering_key": [None, None, b"o"],
+    "batch_key": [None, b"a", b"c"],
+    "batch_ordering_key": [None],
+    "batch_sequence_id": [None, 7],
+    "producer": ["p", "p", None],
+    "sequence_id": [0, 1, None],
+    "chunk_id": [None, None, None, 0, 5],
+    "chunk_count": [None, None, None, 2],
+    "origin": [None, None, {"topic": "t", "partition": 0, "ledger": 1, "entry": 2, "batch_index": -1}],
+    "size": [10, 20, None, -1],
+    "type": ["Shared"],
+    "consumer": ["c1", "c2", "c3"],
+    "instance": [None, "i1", "i2", ""],
+    "event": ["join", "leave", "crash", "nothing"],
+    "ranges": [None, [{"start": 0, "end": 9}, {"start": 10, "end": 12}], [{"start": 5, "end": 1}]],
+    "redelivery_count": [0, 0, 1],
+    "ack_type": ["Individual", "Cumulative", "Commit", "AutoCommit", None],
+    "outcome": [None, "refused"],
+    "source": ["observed"],
+    "seq": [0, 1, 2],
+}
+
+
+def drawn(table: str, draws: random.Random, rows: int) -> pa.Table:
+    """Rows of a table: most of them legal, some not, some alike."""
+    fields = [field.with_nullable(True) for field in INPUTS[table]]
+    kinds = pa.schema([pa.field(f.name, _relaxed(f.type)) for f in fields])
+    found = [{field.name: draws.choice(_values(field)) for field in fields} for _ in range(rows)]
+    found += [dict(draws.choice(found)) for _ in range(rows // 4)]
+    for row in found:  # most rows are sound in what several columns decide
+        if draws.random() < 0.7:
+            row.update({name: None for name in ("chunk_id", "chunk_count", "batch_size", "nacked_at") if name in row})
+    return pa.Table.from_pylist(found, kinds)
+
+
+def _values(field: pa.Field) -> list[Any]:
+    if field.name in OF_COLUMNS:
+        return OF_COLUMNS[field.name]
+    if pa.types.is_timestamp(field.type):
+        return [*TIMES[:3] * 4, TIMES[3], *([None] * 4 if _may_be_null(field.name) else [])]
+    if pa.types.is_integer(field.type):
+        return [None, 0, 5, 999]
+    return [None]
+
+
+def _may_be_null(name: str) -> bool:
+    return name not in ("publish_time", "at")
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _relaxed(f.type)) for f in kind])
+    return pa.list_(_relaxed(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+def as_parquet(rows: pa.Table, path: Path) -> None:
+    path.mkdir(parents=True)
+    half = len(rows) // 2
+    for number, part in enumerate((rows.slice(0, half), rows.slice(half))):
+        pq.write_table(part, path / f"{number}.parquet", row_group_size=17)
+
+
+def as_delta(rows: pa.Table, path: Path) -> None:
+    write_deltalake(str(path), rows, partition_by=["topic", "date"])
+
+
+FORMS: dict[str, Write] = {"parquet": as_parquet, "delta": as_delta}
+
+
+@pytest.fixture(params=[("parquet", None), ("delta", DAY)], ids=["all of Parquet", "a day of Delta"])
+def read(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Inputs:
+    form, day = request.param
+    draws = random.Random(f"{form}")
+    for name in TABLES:
+        FORMS[form](drawn(name, draws, 200), tmp_path / name)
+    asked = {"traffic": {"path": str(tmp_path), "format": form}, "subscription": {"topic": "t"}}
+    return read_inputs(spark, config.parse(asked | ({} if day is None else {"date": day}), "run.yaml"))
+
+
+def test_counts_rows_and_members_are_those_that_spark_reads(read: Inputs) -> None:
+    assert set(read.direct) == set(TABLES)
+    theirs = {"messages": input_statistics._stored, "deliveries": input_statistics._served}
+    for name, asked in theirs.items():
+        found, expected = read.direct[name].counts(), collect.rows(asked(read.checked[name]))
+        assert len(expected) > 3
+        for row in (*found, *expected):  # nobody asks for the lowest position of what may be none
+            row["lowest"] = row["valid"] and row["lowest"]
+        assert _in_order(found) == _in_order(expected)
+    for name in TABLES:
+        expected = collect.rows(read.checked[name].groupBy("valid").count())
+        assert _in_order(read.direct[name].count()) == _in_order(expected)
+        rows = read.direct[name].rows().to_pylist()
+        assert _in_order(rows) == _in_order(collect.rows_of(read.valid[name]).to_pylist())
+    order = itemgetter("at", "seq", "consumer", "event")
+    expected = collect.rows(input_statistics._in_nanos(read.membership))
+    members = read.direct["membership"].members()
+    assert members == sorted(members, key=order)
+    assert _in_order(members) == _in_order(expected)
+
+
+def test_the_log_is_the_one_that_spark_makes(read: Inputs) -> None:
+    log = as_log(read)
+    for name, part in {"messages": log.messages, "deliveries": log.deliveries}.items():
+        expected = collect.rows_of(part)
+        found = pa.concat_tables(map(_table, read.direct[name].log_rows()), promote_options="default")
+        columns = [column for column in expected.column_names if column != "content"]
+        there = [column for column in columns if column in found.column_names]
+        assert _in_order(found.select(there).to_pylist()) == _in_order(expected.select(there).to_pylist())
+        assert all(expected[column].null_count == len(expected) for column in set(columns) - set(there))
+        if name == "messages":
+            assert _alike(found) == _alike(expected)
+
+
+def test_tasks_read_what_the_driver_reads(read: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {name: read.direct[name] for name in ("messages", "deliveries")}
+    for small in here.values():
+        expected = small.counts()
+        ordered = _merged(shuffle_blocks(small.log_rows(), BY_POSITION))
+        monkeypatch.setattr(direct, "IN_PROCESS", 0)
+        monkeypatch.setattr("subreplay.adapters.tables.files.PIECE", 30)
+        large = Reading(small.spark, small.files)
+        assert not large.small
+        assert len([*large.files.pieces()]) > 1
+        assert _in_order(large.counts()) == _in_order(expected)
+        blocks = unpacked(collect.rows_of(_blocks(large)).to_batches())
+        assert _merged(blocks) == ordered
+        monkeypatch.undo()
+
+
+def test_a_profile_is_made_of_the_columns_that_it_needs(read: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = as_log(read).messages.select(*PLAIN)
+    monkeypatch.setattr(direct, "IN_PROCESS", 0)
+    large = Reading(read.direct["messages"].spark, read.direct["messages"].files)
+    schema = pa.schema([LOG.field(name) for name in PLAIN])
+
+    def same(rows: Any) -> Any:
+        return (batch.select(list(PLAIN)) for batch in rows)
+
+    found = collect.rows_of(large.of_messages(same, schema, PLAIN)).to_pylist()
+    assert _in_order(found) == _in_order(collect.rows_of(expected).to_pylist())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.set_column(0, "date", rows["date"].cast(pa.timestamp("us"))),
+        lambda rows: rows.drop_columns(["publish_time"]),
+        lambda rows: rows.set_column(2, "partition", rows["partition"].cast(pa.int64())),
+    ],
+    ids=["another type", "without a column", "wider numbers"],
+)
+def test_what_is_not_as_plain_is_left_to_spark(tmp_path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    rows = drawn("messages", random.Random(1), 20)
+    as_parquet(rows, tmp_path / "plain")
+    as_parquet(change(rows), tmp_path / "other")
+    assert isinstance(opened(str(tmp_path / "plain"), "parquet", "messages"), Files)
+    assert opened(str(tmp_path / "other"), "parquet", "messages") is None
+    assert opened(str(tmp_path / "nowhere"), "parquet", "messages") is None
+
+
+def _in_order(rows: list[dict[str, Any]]) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+def _table(batch: pa.RecordBatch) -> pa.Table:
+    return pa.Table.from_batches([batch])
+
+
+def _merged(blocks: Any) -> list[dict[str, Any]]:
+    ordered = sorted(blocks, key=lambda block: (block.scope, block.first_key))
+    rows = [row for batch in external_merge(ordered, BY_POSITION) for row in batch.to_pylist()]
+    return sorted(rows, key=repr)
+
+
+def _alike(rows: pa.Table) -> set[frozenset[int]]:
+    """Rows of one position, by number in order of all they have, that have one content."""
+    position = ("topic", "partition", "ledger", "entry", "batch_index")
+    others = [name for name in rows.column_names if name != "content"]
+    of: dict[Any, set[str]] = {}
+    for row in rows.to_pylist():
+        key = (tuple(row[name] for name in position), row["content"])
+        of.setdefault(key, set()).add(repr([row[name] for name in sorted(others) if row[name] is not None]))
+    return {frozenset(map(hash, each)) for each in of.values()}
