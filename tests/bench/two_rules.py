@@ -64,7 +64,7 @@ def in_spark(warm_up: Path, folder: Path) -> tuple[dict[str, int], float]:
     from subreplay.config.run import Spark
     from subreplay.spark.session import open_session
 
-    spark = open_session(Spark())
+    spark = open_session(Spark(conf={"spark.driver.extraJavaOptions": ""}))  # Java as Spark starts it
 
     def violations(tables: Path) -> dict[str, int]:
         frames = {name: spark.read.parquet(str(tables / name)) for name in ("deliveries", "messages")}

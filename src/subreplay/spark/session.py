@@ -38,6 +38,9 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
+# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+
 DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
@@ -87,6 +90,14 @@ def cores(master: str) -> int:
     if asked:
         return int(asked[1])
     return os.cpu_count() or 1 if "[*" in master else 1
+
+
+def scratch(session: SparkSession | None = None) -> str | None:
+    """The folder in which Spark keeps its own files, as its tasks know it, and else the ``session``; None, for that of
+    the machine, where nobody has told it."""
+    told = os.environ.get("SPARK_LOCAL_DIRS") or (session and session.conf.get("spark.local.dir", None)) or ""
+    folders = told.split(",")
+    return next((folder for folder in folders if os.access(folder, os.W_OK)), None)
 
 
 def _memory(master: str) -> str:
@@ -144,7 +155,7 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        **(_workers() if options.master.startswith("local") else {}),
+        **(_in_one_process() if options.master.startswith("local") else {}),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
@@ -157,6 +168,10 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
 
     more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
+
+
+def _in_one_process() -> dict[str, str]:
+    return {"spark.driver.extraJavaOptions": _JAVA} | _workers()
 
 
 def _workers() -> dict[str, str]:

@@ -28,6 +28,10 @@ class Sink(Protocol):
     def written(self) -> Tables:
         """The rows of this run by the name of their table."""
 
+    @property
+    def lasts(self) -> bool:
+        """Whether rows that it took are never computed again."""
+
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Take a table, whose columns ``where`` get these values; returns its rows, which are computed once."""
 
@@ -55,6 +59,11 @@ class OnDisk:
     @property
     def location(self) -> str:
         return str(self.root)
+
+    @property
+    def lasts(self) -> bool:
+        """They are on disk."""
+        return True
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:
         """Replace the rows that a re-run would write, and read them back."""
@@ -102,6 +111,7 @@ class Kept:
         self.earlier = earlier or {}
         self.location = "these frames" if earlier else None
         self.written: dict[str, DataFrame] = {}
+        self.lasts = False
         self._kept = KeptRows()
 
     def write(self, frame: DataFrame, name: str, **where: str) -> DataFrame:

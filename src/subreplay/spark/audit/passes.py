@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
+from uuid import uuid4
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -27,16 +28,17 @@ from subreplay.audit.external_sort import (
 )
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED
+from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.model.words import KeyWords
 from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
-from subreplay.spark.dealing import dealt
+from subreplay.spark.dealing import by_turn, dealt
 from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
-from subreplay.spark.session import partitions
+from subreplay.spark.session import partitions, scratch
 from subreplay.whatif.balance import Connected
 
 NOT_OF_DELIVERIES = (
@@ -56,11 +58,42 @@ def judged(log: Log, judge: Judge) -> DataFrame:
         rows = (shuffle_blocks(_rows_here(part), BY_POSITION) for part in log.cheapest)
         ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
         return collect.of_batches(spark, _both_passes(judge, ordered), JUDGED)
+    if log.waits:
+        return _of_files(log, judge)
     blocks = dealt(reduce(DataFrame.unionAll, map(_blocks, log.cheapest)), partitions(spark), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
     )
+
+
+def _of_files(log: Log, judge: Judge) -> DataFrame:
+    """The same of a log that waits in files: tasks take topic partitions from them, the largest first."""
+    spark, paths = log.messages.sparkSession, [path for reading in log.direct for path in reading.paths]
+    for number, part in enumerate(log.beside):
+        paths += _left(part, f"{log.direct[0].folder}/more-{number}")
+    of_each = sizes(paths)
+    hands = by_turn(sorted(of_each), partitions(spark), operator.itemgetter(1))
+    hands.sort(key=lambda hand: -sum(of_each[scope] for scope in hand))
+
+    def both_passes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from _both_passes(judge, waiting(paths, hands[number]))
+
+    tasks = max(1, len(hands))
+    return spark.range(0, tasks, 1, tasks).mapInArrow(both_passes, spark_schema(JUDGED))
+
+
+def _left(part: DataFrame, path: str) -> list[str]:
+    """The files in which Spark's tasks left the blocks of a part of a log."""
+
+    def left(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        mine = f"{path}-{uuid4()}"  # a task may be run twice
+        leave(shuffle_blocks(batches, BY_POSITION), mine)
+        yield pa.RecordBatch.from_pydict({"path": [mine]})
+
+    return [row["path"] for row in collect.rows(part.mapInArrow(left, "path string"))]
 
 
 def _rows_here(part: DataFrame | Reading) -> Iterable[pa.RecordBatch]:
@@ -80,10 +113,8 @@ def _blocks(part: DataFrame | Reading) -> DataFrame:
 
 def _both_passes(judge: Judge, log: Iterable[ShuffleBlock]) -> Iterator[pa.RecordBatch]:
     """By position and then by time; in between the facts of a topic partition wait where Spark keeps its own files."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-    folder = next((folder for folder in folders if os.access(folder, os.W_OK)), None)
     facts = shuffle_blocks(judge.by_position(external_merge(log, BY_POSITION)), BY_TIME, WAITING_BLOCK)
-    yield from judge.by_time(external_merge(sorted_on_disk(facts, folder), BY_TIME))
+    yield from judge.by_time(external_merge(sorted_on_disk(facts, scratch()), BY_TIME))
 
 
 def published(rows: DataFrame, subscription: str, judge: Judge) -> DataFrame:

@@ -8,6 +8,7 @@ not as plain, in a store, or of a cluster, the scan is the way; what it counts a
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from subreplay.adapters.tables import counts, files, log_rows
 from subreplay.adapters.tables.files import Files, Piece
 from subreplay.adapters.tables.members import members
 from subreplay.adapters.tables.rows import Columns, checked, valid_rows
+from subreplay.audit.external_sort import BY_POSITION, shuffle_blocks
+from subreplay.audit.waiting_blocks import leave
 from subreplay.config.run import Location
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect, delta_here
@@ -61,11 +64,13 @@ def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic:
 
 @dataclass(frozen=True)
 class Reading:
-    """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid."""
+    """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid. Who counts them leaves
+    them in ``folder``, where one is given, as blocks of the log that wait (``audit.waiting_blocks``)."""
 
     spark: SparkSession
     files: Files
     every_row: bool = False
+    folder: str | None = None
 
     @property
     def table(self) -> str:
@@ -98,18 +103,31 @@ class Reading:
 
     def counts(self) -> Rows:
         """What ``adapters.tables.counts`` counts of messages or deliveries. Raises ``Unreadable``."""
-        mine, table = self.files, self.table
+        mine, table, paths = self.files, self.table, self.paths
         if self.small:
+            if paths:
+                with _told():
+                    leave(shuffle_blocks(self.log_rows(), BY_POSITION), paths[0])
             return counts.added_up(table, (counts.counted(table, *found) for found in self._checked))
 
-        def counted(piece: Piece) -> Batches:
-            return iter(
-                counts.together(table, (counts.counted(table, *rows) for rows in checked(mine, piece))).to_batches()
-            )
+        def counted(number: int, piece: Piece) -> Batches:
+            found: list[pa.Table] = []
+            rows = _counted(table, checked(mine, piece), found)
+            if paths:
+                leave(shuffle_blocks((log_rows.as_log(table, batch) for batch in rows), BY_POSITION), paths[number])
+            else:
+                deque(rows, 0)
+            return iter(counts.together(table, found).to_batches())
 
         with _told():
             found = self._by_tasks(counted, counts.shape(table)).toArrow()
         return counts.added_up(table, [found.cast(counts.shape(table))])
+
+    @cached_property
+    def paths(self) -> tuple[str, ...]:
+        """The files in which its blocks wait, once it is counted."""
+        numbers = range(1 if self.small else len(self._pieces))
+        return () if self.folder is None else tuple(f"{self.folder}/{self.table}-{number}" for number in numbers)
 
     def rows(self) -> pa.Table:
         """The valid rows of a small table in canonical columns, of which all may be null. Raises ``Unreadable``."""
@@ -157,18 +175,27 @@ class Reading:
     ) -> DataFrame:
         mine, every_row = self.files, self.every_row
 
-        def made(piece: Piece) -> Batches:
+        def made(_: int, piece: Piece) -> Batches:
             rows = mine.batches(piece, columns) if every_row else valid_rows(mine, piece)
             return function(batch for batch in rows if batch.num_rows)
 
         return self._by_tasks(made, schema)
 
-    def _by_tasks(self, function: Callable[[Piece], Batches], schema: pa.Schema) -> DataFrame:
+    def _by_tasks(self, function: Callable[[int, Piece], Batches], schema: pa.Schema) -> DataFrame:
         pieces = self._pieces
 
         def made(batches: Iterable[pa.RecordBatch]) -> Batches:
             for batch in batches:
                 for number in batch.column(0).to_pylist():
-                    yield from function(pieces[number])
+                    yield from function(number, pieces[number])
 
         return self.spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(made, spark_schema(schema))
+
+
+def _counted(table: str, rows: Iterable[tuple[pa.RecordBatch, Mask | None]], found: list[pa.Table]) -> Batches:
+    """The valid ones of checked rows; all are counted into ``found`` on the way."""
+    for batch, keeps in rows:
+        found.append(counts.counted(table, batch, keeps))
+        valid = batch if keeps is None else batch.filter(pa.array(keeps))
+        if valid.num_rows:
+            yield valid

@@ -145,6 +145,15 @@ class Inputs:
         """The same, of which nothing is read without Spark."""
         return replace(self, direct={})
 
+    def leaving_log(self) -> Inputs:
+        """The same, where both messages and deliveries are read here and there are many of them: who counts them leaves
+        them in files, as what is judged next."""
+        both = [self.direct[name] for name in ("messages", "deliveries") if name in self.direct]
+        if len(both) < 2 or all(reading.small for reading in both):
+            return self
+        left = {reading.table: replace(reading, folder=self.reads.folder(reading.spark)) for reading in both}
+        return replace(self, direct={**self.direct, **left})
+
     def unchecked(self, tables: Set[str]) -> Inputs:
         """The same, without a further look at each row of messages and deliveries where all rows of these ``tables``
         were found to be valid: the look takes longer than reading the row."""
@@ -339,11 +348,21 @@ class Log:
         return [part for part in (self.messages, self.deliveries, self.checkpoint) if part is not None]
 
     @property
+    def waits(self) -> bool:
+        """Whether ``direct`` waits in files, as blocks."""
+        return any(reading.folder is not None for reading in self.direct)
+
+    @property
     def cheapest(self) -> list[DataFrame | Reading]:
         """What it consists of, read without Spark as far as that is possible."""
         if not self.direct:
             return [*self.parts]
-        return [*self.direct, *self.others, *([] if self.checkpoint is None else [self.checkpoint])]
+        return [*self.direct, *self.beside]
+
+    @property
+    def beside(self) -> list[DataFrame]:
+        """What there is beside ``direct``, which Spark has to read."""
+        return [*self.others, *([] if self.checkpoint is None else [self.checkpoint])]
 
     def where(self, condition: Column) -> Log:
         """The rows that meet a condition on columns that all of them have."""

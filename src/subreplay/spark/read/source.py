@@ -155,6 +155,8 @@ def read(
     before = checkpoint.handed_on(sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
+    if sink.lasts and not messages_only:
+        inputs = inputs.leaving_log()
     inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -34,7 +35,7 @@ from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.read import direct, live
 from subreplay.spark.schemas import arrow_schema, require, spark_schema
-from subreplay.spark.session import KeptRows
+from subreplay.spark.session import KeptRows, scratch
 
 REJECTED: Final = pa.struct(
     [
@@ -169,6 +170,7 @@ class Reads:
     def __init__(self) -> None:
         self._kept = KeptRows()
         self._found: dict[tuple[str, str, Options], Read] = {}
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def of(self, spark: SparkSession, given: InputTable) -> Read:
         """What the adapter of an input table reads."""
@@ -181,9 +183,16 @@ class Reads:
         """The same rows, made only once."""
         return self._kept.keep(rows, StorageLevel.DISK_ONLY)
 
+    def folder(self, spark: SparkSession) -> str:
+        """A folder for what is read, where Spark has its own files; it is there until ``close``."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="subreplay-", dir=scratch(spark))
+        return self._folder.name
+
     def close(self) -> None:
         """Free what the session keeps of them."""
         self._kept.release()
+        if self._folder is not None:
+            self._folder.cleanup()
 
 
 def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -> Table:
