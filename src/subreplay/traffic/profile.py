@@ -138,6 +138,16 @@ class TrafficProfile:
         told = self.keys.words(first), self.keys.murmur3[first].tolist(), messages[first].tolist()
         return [HotKey(*key) for key in zip(*told, strict=True)]
 
+    @cached_property
+    def scattered(self) -> bool:
+        """Whether a key by which producers choose a partition has messages in several topic partitions: of keys that
+        are alike it is always told, and of very few others it may be, whose identities are the same."""
+        keyed = self.runs.routed != NO_KEY
+        key, scope = self.runs.routed[keyed], self.runs.scope[keyed]
+        one = np.zeros(len(self.keys), np.int32)
+        one[key] = scope
+        return bool((one[key] != scope).any())
+
     def parts(self, of: int) -> Iterator[TrafficProfile]:
         """The runs in ``of`` parts, of which each key is in one, with the keys that they name; all without a key are in
         the first.

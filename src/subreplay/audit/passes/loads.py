@@ -40,6 +40,8 @@ NO_TIME: Final = Span(0, 0)
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
+OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size")
+"""What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers

@@ -27,10 +27,10 @@ from subreplay.audit.external_sort import (
     unpacked,
 )
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF, REPEATED
 from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
-from subreplay.model.tables import JUDGED, VIOLATIONS
+from subreplay.model.tables import JUDGED, LOAD, VIOLATIONS
 from subreplay.model.words import KeyWords
 from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
@@ -139,6 +139,12 @@ def deliveries(rows: DataFrame) -> DataFrame:
 def sums(rows: DataFrame) -> DataFrame:
     """The ``LOAD`` rows among judged ones."""
     return rows.where("load IS NOT NULL").select("load.*")
+
+
+def added_up(sums: DataFrame) -> DataFrame:
+    """``LOAD`` rows, those of one pane and consumer added up: many batches have some of them."""
+    how = {name: F.sum for name in LOAD.names if name not in OF} | {"begin": F.min, "end": F.max}
+    return sums.groupBy(*OF).agg(*[how[name](name).alias(name) for name in how])
 
 
 def key_words(key: Column, words: KeyWords) -> Column:

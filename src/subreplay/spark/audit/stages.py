@@ -90,7 +90,8 @@ def judge(source: Source, judge: Judge) -> Judged:
     adding = replace(judge, spans=spans, findings_only=findings_only)
     rows = passes.judged(source.log_of_night(), adding)
     written = source.write(passes.published(rows, config.subscription.name, judge), "audited")
-    return Judged(passes.deliveries(written), passes.sums(written))
+    sums = passes.sums(written)
+    return Judged(passes.deliveries(written), sums if source.few else source.here_if_few(passes.added_up(sums)))
 
 
 def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
@@ -102,7 +103,8 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
     since = UNKNOWN if source.before is None else source.before.end
     assigned = assignment_findings(judge.policy, source.statistics.group)
-    others = topic_findings.found(log.messages, judge, subscription, told, since, assigned)
+    scattered = len(judge.dispatchers) > 1 and source.may_scatter
+    others = topic_findings.found(log.messages, judge, subscription, told, since, assigned, scattered=scattered)
     found = words.unionByName(others)
     letters = "dead_letters" in source.statistics.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)

@@ -35,21 +35,24 @@ def found(
     told: DataFrame | None = None,
     since: int = UNKNOWN,
     others: Iterable[Finding] = (),
+    *,
+    scattered: bool = True,
 ) -> DataFrame:
     """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
     partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
-    ``before``. ``others`` are findings about a Kafka group."""
+    ``before``. ``others`` are findings about a Kafka group. ``scattered``: a key may be in several partitions."""
     tell = Told(subscription, judge.standings)
     ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline))
     rows = lake.of_arrow(messages.sparkSession, tell.table(f for f in (*ranges, *others) if f.at >= since))
     if len(judge.dispatchers) == 1:
         return rows
-    scattered = firsts(messages.where("key IS NOT NULL"), judge.words)
-    if told is not None:
-        pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
-        scattered = scattered.join(pairs, ["key", "partition"], "left")
-        scattered = scattered.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
-    rows = rows.unionAll(_each(scattered, tell.by(_of(keys_in_two_partitions))))
+    if scattered:
+        keyed = firsts(messages.where("key IS NOT NULL"), judge.words)
+        if told is not None:
+            pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
+            keyed = keyed.join(pairs, ["key", "partition"], "left")
+            keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
+        rows = rows.unionAll(_each(keyed, tell.by(_of(keys_in_two_partitions))))
     routing = judge.terms.routing
     if routing is not None and routing.mode == "SinglePartition":
         strays = firsts(messages.where("key IS NULL"), judge.words)

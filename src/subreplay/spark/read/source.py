@@ -88,6 +88,14 @@ class Source:
             made = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
         return Profiled(made, self.statistics.extent["messages"])
 
+    @property
+    def may_scatter(self) -> bool:
+        """Whether a key may have messages in several topic partitions; only where the run's profile tells all of its
+        messages, and is here, is it known that none has."""
+        if self.config.date is not None and self.inputs.near != {}:
+            return True
+        return self.profiled.here is None or self.profiled.here.scattered
+
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""
         return checkpoint.log_of_night(self.spark, self.config, self.inputs, self.log, self.before)
@@ -129,6 +137,12 @@ class Source:
     def report_span(self) -> Span:
         """The windows of the report."""
         return Span(self.width, self.width)
+
+    def here_if_few(self, frame: DataFrame) -> DataFrame:
+        """The rows of a frame without keys, which are likely few, computed once; where they are many, as it was."""
+        most = collect.most_rows(0)
+        rows = collect.rows_of(frame.limit(most + 1))
+        return frame if rows.num_rows > most else collect.as_frame(rows, frame)
 
     def write(self, frame: DataFrame, name: str, *, likely_few: bool = False) -> DataFrame:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice. Of a large run those
