@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from subreplay.model.contracts import KEYS
 from subreplay.model.tables import INPUTS
 
-PIECE: Final = 1 << 20
+PIECE: Final = 1 << 19
 """Rows that a task reads, about."""
 MOST_FILES: Final = 10_000
 WIDE: Final = 1 << 12

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, Window
 
+from subreplay.audit import sums
 from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
@@ -20,7 +21,7 @@ from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.config.run import RECORDED
-from subreplay.figures import Figures
+from subreplay.figures import MOST_TOLD, Figures
 from subreplay.model.columns import DAY, UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.spark import collect, keys
@@ -32,7 +33,7 @@ from subreplay.spark.read.rejects import reasons
 from subreplay.spark.read.source import Source
 from subreplay.spark.whatif.stages import measured_plan
 from subreplay.whatif.assign import Plan
-from subreplay.whatif.balance import connected
+from subreplay.whatif.balance import Connected, connected
 
 NAMED = 8  # withdrawn findings of a code and night whose positions stand in a report, beside how many there are
 
@@ -90,8 +91,8 @@ def judge(source: Source, judge: Judge) -> Judged:
     adding = replace(judge, spans=spans, findings_only=findings_only)
     rows = passes.judged(source.log_of_night(), adding)
     written = source.write(passes.published(rows, config.subscription.name, judge), "audited")
-    sums = passes.sums(written)
-    return Judged(passes.deliveries(written), sums if source.few else source.here_if_few(passes.added_up(sums)))
+    added = passes.sums(written)
+    return Judged(passes.deliveries(written), added if source.few else source.here_if_few(passes.added_up(added)))
 
 
 def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
@@ -111,13 +112,67 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     return source.write(found if given_up is None else found.unionByName(given_up), "violations", likely_few=True)
 
 
+class _Sums(NamedTuple):
+    """What is counted of judged rows and findings, as ``Figures`` has it; ``lags`` are counted by size."""
+
+    connected: tuple[Connected, ...]
+    totals: dict[str, int]
+    load: collect.Rows
+    consumers: collect.Rows
+    findings: collect.Rows
+    worst: collect.Rows
+    lags: collect.Rows
+    withdrawn: collect.Rows
+
+
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> Figures:
     """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
     ``finding_counts``."""
-    width, (own, slide) = source.width, source.span
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
+    summed = (_summed_here if source.few else _summed)(source, judge, judged, found)
+    findings = summed.findings
+    mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
+    return Figures(
+        topic=source.inputs.topic,
+        inputs=source.statistics.counts,
+        extent=source.extent,
+        width=source.width,
+        plan=folded,
+        connected=summed.connected,
+        totals=summed.totals,
+        load=summed.load,
+        consumers=summed.consumers,
+        findings=findings,
+        worst=summed.worst,
+        terms=judge.terms,
+        clocks=_clocks(source, judge, judged, found, findings, summed.lags),
+        night=None if source.before is None else source.before.night,
+        withdrawn=summed.withdrawn,
+        missed=source.before is not None and source.before.end != source.begin,
+        warnings=routing_warnings(source),
+        guessable=source.config.keys.guessable,
+        begin=min(judge.begins.values(), default=None),
+        lacking=judge.lacking,
+        held=source.held,
+        unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
+        members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
+        quiet=source.quiet,
+        repeated={
+            "messages": summed.totals["stored_again"],
+            "membership": source.statistics.repeated,
+            "deliveries": summed.totals["repeated"],
+        },
+        contradicted={"membership": source.statistics.contradicted, "deliveries": summed.totals["contradicted"]},
+        quarantine=reasons(source.inputs, source.statistics.with_rejected),
+        scattered=passes.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
+    )
+
+
+def _summed(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _Sums:
+    """Of many rows, by Spark."""
+    width, (own, slide) = source.width, source.span
     totals = passes.totals(judged.sums)
-    intervals = connected(folded.timelines.values(), max(source.extent["last"], totals["last"]) + 1)
+    intervals = _connected(source, judge, totals)
     fine = bounds(passes.assignments(loads(judged.sums, source.span), source.spark, intervals, own), own)
     failing = violations(found, own, slide)
     counts_of_deliveries = passes.finding_counts(judged.rows, judge, own)
@@ -130,45 +185,50 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
         consumers = start(collect.rows, passes.load(judged.sums))
         lags = start(collect.rows, passes.lags(judged.sums))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
-        corrected = start(_withdrawn, source)
+        withdrawn = start(_withdrawn, source)
     assigned.result()
     windowed.result()
     findings = collect.rows(passes.coarser(counts.result(), width))
-    mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
-    return Figures(
-        topic=source.inputs.topic,
-        inputs=source.statistics.counts,
-        extent=source.extent,
-        width=width,
-        plan=folded,
-        connected=intervals,
-        totals=totals,
-        load=load.result(),
-        consumers=consumers.result(),
-        findings=findings,
-        worst=told.result(),
-        terms=judge.terms,
-        clocks=_clocks(source, judge, judged, found, findings, lags.result()),
-        night=None if source.before is None else source.before.night,
-        withdrawn=corrected.result(),
-        missed=source.before is not None and source.before.end != source.begin,
-        warnings=routing_warnings(source),
-        guessable=source.config.keys.guessable,
-        begin=min(judge.begins.values(), default=None),
-        lacking=judge.lacking,
-        held=source.held,
-        unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
-        members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
-        quiet=source.quiet,
-        repeated={
-            "messages": totals["stored_again"],
-            "membership": source.statistics.repeated,
-            "deliveries": totals["repeated"],
-        },
-        contradicted={"membership": source.statistics.contradicted, "deliveries": totals["contradicted"]},
-        quarantine=reasons(source.inputs, source.statistics.with_rejected),
-        scattered=passes.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
+    of_each = (load, consumers, told, lags, withdrawn)
+    load_rows, of_consumers, worst_rows, lag_rows, withdrawn_rows = (job.result() for job in of_each)
+    return _Sums(intervals, totals, load_rows, of_consumers, findings, worst_rows, lag_rows, withdrawn_rows)
+
+
+def _summed_here(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _Sums:
+    """The same of few rows, by the driver, which has them."""
+    width, (own, slide) = source.width, source.span
+    with collect.together() as start:
+        of_each = [start(collect.rows_of, frame) for frame in (judged.rows, judged.sums, found)]
+        withdrawn = start(_withdrawn, source)
+    rows, mine, told = (job.result() for job in of_each)
+    totals = sums.totals(mine)
+    intervals = _connected(source, judge, totals)
+    others = sums.counts_of_others(told, passes.NOT_OF_DELIVERIES, own)
+    counts = pa.concat_tables([sums.finding_counts(rows, judge.applicable, own), others])
+    with collect.together() as start:
+        written = [
+            start(source.put, sums.assignments(sums.loads(mine, source.span), intervals, own), "assignments"),
+            start(source.put, sums.violations(told, own, slide), "violations_by_window"),
+            start(source.put, counts, "finding_counts"),
+        ]
+    for done in written:
+        done.result()
+    return _Sums(
+        intervals,
+        totals,
+        sums.loads(mine, source.report_span).to_pylist(),
+        sums.consumers(mine),
+        sums.coarser(counts, width),
+        sums.worst(told, source.config.report.worst, width, MOST_TOLD),
+        sums.lags(mine),
+        withdrawn.result(),
     )
+
+
+def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[Connected, ...]:
+    """How many consumers were connected until the run's log ends."""
+    timelines = [dispatcher.timeline for dispatcher in judge.dispatchers.values()]
+    return connected(timelines, max(source.extent["last"], totals["last"]) + 1)
 
 
 def _withdrawn(source: Source) -> collect.Rows:

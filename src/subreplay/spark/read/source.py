@@ -138,6 +138,10 @@ class Source:
         """The windows of the report."""
         return Span(self.width, self.width)
 
+    def put(self, rows: pa.Table, name: str) -> None:
+        """Hand an output table of few rows, which the driver has, to the sink."""
+        self.sink.put(rows, name, **self.where)
+
     def here_if_few(self, frame: DataFrame) -> DataFrame:
         """The rows of a frame without keys, which are likely few, computed once; where they are many, as it was."""
         most = collect.most_rows(0)

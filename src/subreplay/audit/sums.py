@@ -1,0 +1,212 @@
+"""What an audit counts of judged rows and findings that the driver has: few rows are added up here, and Spark, which
+takes longer to plan that than they take, adds up many (``spark.audit.passes`` and ``spark.audit.windows``).
+
+Tests hold the two equal. Times and windows are in ns; nulls come first where rows are in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED, Span
+from subreplay.model.columns import Ints, flags, ints
+
+Rows = list[dict[str, Any]]
+_TOTALS: Final = {
+    "deliveries": "messages", "messages": "firsts",
+    **{name: name for name in ("undelivered", "outside", "at_owner", "in_transition", "batched", "entries")},
+    **{name: name for name in ("by_receipt", *REPEATED)},
+}  # fmt: skip
+_IN_TIME: Final = ("at", "topic", "partition", "ledger", "entry", "batch_index")
+
+
+def totals(sums: pa.Table) -> dict[str, int]:
+    """The headline figures of an audit; ``sums`` are ``LOAD`` rows."""
+    mine = sums.filter(pc.equal(sums["width"], ALL_TIME.width))
+    found = {name: pc.sum(mine[column]).as_py() for name, column in _TOTALS.items()}
+    found |= {"first": pc.min(mine["begin"]).as_py(), "last": pc.max(mine["end"]).as_py()}
+    return {name: 0 if value is None else value for name, value in found.items()}
+
+
+def consumers(sums: pa.Table) -> Rows:
+    """What each consumer was given in all: messages, bytes, keys of each topic partition, redeliveries."""
+    mine = sums.filter(pc.and_(pc.equal(sums["width"], ALL_TIME.width), sums["consumer"].is_valid()))
+    return _rows(_in_order(_summed(mine, ["consumer"], (*ADDED, "keys")), "consumer"))
+
+
+def lags(sums: pa.Table) -> Rows:
+    """The lags of each consumer, counted by size (``audit.clocks.may_be_off``)."""
+    mine, by = sums.filter(sums["lag"].is_valid()), ["consumer", "lag", "size"]
+    return _rows(_in_order(_summed(mine, by, ["messages"]), *by))
+
+
+def loads(sums: pa.Table, span: Span) -> pa.Table:
+    """What each consumer was given in each window of a span."""
+    mine = sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))
+    panes = _in_windows(_summed(mine, ["consumer", "pane", "first"], (*ADDED, "keys")), span.width, span.slide)
+    counted = pc.greater_equal(panes["window"], panes["first"])
+    panes = _with(panes, keys=pc.if_else(counted, panes["keys"], 0))
+    return _in_order(_summed(panes, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
+
+
+def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], width: int) -> pa.Table:
+    """Loads by window with share and skew: 1 is perfect balance among the most consumers connected at once in that
+    window; ``intervals`` tell from when (ns) until when how many were."""
+    windows = ints(loads, "window")
+    distinct, number = np.unique(windows, return_inverse=True)
+    most = np.full(len(distinct), -1, np.int64)
+    for start, end, members in intervals:
+        first, last = np.searchsorted(distinct + width, start, "right"), np.searchsorted(distinct, end, "left")
+        np.maximum(most[first:last], members, out=most[first:last])
+    messages = ints(loads, "messages")
+    of_window = np.zeros(len(distinct), np.int64)
+    np.add.at(of_window, number, messages)
+    share, connected = messages / of_window[number], most[number]
+    told = {
+        "connected": pa.array(connected.astype(np.int32), mask=connected < 0),
+        "share": share,
+        "skew": share * np.where(connected < 0, 1, connected),
+    }
+    return _bounds(_with(loads, **told), width)
+
+
+def violations(found: pa.Table, width: int, slide: int) -> pa.Table:
+    """Failing findings of table ``violations``, counted by window, code, consumer and cause."""
+    failing, by = found.filter(pc.not_equal(found["verdict"], "valid")), ["code", "consumer", "cause"]
+    panes = _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *by])
+    return _bounds(
+        _in_order(_summed(_in_windows(panes, width, slide), ["window", *by], ["count"]), "window", *by), width
+    )
+
+
+def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
+    """Findings of judged rows counted by window, consumer, code and excuse: all of them, whether they fail or not."""
+    codes, excuses = ints(rows, "codes"), ints(rows, "excuses")
+    window = _floor(np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published")), width)
+    parts = []
+    for code in Code:
+        mine = np.flatnonzero(codes & code.bit) if applicable & code.bit else np.zeros(0, np.int64)
+        if len(mine):
+            distinct, which = np.unique(excuses[mine], return_inverse=True)
+            of_each = np.array([excuse_of(code, excuse).value for excuse in distinct.tolist()], np.int32)
+            consumer = rows["consumer"].take(pa.array(mine))
+            parts.append(_findings(window[mine], consumer, pa.repeat(code.name, len(mine)), of_each[which]))
+    return _counts(parts)
+
+
+def counts_of_others(found: pa.Table, which: Sequence[Code], width: int) -> pa.Table:
+    """Findings of table ``violations`` that are not about one delivery, counted alike: those of some codes, and of
+    messages without a key that are astray, which are about their producer and name no consumer."""
+    stray = pc.and_(pc.equal(found["code"], Code.ROUTING_MISMATCH.name), found["consumer"].is_null())
+    stray = pc.and_(stray, found["at"].is_valid())
+    mine = found.filter(pc.or_(pc.is_in(found["code"], pa.array([code.name for code in which])), stray))
+    values = {excuse.sentence: excuse.value for excuse in reversed(Excuse) if excuse}
+    excuse = np.array([values.get(told, Excuse.NONE.value) for told in mine["excuse"].to_pylist()], np.int32)
+    return _counts([_findings(_floor(_nanos(mine, "moment"), width), mine["consumer"], mine["code"], excuse)])
+
+
+def coarser(counts: pa.Table, width: int) -> Rows:
+    """Finding counts summed into windows of ``width`` ns."""
+    by = ["window", "code", "excuse", "consumer"]
+    wider = _with(counts, window=_floor(ints(counts, "window"), width))
+    return _rows(_in_order(_summed(wider, by, ["count"]), *by))
+
+
+def worst(found: pa.Table, few: int, width: int, most: int) -> Rows:
+    """At most ``most`` rows of table ``violations``, times in ns: those that ``reports.sample.in_turn`` takes first. Of
+    each rule, consumer and window of ``width`` ns, at most ``few``."""
+    at = pa.array(_nanos(found, "at"), mask=np.asarray(found["at"].is_null()))
+    fails = pc.not_equal(found["verdict"], "valid")
+    rows = _in_order(_with(found, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails), *_IN_TIME)
+    rows = _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
+    rows = rows.filter(pc.less_equal(rows["turn"], few))
+    early = (_nth(rows, "code", "fails", "turn", name) for name in ("consumer", "window"))
+    rows = _with(rows, early=np.minimum(*early))
+    taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]
+    rows = rows.take(pc.sort_indices(_with(rows, row=np.arange(len(rows))), [*taken, ("row", "ascending")]))
+    rows = _with(rows, rank=_nth(rows, "code"))
+    return _rows(_in_order(rows, "rank", "code").slice(0, most))
+
+
+def _rows(table: pa.Table) -> Rows:
+    rows: Rows = table.to_pylist()
+    return rows
+
+
+def _findings(window: Ints, consumer: pa.Array, code: pa.Array, excuse: np.ndarray) -> pa.Table:
+    return pa.table({"window": window, "consumer": consumer, "code": code, "excuse": excuse})
+
+
+def _counts(parts: Sequence[pa.Table]) -> pa.Table:
+    by = {"window": pa.int64(), "consumer": pa.string(), "code": pa.string(), "excuse": pa.int32()}
+    counted = _counted(pa.concat_tables([pa.schema(by).empty_table(), *parts]), [*by])
+    return _in_order(counted, "window", "code", "excuse", "consumer")
+
+
+def _counted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    return _summed(_with(rows, count=np.ones(len(rows), np.int64)), by, ["count"])
+
+
+def _summed(rows: pa.Table, by: Sequence[str], added: Sequence[str]) -> pa.Table:
+    found = rows.group_by([*by], use_threads=False).aggregate([(name, "sum") for name in added])
+    return found.select([*by, *(f"{name}_sum" for name in added)]).rename_columns([*by, *added])
+
+
+def _in_windows(panes: pa.Table, width: int, slide: int) -> pa.Table:
+    """Counts by pane, once for each window that has the pane."""
+    each = width // slide
+    rows = panes.take(pa.array(np.repeat(np.arange(len(panes)), each)))
+    later = np.tile(np.arange(each) * slide - (width - slide), len(panes))
+    return _with(rows, window=ints(rows, "pane") + later)
+
+
+def _bounds(windows: pa.Table, width: int) -> pa.Table:
+    """Windows, known by their start, with both ends; those that tumble do not overlap one another."""
+    start = ints(windows, "window")
+    ends = {"window_start": start, "window_end": start + width}
+    as_time = {name: pa.array(at // 1_000).cast(pa.timestamp("us", "UTC")) for name, at in ends.items()}
+    return _with(windows, **as_time, tumbling=start % width == 0)
+
+
+def _floor(at: Ints, width: int) -> Ints:
+    """The starts of the tumbling windows that hold times."""
+    return at - at % width
+
+
+def _nanos(rows: pa.Table, name: str) -> Ints:
+    """A column of timestamps in ns; 0 for null."""
+    return ints(_with(rows, **{name: rows[name].cast(pa.timestamp("us", "UTC"))}), name, 0) * 1_000
+
+
+def _nth(rows: pa.Table, *group: str) -> Ints:
+    """The number of each row among those of its group, from 1, in the order in which they stand."""
+    codes = [np.asarray(pc.fill_null(rows[name].combine_chunks().dictionary_encode().indices, -1)) for name in group]
+    order = np.lexsort([np.arange(len(rows)), *codes])
+    begins = np.ones(len(rows), np.bool_)
+    begins[1:] = np.logical_or.reduce([np.diff(code[order]) != 0 for code in codes])
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
+    nth = np.empty(len(rows), np.int64)
+    nth[order] = np.arange(len(rows)) - first + 1
+    return nth
+
+
+def _in_order(rows: pa.Table, *by: str) -> pa.Table:
+    """Rows in order; null is the least."""
+    keys: dict[str, pa.ChunkedArray] = {}
+    for name in by:
+        keys |= {f"{name} is known": rows[name].is_valid(), name: rows[name]}
+    return rows.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
+
+
+def _with(rows: pa.Table, **columns: Any) -> pa.Table:
+    for name, values in columns.items():
+        index = rows.schema.get_field_index(name)
+        given = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        rows = rows.append_column(name, given) if index < 0 else rows.set_column(index, name, given)
+    return rows
