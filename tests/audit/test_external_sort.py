@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +24,7 @@ from subreplay.audit.external_sort import (
     sorted_on_disk,
     unpacked,
 )
+from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import NEVER, UNKNOWN
 from subreplay.model.tables import FACTS, LOG
 from subreplay.policies import make
@@ -84,3 +87,28 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
         back = external_merge(sorted_on_disk(shuffle_blocks(mine.to_batches(4), BY_POSITION, block)), BY_POSITION)
         of_one = [row for row in wanted if (row["topic"], row["partition"]) == ("t", 0)]
         assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(of_one, LOG).to_pylist()
+        with TemporaryDirectory() as folder:
+            cut, paths = data.draw(st.integers(0, len(rows))), [f"{folder}/{number}" for number in range(2)]
+            for path, part in zip(paths, (log.slice(0, cut), log.slice(cut)), strict=True):
+                leave(shuffle_blocks(part.to_batches(4), BY_POSITION, block), path)
+            back = external_merge(waiting(paths, sorted(sizes(paths))), BY_POSITION)
+            assert pa.Table.from_batches(back, LOG).to_pylist() == pa.Table.from_pylist(wanted, LOG).to_pylist()
+
+
+def test_a_file_of_blocks_is_there_when_it_is_complete(tmp_path: Path) -> None:
+    """A task that fails, or is run twice, leaves nothing that another one takes for all there is."""
+
+    def broken_off() -> Iterator[ShuffleBlock]:
+        yield ShuffleBlock(("t", 0), [1, 2, 3, 4], 1, b"rows")
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        leave(broken_off(), str(tmp_path / "blocks"))
+    assert not (tmp_path / "blocks").exists()
+    whole = [ShuffleBlock(("t", 0), [1, 2, 3, 4], 1, b"rows"), ShuffleBlock(("t", 1), [0, 0, 0, 0], 1, b"more rows")]
+    leave(whole, str(tmp_path / "blocks"))
+    assert sizes([str(tmp_path / "blocks")]) == {("t", 0): 4, ("t", 1): 9}
+    assert [block.rows for block in waiting([str(tmp_path / "blocks")], [("t", 1), ("t", 0)])] == [
+        b"more rows",
+        b"rows",
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -12,6 +13,8 @@ from pyspark.sql import SparkSession
 
 from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
 from subreplay.spark import collect
+from subreplay.spark.audit import passes
+from subreplay.spark.read import direct
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
 
@@ -25,20 +28,29 @@ def test_few_rows_and_many_come_to_the_same_tables(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recording of several partitions, with findings, cut into two nights; the second goes on from the first, once
-    as the few rows that it has, once as if all that it writes were many, and once as if its deliveries alone were."""
+    as the few rows that it has, once as if all that it writes were many, once as if its deliveries alone were, and once
+    as if the driver could read no table, so that all rows wait in files."""
     run_file = over_days("4.0.8/s5_failover_partitioned", 2, tmp_path)
     first, second = dates(2)
     assert audit(run_file, tmp_path / "one", first) in (0, 1)
-    outs = {"few": collect.MOST_ROWS, "many": -1, "of many": 150}
+    few_rows, here = collect.MOST_ROWS, direct.IN_PROCESS
+    outs = {"few": (few_rows, here), "many": (-1, here), "of many": (150, here), "waiting": (-1, 0)}
+    taken_from_files = Mock(wraps=passes.sizes)
+    monkeypatch.setattr(passes, "sizes", taken_from_files)
     codes = set()
-    for out, most in outs.items():
+    for out, (most, of_driver) in outs.items():
         shutil.copytree(tmp_path / "one", tmp_path / out)
         monkeypatch.setattr(collect, "MOST_ROWS", most)
+        monkeypatch.setattr(direct, "IN_PROCESS", of_driver)
         codes.add(audit(run_file, tmp_path / out, second))
+        assert taken_from_files.called == (out == "waiting")
+    (paths,), _ = taken_from_files.call_args
+    assert {Path(path).name.partition("-")[0] for path in paths} == {"messages", "deliveries", "more"}
+    assert not any(Path(path).exists() for path in paths)
     assert len(codes) == 1
     for name in TABLES:
-        few, many, of_many = (rows(spark, tmp_path / out / "tables" / name, second) for out in outs)
-        assert few == many == of_many, name
+        few, many, of_many, waiting = (rows(spark, tmp_path / out / "tables" / name, second) for out in outs)
+        assert few == many == of_many == waiting, name
         assert few or name in ("violations_by_window", "quarantine", "withdrawn")
 
 

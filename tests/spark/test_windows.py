@@ -13,12 +13,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.loads import REPEATED, Given, Span
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import LOAD
-from subreplay.spark import lake
+from subreplay.spark import collect, lake
 from subreplay.spark.audit import windows
 
 pytestmark = pytest.mark.spark
@@ -51,6 +52,12 @@ def rows_of(frame: DataFrame) -> set[tuple[Any, ...]]:
     return set(map(tuple, frame.collect()))
 
 
+def alike(table: pa.Table) -> set[tuple[Any, ...]]:
+    """The rows of a table as Spark's are, whose times are those of the session."""
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return {tuple(v.replace(tzinfo=None) if isinstance(v, datetime) else v for v in row) for row in rows}
+
+
 @pytest.mark.parametrize(("width", "slide"), [(40, 40), (40, 10)])
 def test_loads(spark: SparkSession, width: int, slide: int) -> None:
     rng = random.Random(7)
@@ -68,12 +75,13 @@ def test_loads(spark: SparkSession, width: int, slide: int) -> None:
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    sums = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000).sums
+    given_out = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000).sums
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
-    added = [sums(facts(part), codes(part)) for part in (rows[:50], rows[50 : len(given)], rows[len(given) :])]
+    added = [given_out(facts(part), codes(part)) for part in (rows[:50], rows[50 : len(given)], rows[len(given) :])]
     loads = pa.concat_tables(added)["load"].combine_chunks().flatten()
-    frame = lake.of_arrow(spark, pa.table(loads, schema=pa.schema(list(LOAD))))
-    assert rows_of(windows.loads(frame, Span(width, slide))) == expected
+    mine = pa.table(loads, schema=pa.schema(list(LOAD)))
+    assert rows_of(windows.loads(lake.of_arrow(spark, mine), Span(width, slide))) == expected
+    assert alike(sums.loads(mine, Span(width, slide))) == expected
 
 
 def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spark: SparkSession) -> None:
@@ -92,6 +100,8 @@ def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spar
     found = windows.violations(frame, 6 * second, 2 * second)
     counted = found.selectExpr("window DIV 1000000000", "code", "consumer", "cause", "count")
     assert rows_of(counted) == {(*by, count) for by, count in expected.items()}
+    here = sums.violations(collect.rows_of(frame), 6 * second, 2 * second)
+    assert alike(here) == rows_of(found.select(*here.column_names))
     ends = rows_of(found.selectExpr("(window_end - window_start) = INTERVAL 6 SECONDS").distinct())
     assert ends == {(True,)}
     tumbling = found.where("tumbling").selectExpr("sum(count)").first()

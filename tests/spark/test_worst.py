@@ -7,9 +7,11 @@ from collections import defaultdict
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from subreplay.audit import sums
 from subreplay.model.tables import VIOLATIONS
 from subreplay.reports.assemble.findings import spread
 from subreplay.spark.audit.worst import worst
@@ -53,3 +55,7 @@ def test_what_comes_back_is_what_the_report_would_choose_of_everything(spark: Sp
     told = rows(worst(spark.createDataFrame(found, spark_schema(VIOLATIONS)), few=2, width=WIDTH, most=most))
     assert {row["entry"] for row in told} == chosen
     assert len(told) == min(most, len(few))
+    here = sums.worst(pa.Table.from_pylist(found, VIOLATIONS), 2, WIDTH, most)
+    assert [(row["entry"], row["at"], row["window"]) for row in here] == [
+        (row["entry"], row["at"], row["window"]) for row in told
+    ]

@@ -39,7 +39,7 @@ _SMALL = {
 }
 
 # Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
+_JAVA = "-XX:TieredStopAtLevel=1"  # no collector: the caller may have chosen one, and Java takes only one
 
 DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
