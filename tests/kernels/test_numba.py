@@ -58,6 +58,12 @@ def large(values, start):
                 total ^= values[at] << by
             elif total % (by + at) > 5:
                 total -= (values[at] | total) % (11 + by)
+            elif values[-at] // by % 5 == 3:
+                total ^= (total + values[-at]) // (by + 7) % 10_007
+            elif (total - values[at // by]) % (at + 3) == 1:
+                total += values[at // by] * values[-at] // (by + at)
+            elif (total ^ at) % (by + 4) == 2:
+                total -= values[at] % (at + 5) << by % 3
             else:
                 total = (total * 31 + values[at]) % 1_000_003
     return total
@@ -102,6 +108,23 @@ def test_an_array_with_gaps_cannot_be_passed_by_reference():
 def test_an_operation_is_put_together_from_its_parts():
     double = inlined(lambda value: value * 2)
     assert operation(lambda value: double(value) + 1)(20) == 41
+
+
+def test_parts_are_linked_behind_all_that_call_them():
+    lowest = inlined(lambda value: value + 1)
+    lower = inlined(lambda value: lowest(value) * 2)
+    upper = inlined(lambda value: lower(value) + lowest(value))
+    left_out_then_called = operation(lambda value: lower(value) if value > value else upper(value))
+
+    assert left_out_then_called(4) == 15
+
+
+def test_compiled_code_takes_an_operation_as_a_part():
+    double = operation(lambda value: value * 2)
+
+    assert operation(lambda value: double(value) + 1)(20) == 41
+    assert double.signatures == []
+    assert double(20) == 40
 
 
 def _code(kernel) -> str:

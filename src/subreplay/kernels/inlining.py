@@ -12,16 +12,22 @@ import numba
 from numba.core import types
 
 from subreplay.kernels.compiled import INTERPRETED, UNCOUNTED, compiled
+from subreplay.kernels.linking import OperationCompiler, PartCompiler
 
 F = TypeVar("F", bound=Callable[..., object])
 
 _OPTIONS: dict[str, Any] = UNCOUNTED | {"nogil": True, "error_model": "numpy"}
-_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}  # nothing calls it but compiled code
+_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
 
 
 def operation(function: F) -> F:
-    """A function to be called from Python or from a compiled event loop."""
-    return _once(compiled(function, **_OPTIONS))
+    """A function to be called from Python. In other compiled code that calls it, it is a part like any other: it would
+    be optimised twice else."""
+    whole: Any = _once(compiled(function, pipeline_class=OperationCompiler, **_OPTIONS))
+    if not INTERPRETED:
+        part: Any = inlined(function)
+        whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload
+    return cast(F, whole)
 
 
 def inlined(function: F) -> F:
