@@ -2,7 +2,8 @@
 
 A log is read twice. The first pass goes through it by position: ``passes.facts`` puts each delivery beside its message,
 its owner and its epoch. The rows are then sorted by time (``external_sort``), and the second pass, ``passes.timed``,
-looks at order, holding, permits and who was active. ``judge`` drives both passes; ``checkpoint`` hands their state from
+looks at order, holding, permits and who was active. ``waiting_blocks`` are rows on their way to the first pass,
+``sums`` adds up what few rows came to. ``judge`` drives both passes; ``checkpoint`` hands their state from
 one night to the next. The rules stand in ``rules``, a file for each family, their codes in ``codes``; ``explain`` puts
 findings into words, and ``definitions`` states the rules once more, slowly, for the tests.
 
