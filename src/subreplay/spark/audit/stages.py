@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
@@ -35,6 +35,8 @@ from subreplay.spark.whatif.stages import measured_plan
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import Connected, connected
 
+MOST_IN_WINDOWS: Final = 1 << 21
+"""Deliveries that the driver adds up, each once for every window that it is in."""
 NAMED = 8  # withdrawn findings of a code and night whose positions stand in a report, beside how many there are
 
 
@@ -129,7 +131,9 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) ->
     """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
     ``finding_counts``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
-    summed = (_summed_here if source.few else _summed)(source, judge, judged, found)
+    own, slide = source.span
+    most = source.extent["deliveries"] * (own // slide)  # of rows: each delivery is in so many windows
+    summed = (_summed_here if source.few and most <= MOST_IN_WINDOWS else _summed)(source, judge, judged, found)
     findings = summed.findings
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
