@@ -49,3 +49,10 @@ def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPa
     assert _workers()["spark.python.daemon.module"] == "subreplay.spark.daemon"
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
     assert _workers() == {}
+
+
+def test_java_compiles_quickly_and_leaves_the_collector_to_the_caller(spark: SparkSession) -> None:
+    """Java refuses two collectors, and the caller may have named one (``SPARK_SUBMIT_OPTS`` of these tests does)."""
+    options = spark.conf.get("spark.driver.extraJavaOptions")
+    assert "TieredStopAtLevel=1" in options
+    assert "GC" not in options
