@@ -29,9 +29,10 @@ from subreplay.model.tables import DELIVERY, JUDGED, LOG, MESSAGE
 from subreplay.spark import collect
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
+from subreplay.spark.collect import fits
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.log import as_log, read_inputs
+from subreplay.spark.read.log import as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames
@@ -148,7 +149,12 @@ class _Evidence:
         before = checkpoint.handed_on(sink, run, inputs.topic)
         inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
-        source = Source(spark, run, inputs, as_log(inputs), before, found, rejects(inputs, found.with_rejected), sink)
+        rejected = rejects(inputs, found.with_rejected)
+        # a night may look at more than the rows of its date
+        few = run.date is None and fits(found.traffic, found.widest)
+        if few:
+            inputs = local_inputs(inputs)
+        source = Source(spark, run, inputs, as_log(inputs, here=few), before, found, rejected, sink, few=few)
         return cls(source, audit_stages.fold(source), *_written(source))
 
     def rows(self, dispatchers: Column) -> DataFrame:
@@ -248,7 +254,7 @@ def _written(source: Source) -> tuple[DataFrame | None, str]:
     if not {"load", "commit"} <= set(audited.columns) or runs.where(mine & same).isEmpty():
         return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
     known_secret.require_as_shown(runs.where(mine & same), config)
-    audited = audited.where(mine)
+    audited = collect.local(audited.where(mine)) if source.few else audited.where(mine)
     told = passes.deliveries(audited)
     totals = passes.totals(passes.sums(audited))
     if told.count() < totals["deliveries"] + totals["undelivered"]:

@@ -62,6 +62,12 @@ class InputStatistics(NamedTuple):
     group: GroupStory = GroupStory()
 
     @property
+    def traffic(self) -> int:
+        """How many messages and deliveries there are, valid or not."""
+        mine = (row for row in self.counts if row["table"] in ("messages", "deliveries"))
+        return sum(row["valid"] + row["quarantined"] for row in mine)
+
+    @property
     def with_rejected(self) -> list[str]:
         """The tables of which rows are in quarantine."""
         return [row["table"] for row in self.counts if row["quarantined"]]

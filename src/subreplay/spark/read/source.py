@@ -35,7 +35,6 @@ from subreplay.spark.sink import Sink
 from subreplay.traffic.storage import BLOCKS
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
-_TRAFFIC = ("messages", "deliveries")
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
@@ -68,7 +67,7 @@ class Source:
     @property
     def quiet(self) -> bool:
         """Whether it is a day without a row, of a topic with messages on others; or there is no row at all."""
-        if any(row["valid"] + row["quarantined"] for row in self.statistics.counts if row["table"] in _TRAFFIC):
+        if self.statistics.traffic:
             return False
         if not self.held:
             return not self.statistics.with_rejected
@@ -183,7 +182,7 @@ def read(
     unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     empty = not found.extent["messages"] or (unserved and not messages_only)
     there = held(inputs.tables) if empty else ()
-    rows = sum(r["valid"] + r["quarantined"] for r in found.counts if r["table"] in _TRAFFIC)
+    rows = found.traffic
     inputs = inputs.unchecked({*inputs.checked} - {*found.with_rejected})
     few = fits(rows, found.widest)
     if few:
