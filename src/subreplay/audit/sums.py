@@ -18,18 +18,20 @@ from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED, Span
 from subreplay.model.columns import Ints, flags, ints
 
 Rows = list[dict[str, Any]]
-_TOTALS: Final = {
+TOTALS: Final = {
     "deliveries": "messages", "messages": "firsts",
     **{name: name for name in ("undelivered", "outside", "at_owner", "in_transition", "batched", "entries")},
     **{name: name for name in ("by_receipt", *REPEATED)},
 }  # fmt: skip
-_IN_TIME: Final = ("at", "topic", "partition", "ledger", "entry", "batch_index")
+"""Headline figures, and the columns of ``LOAD`` rows that add up to them."""
+IN_TIME: Final = ("at", "topic", "partition", "ledger", "entry", "batch_index")
+"""The columns by which findings are in order of time."""
 
 
 def totals(sums: pa.Table) -> dict[str, int]:
     """The headline figures of an audit; ``sums`` are ``LOAD`` rows."""
     mine = sums.filter(pc.equal(sums["width"], ALL_TIME.width))
-    found = {name: pc.sum(mine[column]).as_py() for name, column in _TOTALS.items()}
+    found = {name: pc.sum(mine[column]).as_py() for name, column in TOTALS.items()}
     found |= {"first": pc.min(mine["begin"]).as_py(), "last": pc.max(mine["end"]).as_py()}
     return {name: 0 if value is None else value for name, value in found.items()}
 
@@ -80,9 +82,8 @@ def violations(found: pa.Table, width: int, slide: int) -> pa.Table:
     """Failing findings of table ``violations``, counted by window, code, consumer and cause."""
     failing, by = found.filter(pc.not_equal(found["verdict"], "valid")), ["code", "consumer", "cause"]
     panes = _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *by])
-    return _bounds(
-        _in_order(_summed(_in_windows(panes, width, slide), ["window", *by], ["count"]), "window", *by), width
-    )
+    counts = _summed(_in_windows(panes, width, slide), ["window", *by], ["count"])
+    return _bounds(_in_order(counts, "window", *by), width)
 
 
 def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
@@ -123,7 +124,7 @@ def worst(found: pa.Table, few: int, width: int, most: int) -> Rows:
     each rule, consumer and window of ``width`` ns, at most ``few``."""
     at = pa.array(_nanos(found, "at"), mask=np.asarray(found["at"].is_null()))
     fails = pc.not_equal(found["verdict"], "valid")
-    rows = _in_order(_with(found, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails), *_IN_TIME)
+    rows = _in_order(_with(found, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails), *IN_TIME)
     rows = _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
     rows = rows.filter(pc.less_equal(rows["turn"], few))
     early = (_nth(rows, "code", "fails", "turn", name) for name in ("consumer", "window"))

@@ -155,7 +155,7 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        **(_in_one_process() if options.master.startswith("local") else {}),
+        **({"spark.driver.extraJavaOptions": _JAVA} | _workers() if options.master.startswith("local") else {}),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
@@ -168,10 +168,6 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
 
     more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
     return configure_spark_with_delta_pip(builder, more).getOrCreate()
-
-
-def _in_one_process() -> dict[str, str]:
-    return {"spark.driver.extraJavaOptions": _JAVA} | _workers()
 
 
 def _workers() -> dict[str, str]:

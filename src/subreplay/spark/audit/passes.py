@@ -27,7 +27,8 @@ from subreplay.audit.external_sort import (
     unpacked,
 )
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF, REPEATED
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF
+from subreplay.audit.sums import TOTALS
 from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
 from subreplay.model.tables import JUDGED, LOAD, VIOLATIONS
@@ -274,12 +275,9 @@ def assignments(loads: DataFrame, spark: SparkSession, intervals: Sequence[Conne
 
 def totals(sums: DataFrame) -> dict[str, int]:
     """The headline figures of an audit; ``sums`` are ``LOAD`` rows."""
-    added = {"deliveries": "messages", "messages": "firsts"}
-    added |= {name: name for name in ("undelivered", "outside", "at_owner", "in_transition", "batched", "entries")}
-    added |= {name: name for name in ("by_receipt", *REPEATED)}
     mine = sums.where(F.col("width") == ALL_TIME.width)
     row = mine.agg(
-        *[F.sum(column).alias(name) for name, column in added.items()],
+        *[F.sum(column).alias(name) for name, column in TOTALS.items()],
         F.min("begin").alias("first"),
         F.max("end").alias("last"),
     ).first()

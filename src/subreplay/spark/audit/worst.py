@@ -6,6 +6,7 @@ from __future__ import annotations
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
 
+from subreplay.audit.sums import IN_TIME
 from subreplay.figures import MOST_TOLD
 from subreplay.spark.audit.passes import window_start
 
@@ -19,14 +20,11 @@ def worst(found: DataFrame, few: int, width: int, most: int = MOST_TOLD) -> Data
     rows = found.withColumns({"at": at, "window": window_start(moment, width), "fails": F.col("verdict") != "valid"})
     mine = rows.withColumn("turn", _nth("consumer", "window")).where(F.col("turn") <= few)
     early = mine.withColumn("early", F.least(_nth("turn", "consumer"), _nth("turn", "window")))
-    taken = Window.partitionBy("code").orderBy(F.desc("fails"), "turn", "early", *_IN_TIME)
+    taken = Window.partitionBy("code").orderBy(F.desc("fails"), "turn", "early", *IN_TIME)
     ranked = early.withColumn("rank", F.row_number().over(taken)).where(F.col("rank") <= most)
     return ranked.orderBy("rank", "code").limit(most)
 
 
-_IN_TIME = ("at", "topic", "partition", "ledger", "entry", "batch_index")
-
-
 def _nth(*group: str) -> Column:
     """The number of each finding among those of its rule and group that fail, or do not, in order of time."""
-    return F.row_number().over(Window.partitionBy("code", "fails", *group).orderBy(*_IN_TIME))
+    return F.row_number().over(Window.partitionBy("code", "fails", *group).orderBy(*IN_TIME))
