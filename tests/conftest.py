@@ -6,6 +6,7 @@ import os
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,12 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Of a few thousand rows, to compile code well costs Java more than to run it: so for every Java that tests start
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC")
+# Of a few thousand rows, to compile code well costs Java more than to run it, and to read its classes most of all: so
+# for every Java that tests start
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
+if (spark_found := find_spec("pyspark")) and spark_found.origin:
+    _JAVA += f' "-XX:SharedArchiveFile={Path(spark_found.origin).with_name("jars") / "spark-classes.jsa"}"'
+os.environ.setdefault("SPARK_SUBMIT_OPTS", _JAVA)
 
 settings.register_profile("few", settings.get_profile("ci"), max_examples=10)
 

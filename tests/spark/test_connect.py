@@ -30,6 +30,7 @@ settings = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",
+    "spark.jars.ivy": sys.prefix + "/ivy",  # where set-up has put Delta
 }
 builder = SparkSession.builder.remote("local[2]")
 for name, value in settings.items():

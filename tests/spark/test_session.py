@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.spark.session import _workers, cores, partitions
+from subreplay.spark.session import CLASSES, _jars, _java, _workers, cores, partitions
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,19 @@ def test_java_compiles_quickly_and_leaves_the_collector_to_the_caller(spark: Spa
     options = spark.conf.get("spark.driver.extraJavaOptions")
     assert "TieredStopAtLevel=1" in options
     assert "GC" not in options
+
+
+def test_java_is_told_of_an_archive_of_classes_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    (tmp_path / "jars").mkdir()
+    assert "Archive" not in _java()
+    (tmp_path / "jars" / CLASSES).touch()
+    assert f'"-XX:SharedArchiveFile={tmp_path}/jars/{CLASSES}"' in _java()
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux" or not (_jars() / CLASSES).exists(), reason="set-up has made no archive")
+def test_java_takes_the_archive_of_classes(spark: SparkSession) -> None:
+    """Of one that does not fit its class path it takes nothing, and says nothing."""
+    java = spark.sparkContext._gateway.proc.pid
+    assert CLASSES in Path(f"/proc/{java}/maps").read_text()

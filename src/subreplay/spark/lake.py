@@ -67,6 +67,19 @@ def find(spark: SparkSession, root: Location, name: str, form: str = "delta") ->
         return None
 
 
+def rows_here(spark: SparkSession, root: Location, name: str, where: Mapping[str, str]) -> pa.Table | None:
+    """The rows of a Delta table whose columns equal ``where``, which are few; None where Spark has to read them."""
+    here = delta_here.is_here(spark, root)
+    return delta_here.read(os.path.abspath(_path(root, name)), where) if here else None
+
+
+def equal(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows whose columns equal ``where``."""
+    for column, value in where.items():
+        frame = frame.where(F.col(column) == value)
+    return frame
+
+
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of an Arrow table, with the schema that the table declares."""
     return spark.createDataFrame(rows, spark_schema(rows.schema))

@@ -41,6 +41,8 @@ _SMALL = {
 # Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it
 _JAVA = "-XX:TieredStopAtLevel=1"  # no collector: the caller may have chosen one, and Java takes only one
 
+CLASSES = "spark-classes.jsa"
+"""Among Spark's jars, where it is there: their classes as Java has them in memory (``.ci/fetch_jars.py`` makes it)."""
 DEFAULT_PARTITIONS = 200  # Spark's own
 READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
 BATCH = 1024  # rows that go to Python at a time
@@ -155,7 +157,7 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
     settings = {
         **_DELTA,
         **_SMALL,
-        **({"spark.driver.extraJavaOptions": _JAVA} | _workers() if options.master.startswith("local") else {}),
+        **({"spark.driver.extraJavaOptions": _java()} | _workers() if options.master.startswith("local") else {}),
         "spark.driver.memory": options.driver_memory or _memory(options.master),
         **options.conf,
     }
@@ -181,7 +183,17 @@ def _workers() -> dict[str, str]:
     return {"spark.python.daemon.module": "subreplay.spark.daemon", "spark.executorEnv.PYTHONPATH": path}
 
 
+def _java() -> str:
+    """What Java is told. Of an archive that does not fit, as of another Java, it takes nothing and says nothing."""
+    classes = _jars() / CLASSES
+    return f'{_JAVA} "-XX:SharedArchiveFile={classes}"' if classes.exists() else _JAVA
+
+
 def _brings_delta() -> bool:
     """Whether Delta is among Spark's own jars: to resolve packages costs seconds at each start."""
-    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
-    return any(Path(home, "jars").glob("delta-spark_*.jar"))
+    return any(_jars().glob("delta-spark_*.jar"))
+
+
+def _jars() -> Path:
+    """The folder of Spark's own jars."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")

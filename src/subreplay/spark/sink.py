@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.run import Location, Schema
-from subreplay.spark import lake
+from subreplay.spark import collect, lake
 from subreplay.spark.session import KeptRows
 
 Tables = Mapping[str, DataFrame]
@@ -40,6 +39,9 @@ class Sink(Protocol):
 
     def find(self, name: str) -> DataFrame | None:
         """A table as earlier runs left it; None where none did."""
+
+    def rows(self, name: str, **where: str) -> pa.Table | None:
+        """Its rows whose columns equal ``where``, which are few."""
 
 
 class OnDisk:
@@ -80,6 +82,15 @@ class OnDisk:
         """A table of that location."""
         return lake.find(self.spark, self.root, name)
 
+    def rows(self, name: str, **where: str) -> pa.Table | None:
+        """Some rows of a table of that location."""
+        rows = lake.rows_here(self.spark, self.root, name, where)
+        return _collected(self.find(name), where) if rows is None else rows
+
+
+def _collected(table: DataFrame | None, where: Mapping[str, str]) -> pa.Table | None:
+    return None if table is None else collect.rows_of(lake.equal(table, where))
+
 
 @dataclass(frozen=True)
 class _ReadBack(Mapping[str, DataFrame]):
@@ -89,10 +100,7 @@ class _ReadBack(Mapping[str, DataFrame]):
 
     def __getitem__(self, name: str) -> DataFrame:
         where = self.sink.whose[name]
-        rows = lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta")
-        for column, value in where.items():
-            rows = rows.where(F.col(column) == value)
-        return rows
+        return lake.equal(lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta"), where)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.sink.whose)
@@ -126,6 +134,10 @@ class Kept:
     def find(self, name: str) -> DataFrame | None:
         """A table that an earlier run kept."""
         return self.earlier.get(name)
+
+    def rows(self, name: str, **where: str) -> pa.Table | None:
+        """Some rows of a table that an earlier run kept."""
+        return _collected(self.find(name), where)
 
     def release(self) -> None:
         """Free what the session keeps; the frames can be looked at all the same."""

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
+from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.trace import Trace, finding_lines
 from subreplay.audit.judge import Judge
@@ -26,13 +28,13 @@ from subreplay.model.entry_keys import own_keys
 from subreplay.model.held import nothing_of
 from subreplay.model.rows import Scope
 from subreplay.model.tables import DELIVERY, JUDGED, LOG, MESSAGE
-from subreplay.spark import collect
+from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.collect import fits
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.log import as_log, local_inputs, read_inputs
+from subreplay.spark.read.log import Log, as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames
@@ -187,6 +189,9 @@ class _Evidence:
     def _log(self, told: collect.Rows) -> pa.Table:
         """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
         positions = sorted({tuple(row[name] for name in _POSITION) for row in told})
+        since = min(row["at"] for row in told)
+        if self.source.few:
+            return _log_here(self.source.log, positions, since)
         asked = F.broadcast(self.source.spark.createDataFrame(positions, _POSITIONS))
         ledgers, entries = ([position[i] for position in positions] for i in (2, 3))
         near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
@@ -195,7 +200,6 @@ class _Evidence:
             frame.where(near).join(asked, [*_POSITION], "left_semi") for frame in (inputs.messages, inputs.deliveries)
         )
         log = as_log(inputs.having(messages=messages, deliveries=deliveries))
-        since = min(row["at"] for row in told)
         late = (F.col("kind") == MESSAGE) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
         return pa.Table.from_pylist(collect.rows(log.rows().where(late & (F.col("kind") <= DELIVERY))), LOG)
 
@@ -237,29 +241,60 @@ class _Evidence:
         return tuple(collect.rows(rows.where("rank = 1").orderBy(*_POSITION)))
 
 
+def _log_here(log: Log, positions: Sequence[tuple[Any, ...]], since: int) -> pa.Table:
+    """``_Evidence._log`` of a log that the driver has."""
+    shape = pa.schema([LOG.field(name) for name in _POSITION])
+    asked = pa.Table.from_pylist([dict(zip(_POSITION, position, strict=True)) for position in positions], shape)
+    parts = [pa.Table.from_batches(batches) for part in log.cheapest if (batches := [*passes.rows_here(part)])]
+    mine = (part.join(asked, [*_POSITION], join_type="left semi") for part in parts)
+    found = pa.concat_tables([LOG.empty_table(), *mine], promote_options="default")
+    late = (pc.field("kind") == MESSAGE) | (pc.field("at") >= since) | (pc.field("at") == UNKNOWN)
+    return found.filter(late & (pc.field("kind") <= DELIVERY))
+
+
 def _written(source: Source) -> tuple[DataFrame | None, str]:
     """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
     tables = source.sink.location
     if tables is None:
         return None, "this command"
-    runs, audited = (source.sink.find(name) for name in ("runs", "audited"))
-    mine = F.lit(True)
-    for column, value in source.where.items():
-        mine &= F.col(column) == value
     config = source.config
-    same = F.col("run_id").startswith(f"{config.judged}-") & F.col("run_id").endswith(f"-{config.date or 'all'}")
-    same &= F.col("kind") == "audit"
-    if runs is None or audited is None:
+    runs = source.sink.rows("runs", **source.where, kind="audit")
+    if runs is None:
         return None, f"this command: no audit has written {tables} (name its folder with --out)"
-    if not {"load", "commit"} <= set(audited.columns) or runs.where(mine & same).isEmpty():
+    mine = runs.filter(pc.match_substring_regex(runs["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
+    found = _audited_here(source) if source.few else _audited(source)
+    if found is None or not mine.num_rows:
         return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
-    known_secret.require_as_shown(runs.where(mine & same), config)
-    audited = collect.local(audited.where(mine)) if source.few else audited.where(mine)
-    told = passes.deliveries(audited)
-    totals = passes.totals(passes.sums(audited))
-    if told.count() < totals["deliveries"] + totals["undelivered"]:
+    known_secret.require_as_shown(mine, config)
+    told, deliveries, totals = found
+    if deliveries < totals["deliveries"] + totals["undelivered"]:
         return None, f"this command: {tables} has deliveries with findings only"
     return told, f"the audit that wrote {tables}"
+
+
+_STATE: Final = {"load", "commit"}
+"""What table ``audited`` of earlier versions does not have."""
+
+
+def _audited(source: Source) -> tuple[DataFrame, int, dict[str, int]] | None:
+    """The judged rows of this run in table ``audited``, how many there are, and how many the audit counted."""
+    audited = source.sink.find("audited")
+    if audited is None or not set(audited.columns) >= _STATE:
+        return None
+    mine = lake.equal(audited, source.where)
+    told = passes.deliveries(mine)
+    return told, told.count(), passes.totals(passes.sums(mine))
+
+
+def _audited_here(source: Source) -> tuple[DataFrame, int, dict[str, int]] | None:
+    """The same of few rows, which the driver has."""
+    mine = source.sink.rows("audited", **source.where)
+    if mine is None or not set(mine.column_names) >= _STATE:
+        return None
+    load, checkpoint = mine["load"], mine["checkpoint"]
+    of_load = pa.Table.from_struct_array(load.drop_null())
+    told = mine.filter(pc.and_(load.is_null(), checkpoint.is_null())).drop_columns(["load", "checkpoint"])
+    return collect.of_rows(source.spark, told, told.schema), told.num_rows, sums.totals(of_load)
 
 
 def _counted(rows: DataFrame) -> DataFrame:

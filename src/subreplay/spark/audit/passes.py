@@ -56,7 +56,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     spark = log.messages.sparkSession
     if log.here:
-        rows = (shuffle_blocks(_rows_here(part), BY_POSITION) for part in log.cheapest)
+        rows = (shuffle_blocks(rows_here(part), BY_POSITION) for part in log.cheapest)
         ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
         return collect.of_batches(spark, _both_passes(judge, ordered), JUDGED)
     if log.waits:
@@ -97,7 +97,7 @@ def _left(part: DataFrame, path: str) -> list[str]:
     return [row["path"] for row in collect.rows(part.mapInArrow(left, "path string"))]
 
 
-def _rows_here(part: DataFrame | Reading) -> Iterable[pa.RecordBatch]:
+def rows_here(part: DataFrame | Reading) -> Iterable[pa.RecordBatch]:
     """The rows of a part of a log that the driver has."""
     if isinstance(part, Reading):
         return part.log_rows()

@@ -7,8 +7,7 @@ from datetime import date as Date
 from typing import Final
 
 import pyarrow as pa
-import pyspark.sql.functions as F
-from pyspark.sql import DataFrame
+import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
@@ -27,28 +26,23 @@ def noted(runs: pa.Table, config: RunConfig) -> pa.Table:
 
 def require_same(sink: Sink, config: RunConfig, topic: str, night: Date) -> None:
     """Raise ``ConfigError`` where the audit of that night, from which a run goes on, had another secret."""
-    runs = sink.find("runs")
-    if runs is None or _CHECK not in runs.columns:
-        return
-    mine = (F.col("subscription") == config.subscription.name) & (F.col("topic") == topic)
-    same_night = (F.col("date") == F.lit(night)) & (F.col("kind") == "audit")
-    if _others(runs.where(mine & same_night), config):
+    runs = sink.rows("runs", subscription=config.subscription.name, topic=topic, date=night.isoformat(), kind="audit")
+    if runs is not None and _others(runs, _CHECK, config.keys.words.check):
         raise ConfigError(
             f"keys.secret is not that of the audit of {night}, from which this one goes on: its keys cannot be told "
             f"again; use the same secret, or audit the nights in {config.output.tables} again with the new one"
         )
 
 
-def require_as_shown(runs: DataFrame, config: RunConfig) -> None:
+def require_as_shown(runs: pa.Table, config: RunConfig) -> None:
     """Raise ``ConfigError`` where the tables that these runs wrote tell keys otherwise than this one would."""
-    if _CHECK not in runs.columns:
-        return
-    if _others(runs, config) or not runs.where(F.col(_SHOWN) != F.lit(config.keys.show)).isEmpty():
+    if _others(runs, _CHECK, config.keys.words.check) or _others(runs, _SHOWN, config.keys.show):
         raise ConfigError(
             f"keys.secret or keys.show is not that of the audit that wrote {config.output.tables}: its keys cannot be "
             "told again; use the run file of that audit, or another output"
         )
 
 
-def _others(runs: DataFrame, config: RunConfig) -> bool:
-    return not runs.where(F.col(_CHECK) != F.lit(config.keys.words.check)).isEmpty()
+def _others(runs: pa.Table, column: str, mine: str | bool) -> bool:
+    """Whether a column tells of any run another value than mine."""
+    return column in runs.column_names and bool(pc.any(pc.not_equal(runs[column], mine)).as_py())
