@@ -17,6 +17,7 @@ import pytest
 
 from subreplay import __version__, cli, pipeline
 from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.audit.explain.position import Position
 from subreplay.config.run import load
 from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
@@ -27,7 +28,6 @@ from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
-from subreplay.spark.trace import Position
 from tests.reports import made_reports
 from tests.support.snapshots import snapshot
 

@@ -139,11 +139,12 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
+    log.open(Path(run.output.report))
+    spark = session(run.spark, meanwhile="subreplay.pipeline")
     from subreplay import pipeline
 
-    log.open(Path(run.output.report))
     work = pipeline.audit if kind == "audit" else pipeline.whatif
-    result = work(session(run.spark), run, terminal.progress)
+    result = work(spark, run, terminal.progress)
     return reported(kind, run, result.verdict, result.report)
 
 
@@ -158,12 +159,13 @@ def profile(
     as_json: Json = False,
 ) -> int:
     """Write the traffic's profile to traffic.profile, a day in place of that day: a what-if then starts from it."""
-    from subreplay import pipeline
-
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     run = load(config_file, _day(date, day_before), tables, None)
     log.open(Path(run.output.report))
-    days = pipeline.profile(session(run.spark), run, terminal.progress)
+    spark = session(run.spark, meanwhile="subreplay.pipeline")
+    from subreplay import pipeline
+
+    days = pipeline.profile(spark, run, terminal.progress)
     terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
     if terminal.as_json:
         terminal.object({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
@@ -193,19 +195,22 @@ def explain(
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
     run = load(config_file, date, tables, out_dir)
-    from subreplay.spark import explain as explain_spark
-
     lines: list[Iterable[str]] = []
     if key is not None:
+        from subreplay.spark import explain as explain_spark
+
         lines.append(explain_spark.lines(run, key, session))
     if message is not None or "traffic" in run.model_fields_set:
+        from subreplay.audit.explain.position import Position
+
+        position = None if message is None else Position.parse(message)
+        spark = session(run.spark, meanwhile="subreplay.spark.trace")
         from subreplay.spark import trace
 
-        position = None if message is None else trace.Position.parse(message)
         if key is not None:
-            lines.append(["", *trace.of_key(session(run.spark), run, key, last)])
+            lines.append(["", *trace.of_key(spark, run, key, last)])
         if position is not None:
-            lines.append(trace.of_message(session(run.spark), run, position, last))
+            lines.append(trace.of_message(spark, run, position, last))
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0

@@ -13,6 +13,7 @@ from typing import Any, Final, TypedDict
 
 from subreplay import failures, pipeline
 from subreplay.api.results import Explanation, Result
+from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
@@ -129,7 +130,7 @@ class Question:
     def _lines(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Iterator[str]:
         frames = self.frames if self.given else None
         if message is not None:
-            position = trace.Position.parse(message, "message")
+            position = Position.parse(message, "message")
             with as_it_was(self.session):
                 yield from trace.of_message(self.session, self.config, position, last, sink, frames)
             return

@@ -110,9 +110,10 @@ for _question in _ASKS:
 
 
 def _run(question: Question, run: RunConfig) -> int:
+    log.open(Path(run.output.report))
+    spark = session(run.spark, meanwhile="subreplay.pipeline")
     from subreplay import pipeline
 
-    log.open(Path(run.output.report))
-    result = pipeline.plan(session(run.spark), run, [question], terminal.progress)
+    result = pipeline.plan(spark, run, [question], terminal.progress)
     plans = [asdict(view) for view in result.report.plans]
     return reported("plan", run, result.verdict, result.report, plans=plans)

@@ -146,10 +146,11 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
     if not folder.exists():
         raise InputError(f"{folder}: no such file or folder")
     from subreplay.config.run import Spark
+
+    spark = session(Spark(), meanwhile="subreplay.spark.ingest")
     from subreplay.spark import ingest as ingest_spark
     from subreplay.spark.adapters import sources
 
-    spark = session(Spark())
     with ExitStack() as reading:
         with terminal.progress("reading and checking the files"):
             read = reading.enter_context(sources.reading(spark, source, folder, options))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -96,11 +98,19 @@ def _failed(error: Exception) -> int:
     return code
 
 
-def session(options: Spark) -> SparkSession:
-    """The session of a command; what Java says while it starts, and later, goes to the log file."""
+def _imported(module: str) -> None:
+    with suppress(Exception):  # who needs it imports it, too, and tells
+        importlib.import_module(module)
+
+
+def session(options: Spark, meanwhile: str | None = None) -> SparkSession:
+    """The session of a command; what Java says while it starts, and later, goes to the log file. The module that needs
+    the session next, with all that it imports, is imported ``meanwhile``."""
     from subreplay.spark.session import SparkSession, open_session  # only here: the other commands work without Spark
 
     starting = SparkSession.getActiveSession() is None
+    if starting and meanwhile is not None:
+        Thread(target=_imported, args=[meanwhile], daemon=True).start()
     with terminal.progress("starting Spark") if starting else nullcontext(), log.instead_of_output():
         spark = open_session(options)
     interruption.cancelling(spark.interruptAll)

@@ -7,7 +7,6 @@ none has, the dispatchers in question are judged now, by the same rules.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -19,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 
 from subreplay.audit import sums
 from subreplay.audit.codes import Code
+from subreplay.audit.explain.position import Position
 from subreplay.audit.explain.trace import Trace, finding_lines
 from subreplay.audit.judge import Judge
 from subreplay.config.run import RunConfig
@@ -26,7 +26,6 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.entry_keys import own_keys
 from subreplay.model.held import nothing_of
-from subreplay.model.rows import Scope
 from subreplay.model.tables import DELIVERY, JUDGED, LOG, MESSAGE
 from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes, topic_findings
@@ -43,47 +42,11 @@ from subreplay.spark.sink import OnDisk, Sink
 
 Row = Mapping[str, Any]
 
-_MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
 _POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 _POSITIONS: Final = "topic string, partition int, ledger long, entry long, batch_index int"
 _WAITING: Final = f"{_POSITIONS}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
 _IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name not in ("key_id", "hash", "checkpoint", "load")])
-
-
-@dataclass(frozen=True)
-class Position:
-    """A message, or a whole entry where ``batch_index`` is None."""
-
-    scope: Scope
-    ledger: int
-    entry: int
-    batch_index: int | None
-
-    @classmethod
-    def parse(cls, text: str, option: str = "--message") -> Position:
-        """``TOPIC:LEDGER:ENTRY`` or ``TOPIC:LEDGER:ENTRY:BATCH_INDEX``; Kafka's offset 7 is ``TOPIC:0:7``. Raises
-        ``ConfigError`` that names the ``option`` where it is neither."""
-        found = _MESSAGE.fullmatch(text)
-        if not found:
-            raise ConfigError(
-                f"{option} {text}: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, "
-                "such as persistent://public/default/orders:5:120"
-            )
-        topic, partition, ledger, entry, index = found.groups()
-        scope = Scope(topic, -1 if partition is None else int(partition))
-        return cls(scope, int(ledger), int(entry), None if index is None else int(index))
-
-    def __str__(self) -> str:
-        inside = "" if self.batch_index is None else f":{self.batch_index}"
-        return f"{self.scope.full_name}:{self.ledger}:{self.entry}{inside}"
-
-    @property
-    def condition(self) -> Column:
-        """Its rows among those of its topic."""
-        inside = F.lit(True) if self.batch_index is None else F.col("batch_index") == self.batch_index
-        at = (F.col("ledger") == self.ledger) & (F.col("entry") == self.entry)
-        return (F.col("partition") == self.scope.partition) & at & inside
 
 
 def of_message(
@@ -100,7 +63,7 @@ def of_message(
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
         raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
-    mine = evidence.rows(F.col("partition") == position.scope.partition).where(position.condition)
+    mine = evidence.rows(F.col("partition") == position.scope.partition).where(_at(position))
     told = [*evidence.told(mine, f"message {position}", last)]
     if not told:
         day = f" on {run.date}" if run.date else ""
@@ -239,6 +202,13 @@ class _Evidence:
             F.row_number().over(order).alias("rank"),
         )
         return tuple(collect.rows(rows.where("rank = 1").orderBy(*_POSITION)))
+
+
+def _at(position: Position) -> Column:
+    """The rows of a message, or of a whole entry, among those of its topic."""
+    inside = F.lit(True) if position.batch_index is None else F.col("batch_index") == position.batch_index
+    at = (F.col("ledger") == position.ledger) & (F.col("entry") == position.entry)
+    return (F.col("partition") == position.scope.partition) & at & inside
 
 
 def _log_here(log: Log, positions: Sequence[tuple[Any, ...]], since: int) -> pa.Table:
