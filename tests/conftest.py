@@ -46,24 +46,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of the whole test run: small, local, with Delta.
-
-    Queries are interpreted: to compile them, too, costs more than to run them.
-    """
+    """The session of the whole test run: small, local, with Delta."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config.run import Spark
     from subreplay.spark.session import open_session
+    from tests.support.quick_session import QUICK
 
     warehouse = tmp_path_factory.mktemp("warehouse")
-    conf = {
-        "spark.sql.warehouse.dir": str(warehouse),
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.ui.explainMode": "simple",
-        "spark.databricks.delta.stats.collect": "false",
-        "spark.databricks.delta.stats.skipping": "false",
-        "spark.databricks.delta.writeChecksumFile.enabled": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
+    conf = QUICK | {"spark.sql.warehouse.dir": str(warehouse)}
     session = open_session(Spark(shuffle_partitions=2, conf=conf))
     yield session
     session.stop()

@@ -1,6 +1,5 @@
-"""The same pipeline under Spark Connect: no JVM gateway, no SparkContext. Needs a process of its own, as the session
-of a
-process is either classic or Connect."""
+"""The same pipeline under Spark Connect: no JVM gateway, no SparkContext. Needs a process of its own, as a process has
+either a classic session or one of Connect."""
 
 from __future__ import annotations
 
@@ -22,6 +21,8 @@ from pathlib import Path
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 from subreplay.cli import main
+from subreplay.spark.session import _workers
+from tests.support.quick_session import QUICK
 
 settings = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -30,6 +31,8 @@ settings = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.sql.warehouse.dir": sys.argv[2] + "/warehouse",
+    **QUICK,
+    **_workers(),
     "spark.jars.ivy": sys.prefix + "/ivy",  # where set-up has put Delta
 }
 builder = SparkSession.builder.remote("local[2]")
@@ -52,6 +55,14 @@ sys.exit(code)
 def test_the_pipeline_runs_under_spark_connect_into_a_schema(tmp_path: Path) -> None:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", SCRIPT, str(ROOT / "4.0.8/s9b_delayed_failover"), str(tmp_path)]
-    ran = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    ran = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[2],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr[-4000:]
     assert (tmp_path / "report/report.html").exists()
