@@ -308,7 +308,8 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
         ]  # fmt: skip
         log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
         earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None
-        found = topic_findings.found(log, judge, "sub", earlier, since).collect()
+        ranges = topic_findings.of_ranges(judge, "sub", since).to_pylist()
+        found = [*ranges, *topic_findings.of_keys(log, judge, "sub", earlier).collect()]
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
@@ -328,6 +329,6 @@ def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: Spark
             for i in range(5_600)
         ], LOG)  # fmt: skip
     log = lake.of_arrow(spark, lines)
-    assert topic_findings.found(log, judge, "sub").count() == 300
+    assert topic_findings.of_keys(log, judge, "sub").count() == 300
     of_one_day = log.withColumn("before", F.lit(False))
-    assert topic_findings.found(of_one_day, judge, "sub").count() == 2_800
+    assert topic_findings.of_keys(of_one_day, judge, "sub").count() == 2_800

@@ -121,9 +121,9 @@ class Assigned(NamedTuple):
 
 @dataclass(frozen=True)
 class Profiled:
-    """The profile of ``messages`` messages, in ``blocks``."""
+    """The profile of ``messages`` messages, in ``blocks``; of few, which the driver has, as a table."""
 
-    blocks: DataFrame
+    blocks: DataFrame | pa.Table
     messages: int
 
     @cached_property
@@ -131,7 +131,9 @@ class Profiled:
         """All of it; None where it is too large to be held in this process."""
         if self.messages > IN_PROCESS:
             return None
-        return joined(list(profiles_of(collect.rows_of(self.blocks.select("block")).to_batches())))
+        mine = self.blocks.select(["block"])
+        rows = mine if isinstance(mine, pa.Table) else collect.rows_of(mine)
+        return joined(list(profiles_of(rows.to_batches())))
 
     def assigned(self, assigner: Assigner, few: int) -> Assigned:
         """What an assigner makes of it, and its ``few`` hottest keys."""

@@ -175,7 +175,7 @@ class _Evidence:
         of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
         messages = self.source.log.messages.where(of_keys)
         words = [config.keys.words.word(key) for key in sorted(known)]
-        found = topic_findings.found(messages, self.judge, config.subscription.name)
+        found = topic_findings.of_keys(messages, self.judge, config.subscription.name)
         for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
             yield from finding_lines(row)
 

@@ -56,9 +56,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     """
     spark = log.messages.sparkSession
     if log.here:
-        rows = (shuffle_blocks(rows_here(part), BY_POSITION) for part in log.cheapest)
-        ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
-        return collect.of_batches(spark, _both_passes(judge, ordered), JUDGED)
+        return collect.of_rows(spark, judged_here(log, judge), JUDGED)
     if log.waits:
         return _of_files(log, judge)
     blocks = dealt(reduce(DataFrame.unionAll, map(_blocks, log.cheapest)), partitions(spark), "partition")
@@ -66,6 +64,13 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
         lambda batches: _both_passes(judge, unpacked(batches)), spark_schema(JUDGED)
     )
+
+
+def judged_here(log: Log, judge: Judge) -> pa.Table:
+    """The same of few rows, which the driver has, as ``JUDGED``."""
+    rows = (shuffle_blocks(rows_here(part), BY_POSITION) for part in log.cheapest)
+    ordered = sorted(chain.from_iterable(rows), key=lambda block: (block.scope, block.first_key))
+    return pa.Table.from_batches(_both_passes(judge, ordered), JUDGED)
 
 
 def _of_files(log: Log, judge: Judge) -> DataFrame:
@@ -157,11 +162,11 @@ def key_words(key: Column, words: KeyWords) -> Column:
     return of_arrays(in_words, "string")(key)
 
 
-def violations(rows: DataFrame, explainer: Explainer, *, here: bool = False) -> DataFrame:
-    """The findings of judged rows, in words; ``here``: they are local."""
+def violations(rows: DataFrame, explainer: Explainer) -> DataFrame:
+    """The findings of judged rows, in words."""
     worth = rows.where(_failing(explainer.judge).bitwiseOR(F.col("shown")) != 0)
     needed = [name for name in JUDGED.names if name in rows.columns]
-    return collect.mapped(worth.select(*needed), explainer.violations, VIOLATIONS, here=here)
+    return worth.select(*needed).mapInArrow(explainer.violations, spark_schema(VIOLATIONS))
 
 
 def _failing(judge: Judge) -> Column:

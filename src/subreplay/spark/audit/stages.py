@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, Window
 
-from subreplay.audit import sums
+from subreplay.audit import audited, sums
 from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
@@ -24,7 +25,8 @@ from subreplay.config.run import RECORDED
 from subreplay.figures import MOST_TOLD, Figures
 from subreplay.model.columns import DAY, UNKNOWN
 from subreplay.model.rows import Scope
-from subreplay.spark import collect, keys
+from subreplay.model.tables import VIOLATIONS
+from subreplay.spark import collect, keys, lake
 from subreplay.spark.audit import dead_letters, passes, topic_findings, withdrawals
 from subreplay.spark.audit.windows import bounds, loads, violations
 from subreplay.spark.audit.worst import worst
@@ -80,38 +82,60 @@ def fold(source: Source) -> Judge:
 
 
 class Judged(NamedTuple):
-    """Judged rows, and ``LOAD`` rows, which add up what all of them say of consumers."""
+    """Judged rows, and ``LOAD`` rows, which add up what all of them say of consumers; few are tables, which the driver
+    has."""
 
-    rows: DataFrame
-    sums: DataFrame
+    rows: DataFrame | pa.Table
+    sums: DataFrame | pa.Table
 
 
 def judge(source: Source, judge: Judge) -> Judged:
     """Judge every delivery; writes table ``audited``, with what the run of a date hands to the next."""
     config = source.config
+    subscription = config.subscription.name
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
-    rows = passes.judged(source.log_of_night(), adding)
-    written = source.write(passes.published(rows, config.subscription.name, judge), "audited")
-    added = passes.sums(written)
-    return Judged(passes.deliveries(written), added if source.few else source.here_if_few(passes.added_up(added)))
+    if source.few:
+        rows = passes.judged_here(source.log_of_night(), adding)
+        rows = source.put(audited.published(rows, subscription, judge), "audited")
+        return Judged(audited.deliveries(rows), audited.sums(rows))
+    written = source.write(
+        passes.published(passes.judged(source.log_of_night(), adding), subscription, judge), "audited"
+    )
+    return Judged(passes.deliveries(written), source.here_if_few(passes.added_up(passes.sums(written))))
 
 
-def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame:
+def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table:
     """Findings in words, also those that are not about one delivery; writes table ``violations``."""
-    config, topic = source.config, source.inputs.topic
-    subscription = config.subscription.name
-    words = passes.violations(judged.rows, Explainer(judge, subscription), here=source.few)
-    log = source.log_with_earlier_messages()
-    told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
+    subscription = source.config.subscription.name
+    explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
     assigned = assignment_findings(judge.policy, source.statistics.group)
+    ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
+    others = _of_messages(source, judge, since)
+    if source.few:
+        words = explainer.violations(audited.worth_words(judged.rows, judge).to_batches())
+        tables = [pa.Table.from_batches(words, VIOLATIONS), ranges, *map(collect.rows_of, others)]
+        return source.put(pa.concat_tables(table.cast(VIOLATIONS) for table in tables), "violations")
+    frames = [passes.violations(judged.rows, explainer), lake.of_arrow(source.spark, ranges), *others]
+    return source.write(reduce(DataFrame.unionByName, frames), "violations", likely_few=True)
+
+
+def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[DataFrame]:
+    """Findings about messages, and not about a delivery: only where there may be any is a message looked at."""
+    config, topic = source.config, source.inputs.topic
+    subscription = config.subscription.name
     scattered = len(judge.dispatchers) > 1 and source.may_scatter
-    others = topic_findings.found(log.messages, judge, subscription, told, since, assigned, scattered=scattered)
-    found = words.unionByName(others)
+    log = source.log_with_earlier_messages()
+    if scattered:
+        told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
+        yield topic_findings.of_keys(log.messages, judge, subscription, told)
+    if topic_findings.may_stray(judge):
+        yield topic_findings.astray(log.messages, judge, subscription)
     letters = "dead_letters" in source.statistics.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)
-    return source.write(found if given_up is None else found.unionByName(given_up), "violations", likely_few=True)
+    if given_up is not None:
+        yield given_up
 
 
 class _Sums(NamedTuple):
@@ -127,13 +151,16 @@ class _Sums(NamedTuple):
     withdrawn: collect.Rows
 
 
-def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> Figures:
+def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table) -> Figures:
     """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
     ``finding_counts``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     own, slide = source.span
     most = source.extent["deliveries"] * (own // slide)  # of rows: each delivery is in so many windows
-    summed = (_summed_here if source.few and most <= MOST_IN_WINDOWS else _summed)(source, judge, judged, found)
+    if source.few and most <= MOST_IN_WINDOWS:
+        summed = _summed_here(source, judge, judged, found)
+    else:
+        summed = _summed(source, judge, Judged(*(_frame(source, rows) for rows in judged)), _frame(source, found))
     findings = summed.findings
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
@@ -198,23 +225,26 @@ def _summed(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _
     return _Sums(intervals, totals, load_rows, of_consumers, findings, worst_rows, lag_rows, withdrawn_rows)
 
 
-def _summed_here(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _Sums:
+def _frame(source: Source, rows: DataFrame | pa.Table) -> DataFrame:
+    """Rows as a frame."""
+    return collect.of_rows(source.spark, rows, rows.schema) if isinstance(rows, pa.Table) else rows
+
+
+def _summed_here(source: Source, judge: Judge, judged: Judged, found: pa.Table) -> _Sums:
     """The same of few rows, by the driver, which has them."""
     width, (own, slide) = source.width, source.span
-    with collect.together() as start:
-        of_each = [start(collect.rows_of, frame) for frame in (judged.rows, judged.sums, found)]
-        withdrawn = start(_withdrawn, source)
-    rows, mine, told = (job.result() for job in of_each)
+    rows, mine = judged
     totals = sums.totals(mine)
     intervals = _connected(source, judge, totals)
-    others = sums.counts_of_others(told, passes.NOT_OF_DELIVERIES, own)
+    others = sums.counts_of_others(found, passes.NOT_OF_DELIVERIES, own)
     counts = pa.concat_tables([sums.finding_counts(rows, judge.applicable, own), others])
     with collect.together() as start:
         written = [
             start(source.put, sums.assignments(sums.loads(mine, source.span), intervals, own), "assignments"),
-            start(source.put, sums.violations(told, own, slide), "violations_by_window"),
+            start(source.put, sums.violations(found, own, slide), "violations_by_window"),
             start(source.put, counts, "finding_counts"),
         ]
+        withdrawn = start(_withdrawn, source)
     for done in written:
         done.result()
     return _Sums(
@@ -223,7 +253,7 @@ def _summed_here(source: Source, judge: Judge, judged: Judged, found: DataFrame)
         sums.loads(mine, source.report_span).to_pylist(),
         sums.consumers(mine),
         sums.coarser(counts, width),
-        sums.worst(told, source.config.report.worst, width, MOST_TOLD),
+        sums.worst(found, source.config.report.worst, width, MOST_TOLD),
         sums.lags(mine),
         withdrawn.result(),
     )
@@ -250,7 +280,12 @@ def _withdrawn(source: Source) -> collect.Rows:
 
 
 def _clocks(
-    source: Source, judge: Judge, judged: Judged, found: DataFrame, findings: collect.Rows, lags: collect.Rows
+    source: Source,
+    judge: Judge,
+    judged: Judged,
+    found: DataFrame | pa.Table,
+    findings: collect.Rows,
+    lags: collect.Rows,
 ) -> Clocks:
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
     any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
@@ -267,7 +302,7 @@ def _clocks(
     log = clocks.corrected(source.log_of_night(), off)
     again = passes.deliveries(passes.judged(log, judge))
     counted = passes.finding_counts(again, judge, source.width)
-    counted = counted.unionByName(passes.counts_of_others(found, source.width))
+    counted = counted.unionByName(passes.counts_of_others(_frame(source, found), source.width))
     by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
     return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
 
@@ -276,7 +311,7 @@ def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Every judged row; those that table ``audited`` does not keep are judged once more."""
     config = source.config
     if config.output.audited == "all":
-        return judged.rows
+        return _frame(source, judged.rows)
     return passes.deliveries(passes.judged(source.log_of_night(), judge))
 
 

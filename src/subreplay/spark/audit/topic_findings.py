@@ -21,50 +21,49 @@ from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Standing
 from subreplay.model.tables import VIOLATIONS
 from subreplay.model.words import KeyWords
-from subreplay.spark import lake
 from subreplay.spark.audit.passes import key_words
 from subreplay.spark.schemas import spark_schema
 
 TOGETHER: Final = 10_000  # findings that are put into words at a time
 
 
-def found(
-    messages: DataFrame,
-    judge: Judge,
-    subscription: str,
-    told: DataFrame | None = None,
-    since: int = UNKNOWN,
-    others: Iterable[Finding] = (),
-    *,
-    scattered: bool = True,
-) -> DataFrame:
-    """Table ``violations`` of these findings. Those of earlier nights are not told again: of keys (in words) and
-    partitions in ``told``, and of what happened before ``since`` (ns). Messages of earlier days are marked
-    ``before``. ``others`` are findings about a Kafka group. ``scattered``: a key may be in several partitions."""
-    tell = Told(subscription, judge.standings)
+def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Iterable[Finding] = ()) -> pa.Table:
+    """Findings about sticky ranges, and ``others``, which are about a Kafka group; what happened before ``since`` (ns)
+    was told by an earlier night."""
     ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline))
-    rows = lake.of_arrow(messages.sparkSession, tell.table(f for f in (*ranges, *others) if f.at >= since))
-    if len(judge.dispatchers) == 1:
-        return rows
-    if scattered:
-        keyed = firsts(messages.where("key IS NOT NULL"), judge.words)
-        if told is not None:
-            pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
-            keyed = keyed.join(pairs, ["key", "partition"], "left")
-            keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
-        rows = rows.unionAll(_each(keyed, tell.by(_of(keys_in_two_partitions))))
+    return Told(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
+
+
+def of_keys(messages: DataFrame, judge: Judge, subscription: str, told: DataFrame | None = None) -> DataFrame:
+    """Table ``violations`` of keys in two partitions. Those of earlier nights are not told again: of keys (in words)
+    and partitions in ``told``. Messages of earlier days are marked ``before``."""
+    keyed = firsts(messages.where("key IS NOT NULL"), judge.words)
+    if told is not None:
+        pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
+        keyed = keyed.join(pairs, ["key", "partition"], "left")
+        keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
+    return _each(keyed, Told(subscription, judge.standings).by(_of(keys_in_two_partitions)))
+
+
+def may_stray(judge: Judge) -> bool:
+    """Whether messages without a key may be where their producer does not put them."""
     routing = judge.terms.routing
-    if routing is not None and routing.mode == "SinglePartition":
-        strays = firsts(messages.where("key IS NULL"), judge.words)
-        # where a rejected message is, its producer may have begun
-        rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
-        excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
+    return len(judge.dispatchers) > 1 and routing is not None and routing.mode == "SinglePartition"
 
-        def astray(mine: pa.Table) -> Iterator[Finding]:
-            return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine))
 
-        rows = rows.unionAll(_each(strays, tell.by(_of(astray))))
-    return rows
+def astray(messages: DataFrame, judge: Judge, subscription: str) -> DataFrame:
+    """Table ``violations`` of these."""
+    routing = judge.terms.routing
+    assert routing is not None  # or none may
+    # where a rejected message is, its producer may have begun
+    rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
+    excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
+
+    def strays(mine: pa.Table) -> Iterator[Finding]:
+        return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine))
+
+    rows = firsts(messages.where("key IS NULL"), judge.words)
+    return _each(rows, Told(subscription, judge.standings).by(_of(strays)))
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,9 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
     if config.date is None:
         return log
     if inputs.near != {}:
-        log = log.with_other_days(*_context(spark, config, inputs, before))
-        log = log.with_other_days(_ahead(config, inputs))
+        messages, deliveries = _context(spark, config, inputs, before)
+        log = log.with_other_days(messages=messages, deliveries=deliveries)
+        log = log.with_other_days(messages=_ahead(config, inputs))
     return log if before is None else replace(log, checkpoint=_state(before))
 
 
@@ -140,7 +141,7 @@ def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
         return log
     since = config.date - timedelta(days=config.traffic.lookback_days)
     messages = _valid(inputs, "messages", _earlier(config, inputs, since)["messages"])
-    return log.with_other_days(message_rows(messages, F.lit(False), before=True))
+    return log.with_other_days(messages=message_rows(messages, F.lit(False), before=True))
 
 
 def told(sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:

@@ -38,7 +38,7 @@ def corrected(log: Log, shifts: Sequence[Shift]) -> Log:
     by_receipt = at & F.coalesce("by_receipt", F.lit(False))
     moved = {name: F.col(name) - _shift(shifts, name) for name in ("received_at", "acked_at", "nacked_at")}
     of_dispatch = F.when(by_receipt, _shift(shifts, "received_at")).when(at, _shift(shifts, "at")).otherwise(0)
-    return log.with_deliveries(log.deliveries.withColumns(moved | {"at": F.col("at") - of_dispatch}))
+    return log.with_deliveries(lambda rows: rows.withColumns(moved | {"at": F.col("at") - of_dispatch}))
 
 
 def _shift(shifts: Sequence[Shift], column: str) -> Column:

@@ -148,6 +148,10 @@ class Reading:
         """The valid rows of a small table in the shape of the log."""
         return (log_rows.as_log(self.table, batch) for batch in self._valid if batch.num_rows)
 
+    def messages(self, columns: tuple[str, ...]) -> Batches:
+        """The valid messages of a small table in some columns of the log."""
+        return (log_rows.some_columns(batch, columns) for batch in self._valid if batch.num_rows)
+
     def of_log(self, function: Callable[[Iterable[pa.RecordBatch]], Batches], schema: pa.Schema) -> DataFrame:
         """What a function makes of the valid rows in the shape of the log, piece by piece, in Spark's tasks."""
         table = self.table
@@ -160,14 +164,11 @@ class Reading:
     def of_messages(
         self, function: Callable[[Iterable[pa.RecordBatch]], Batches], schema: pa.Schema, columns: tuple[str, ...]
     ) -> DataFrame:
-        """What a function makes of the valid messages in some columns of the log; of a small table the driver makes
-        it."""
+        """What a function makes of the valid messages in some columns of the log."""
 
         def made(rows: Iterable[pa.RecordBatch]) -> Batches:
             return function(log_rows.some_columns(batch, columns) for batch in rows)
 
-        if self.small:
-            return collect.of_batches(self.spark, made(batch for batch in self._valid if batch.num_rows), schema)
         return self._of_valid(made, schema, log_rows.needed(columns) if self.every_row else self.files.names)
 
     def _of_valid(

@@ -35,6 +35,7 @@ MOST_NAMES: Final = 1_000  # that are looked at
 NO_TOPIC: Final = "(none)"
 """The topic of a run that names none, over tables without a row."""
 _DAY = 86_400_000_000  # µs
+_LOGGED: Final = ("messages", "deliveries")
 
 
 class Asked(Mapping[str, T]):
@@ -328,19 +329,28 @@ def _since(day: Date | None, lookback: int) -> Column:
 
 @dataclass(frozen=True)
 class Log:
-    """Messages and deliveries in the ``LOG`` shape, times in ns; each with its own columns, since Spark takes as long
-    for those that are null in all rows. ``checkpoint`` is what the night before handed on. ``here``: these are few
-    rows, which the driver has.
+    """Messages and deliveries in the ``LOG`` shape, times in ns (``frames``); each with its own columns, since Spark
+    takes as long for those that are null in all rows. ``checkpoint`` is what the night before handed on. ``here``:
+    these are few rows, which the driver has.
 
     ``direct``: messages and deliveries once more, as they can be read without Spark, but for the rows of ``others``,
     those of other days."""
 
-    messages: DataFrame
-    deliveries: DataFrame
+    frames: Asked[DataFrame]
     checkpoint: DataFrame | None = None
     here: bool = False
     direct: tuple[Reading, ...] = ()
     others: tuple[DataFrame, ...] = ()
+
+    @property
+    def messages(self) -> DataFrame:
+        """Its messages."""
+        return self.frames["messages"]
+
+    @property
+    def deliveries(self) -> DataFrame:
+        """Its deliveries and commits."""
+        return self.frames["deliveries"]
 
     @property
     def parts(self) -> list[DataFrame]:
@@ -367,46 +377,52 @@ class Log:
     def where(self, condition: Column) -> Log:
         """The rows that meet a condition on columns that all of them have."""
         checkpoint = None if self.checkpoint is None else self.checkpoint.where(condition)
-        messages, deliveries = self.messages.where(condition), self.deliveries.where(condition)
-        return Log(messages, deliveries, checkpoint, self.here)
+        return Log(self._each(lambda frame: frame.where(condition)), checkpoint, self.here)
 
-    def with_other_days(self, messages: DataFrame, deliveries: DataFrame | None = None) -> Log:
-        """The same with rows of other days."""
-        served = self.deliveries if deliveries is None else self.deliveries.unionAll(deliveries)
-        others = (messages,) if deliveries is None else (messages, deliveries)
-        return replace(
-            self, messages=self.messages.unionAll(messages), deliveries=served, others=(*self.others, *others)
-        )
+    def with_other_days(self, **rows: DataFrame) -> Log:
+        """The same with messages, or deliveries, of other days."""
+        frames = {name: partial(_with_more, self.frames, name, rows.get(name)) for name in self.frames}
+        return replace(self, frames=Asked(frames), others=(*self.others, *rows.values()))
 
-    def with_deliveries(self, deliveries: DataFrame) -> Log:
-        """The same with these in place of its own."""
-        return Log(self.messages, deliveries, self.checkpoint, self.here)
+    def with_deliveries(self, change: Callable[[DataFrame], DataFrame]) -> Log:
+        """The same with changed deliveries."""
+        return Log(self._each(change, "deliveries"), self.checkpoint, self.here)
 
     def rows(self) -> DataFrame:
         """All of it in one frame, with every column."""
         return reduce(DataFrame.unionAll, [_whole(part) for part in self.parts])
 
+    def _each(self, change: Callable[[DataFrame], DataFrame], *names: str) -> Asked[DataFrame]:
+        made = {name: partial(_changed, self.frames, name, change) for name in names or self.frames}
+        return Asked({name: partial(self.frames.__getitem__, name) for name in self.frames} | made)
+
+
+def _changed(frames: Asked[DataFrame], name: str, change: Callable[[DataFrame], DataFrame]) -> DataFrame:
+    return change(frames[name])
+
+
+def _with_more(frames: Asked[DataFrame], name: str, more: DataFrame | None) -> DataFrame:
+    return frames[name] if more is None else frames[name].unionAll(more)
+
 
 def as_log(inputs: Inputs, *, here: bool = False) -> Log:
     """Messages and deliveries as a log; ``here``: they are local frames."""
-    messages = message_rows(inputs.messages, F.lit(True), before=False)
+    frames: Mapping[str, Callable[[], DataFrame]] = {
+        "messages": lambda: message_rows(inputs.messages, F.lit(True), before=False),
+        "deliveries": lambda: delivery_rows(inputs.deliveries, before=False),
+    }
     readings = tuple(inputs.direct[name] for name in ("messages", "deliveries") if name in inputs.direct)
-    deliveries = delivery_rows(inputs.deliveries, before=False)
-    return Log(messages, deliveries, here=here, direct=readings if len(readings) == 2 else ())
+    return Log(Asked(frames), here=here, direct=readings if len(readings) == 2 else ())
 
 
 def local_inputs(inputs: Inputs) -> Inputs:
     """The same with few messages and deliveries, which the driver has."""
+    small = {name: reading for name, reading in inputs.direct.items() if name in _LOGGED and reading.small}
     with together() as start:
-        found = {name: start(_local, inputs, name) for name in ("messages", "deliveries")}
-    return replace(inputs.having(**{name: rows.result() for name, rows in found.items()}), direct=inputs.direct)
-
-
-def _local(inputs: Inputs, name: str) -> DataFrame:
-    reading = inputs.direct.get(name)
-    if reading is not None and reading.small:
-        return reading.frame()
-    return local(inputs.valid[name])
+        found = {name: start(local, inputs.valid[name]) for name in _LOGGED if name not in small}
+    rows = {name: partial(_same, frame.result()) for name, frame in found.items()}
+    kept = {name: partial(inputs.valid.__getitem__, name) for name in inputs.valid}
+    return replace(inputs, valid=Asked(kept | rows | {name: reading.frame for name, reading in small.items()}))
 
 
 def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFrame:

@@ -81,11 +81,14 @@ class Source:
             return self.stored_profile
         words, plain = self.config.keys.words, self.statistics.plain
         topic, reading = self.inputs.topic, self.inputs.direct.get("messages")
-        if reading is not None:
-            made = reading.of_messages(partial(profiled.made, words, topic), BLOCKS, profiled.columns(plain))
+        made, columns = partial(profiled.made, words, topic), profiled.columns(plain)
+        if reading is None:
+            blocks = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
+        elif reading.small:
+            blocks = pa.Table.from_batches(made(reading.messages(columns)), BLOCKS)
         else:
-            made = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
-        return Profiled(made, self.statistics.extent["messages"])
+            blocks = reading.of_messages(made, BLOCKS, columns)
+        return Profiled(blocks, self.statistics.extent["messages"])
 
     @property
     def may_scatter(self) -> bool:
@@ -137,9 +140,10 @@ class Source:
         """The windows of the report."""
         return Span(self.width, self.width)
 
-    def put(self, rows: pa.Table, name: str) -> None:
-        """Hand an output table of few rows, which the driver has, to the sink."""
+    def put(self, rows: pa.Table, name: str) -> pa.Table:
+        """Hand an output table of few rows, which the driver has, to the sink; returns its rows."""
         self.sink.put(rows, name, **self.where)
+        return lake.rows_with_values(rows, self.where)
 
     def here_if_few(self, frame: DataFrame) -> DataFrame:
         """The rows of a frame without keys, which are likely few, computed once; where they are many, as it was."""
@@ -224,7 +228,9 @@ def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Fra
     """The same for a what-if, which reads the traffic's profile where it is stored."""
     source = read(spark, config, sink, frames, messages_only=True)
     count = source.statistics.extent["messages"]
-    stored = None if frames else profiled.stored(spark, config, source.inputs.topic, source.log.messages, count)
+    if frames or config.traffic.profile is None:
+        return source
+    stored = profiled.stored(spark, config, source.inputs.topic, source.log.messages, count)
     return replace(source, stored_profile=stored)
 
 
