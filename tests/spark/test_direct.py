@@ -189,7 +189,7 @@ def test_a_profile_is_made_of_the_columns_that_it_needs(read: Inputs, monkeypatc
 
     found = collect.rows_of(large.of_messages(same, schema, PLAIN)).to_pylist()
     assert _in_order(found) == _in_order(collect.rows_of(expected).to_pylist())
-    here = [row for batch in read.direct["messages"].messages(PLAIN) for row in batch.to_pylist()]
+    here = [row for batch in same(read.direct["messages"].messages(PLAIN)) for row in batch.to_pylist()]
     assert _in_order(here) == _in_order(found)
 
 
