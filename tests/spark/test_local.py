@@ -9,14 +9,16 @@ from unittest.mock import Mock
 import pyarrow as pa
 import pyspark.sql.functions as F
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
+from subreplay.cli import main
 from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
 from subreplay.spark import collect
 from subreplay.spark.audit import passes
 from subreplay.spark.read import direct
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
+from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
 TABLES = (
@@ -52,6 +54,34 @@ def test_few_rows_and_many_come_to_the_same_tables(
         few, many, of_many, waiting = (rows(spark, tmp_path / out / "tables" / name, second) for out in outs)
         assert few == many == of_many == waiting, name
         assert few or name in ("violations_by_window", "quarantine", "withdrawn")
+
+
+def test_few_rows_and_many_are_explained_alike(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A message that others held back, and a key that changed owners, as an audit has judged them, and judged now."""
+    assert main(["ingest", str(ROOT / "4.0.8/s1_key_shared_autosplit"), "--to", str(tmp_path / "in")]) == 0
+    config = ["--config", str(tmp_path / "in/audit.yaml")]
+    assert main(["audit", *config, "--out", str(tmp_path / "out")]) in (0, 1)
+    message = f"{table(spark, tmp_path).topic}:5:760"
+    for asked in (["--message", message], ["--key", "Order-8505596", "--last", "3"]):
+        for out in ("out", "nowhere"):
+            told = []
+            for most in (collect.MOST_ROWS, -1):
+                with monkeypatch.context() as changed:
+                    changed.setattr(collect, "MOST_ROWS", most)
+                    capsys.readouterr()
+                    assert main(["explain", *config, "--out", str(tmp_path / out), *asked]) == 0
+                    told.append(capsys.readouterr().out)
+            assert told[0] == told[1]
+            assert "held back by" in told[0] or asked[0] == "--key"
+
+
+def table(spark: SparkSession, folder: Path) -> Row:
+    """A message that was ingested."""
+    row = spark.read.format("delta").load(str(folder / "in/messages")).first()
+    assert row is not None
+    return row
 
 
 def rows(spark: SparkSession, path: Path, day: str) -> list[str]:

@@ -15,9 +15,11 @@ from subreplay.model.tables import JUDGED
 
 
 def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
-    """``JUDGED`` rows as table ``audited``: without hashes of keys, times also as timestamps."""
+    """``JUDGED`` rows as table ``audited``: without hashes of keys, times also as timestamps. Parts of structs may be
+    null in it: Spark knows no row without a struct whose parts must be there."""
     delivered, at, stored = rows["delivered"], rows["at"], rows["published"]
     found = rows.drop_columns(["key_id", "hash"])
+    found = found.cast(pa.schema([field.with_type(_loose(field.type)) for field in found.schema]))
     if not judge.words.shows_slots(judge.policy.space):
         hidden = pa.repeat(pa.scalar(-1, pa.int64()), len(rows))
         found = found.set_column(found.schema.get_field_index("slot"), "slot", hidden)
@@ -31,6 +33,13 @@ def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
     for name, values in more.items():
         found = found.append_column(name, values)
     return found
+
+
+def _loose(kind: pa.DataType) -> pa.DataType:
+    """A type whose parts may be null."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, _loose(part.type)) for part in kind])
+    return pa.list_(_loose(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _time(at: pa.ChunkedArray, where: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -7,17 +7,18 @@ none has, the dispatchers in question are judged now, by the same rules.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 
-from subreplay.audit import sums
+from subreplay.audit import audited, sums
 from subreplay.audit.codes import Code
+from subreplay.audit.explain.few import POSITION, FewRows, Row
 from subreplay.audit.explain.position import Position
 from subreplay.audit.explain.trace import Trace, finding_lines
 from subreplay.audit.judge import Judge
@@ -33,16 +34,13 @@ from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.collect import fits
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.log import Log, as_log, local_inputs, read_inputs
+from subreplay.spark.read.log import as_log, local_inputs, read_inputs
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
 from subreplay.spark.sink import OnDisk, Sink
 
-Row = Mapping[str, Any]
-
-_POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 _POSITIONS: Final = "topic string, partition int, ledger long, entry long, batch_index int"
 _WAITING: Final = f"{_POSITIONS}, slot long, session long, before long, since long, until long"
 # Judged rows as table ``audited`` holds them
@@ -63,8 +61,7 @@ def of_message(
     topic = evidence.source.inputs.topic
     if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
         raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
-    mine = evidence.rows(F.col("partition") == position.scope.partition).where(_at(position))
-    told = [*evidence.told(mine, f"message {position}", last)]
+    told = [*evidence.told(evidence.rows.of_message(position), f"message {position}", last)]
     if not told:
         day = f" on {run.date}" if run.date else ""
         raise InputError(
@@ -85,12 +82,7 @@ def of_key(
     """The life of a key, line by line, ``sink`` and ``frames`` as above; one line where no message has it."""
     data = os.fsencode(key)
     evidence = _Evidence.of(spark, run, sink, frames)
-    own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(data))
-    partitions = evidence.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
-    numbers = [row.partition for row in partitions.collect()]
-    word = run.keys.words.word(data)
-    mine = evidence.rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
-    told = [*evidence.told(mine, f"messages of key {word}", last)] if numbers else []
+    told = [*evidence.told(evidence.rows.of_key(data), f"messages of key {run.keys.words.word(data)}", last)]
     if not evidence.source.extent["deliveries"]:
         asked = run.subscription.name, evidence.source.inputs.topic, run.date
         yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
@@ -98,13 +90,35 @@ def of_key(
     yield from told or [f"no message of this key{day} in {run.traffic.path}"]
 
 
+class _Rows(Protocol):
+    """Judged rows of a run, and its log: many (``_ManyRows``), or few (``audit.explain.few``)."""
+
+    def of_message(self, position: Position) -> Any:
+        """The rows of a message, or of a whole entry."""
+
+    def of_key(self, key: bytes) -> Any:
+        """The rows of messages of a key."""
+
+    def latest(self, mine: Any, last: int) -> collect.Rows:
+        """Some rows, the latest first."""
+
+    def counts(self, mine: Any) -> Row:
+        """Messages, deliveries and findings of some rows."""
+
+    def log(self, positions: Sequence[tuple[Any, ...]], since: int) -> pa.Table:
+        """The ``LOG`` rows of some messages, but not their deliveries before a time (ns), which may be many."""
+
+    def waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
+        """Of what held each of these messages back, the delivery elsewhere that ended last."""
+
+
 @dataclass(frozen=True)
 class _Evidence:
-    """A run's input and its judge."""
+    """A run's input, its judge, and what it judged."""
 
     source: Source
     judge: Judge
-    written: DataFrame | None  # table ``audited`` of this run, where it has every delivery
+    rows: _Rows
     whose: str  # who judged
 
     @classmethod
@@ -120,28 +134,21 @@ class _Evidence:
         if few:
             inputs = local_inputs(inputs)
         source = Source(spark, run, inputs, as_log(inputs, here=few), before, found, rejected, sink, few=few)
-        return cls(source, audit_stages.fold(source), *_written(source))
+        judge = audit_stages.fold(source)
+        written, whose = _written(source)
+        rows = _few_rows(source, judge, written) if few else _ManyRows(source, judge, written)
+        return cls(source, judge, rows, whose)
 
-    def rows(self, dispatchers: Column) -> DataFrame:
-        """Table ``audited``, of some dispatchers, without the commits of a Kafka group."""
-        if self.written is not None:
-            return self.written.where(dispatchers & (F.col("commit") == 0))
-        config = self.source.config
-        judged = passes.judged(self.source.log_of_night().where(dispatchers), self.judge)
-        judged = passes.deliveries(judged).where("commit = 0")
-        return passes.published(judged, config.subscription.name, self.judge)
-
-    def told(self, mine: DataFrame, what: str, last: int) -> Iterator[str]:
+    def told(self, mine: Any, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
-        when = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
-        latest = collect.rows(
-            mine.orderBy(F.desc(when), *map(F.desc, _POSITION[2:])).limit(last).select(*_IN_WORDS.names)
-        )
+        latest = self.rows.latest(mine, last)
         if not latest:
             return
-        trace = Trace(self.judge, self._log(latest), pa.Table.from_pylist(latest[::-1], _IN_WORDS))
-        trace = replace(trace, waits=self._waits(trace))
-        yield f"{what}: {_counts(collect.rows(_counted(mine))[0])}"
+        positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
+        log = self.rows.log(positions, min(row["at"] for row in latest))
+        trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        trace = replace(trace, waits=self.rows.waits([*trace.waiting()]))
+        yield f"{what}: {_counts(self.rows.counts(mine))}"
         yield f"judged by {self.whose}"
         yield ""
         yield from trace.lines()
@@ -149,28 +156,11 @@ class _Evidence:
         yield ""
         yield from findings or ["  no findings"]
 
-    def _log(self, told: collect.Rows) -> pa.Table:
-        """The ``LOG`` rows of some judged rows, but not their earlier deliveries, which may be many."""
-        positions = sorted({tuple(row[name] for name in _POSITION) for row in told})
-        since = min(row["at"] for row in told)
-        if self.source.few:
-            return _log_here(self.source.log, positions, since)
-        asked = F.broadcast(self.source.spark.createDataFrame(positions, _POSITIONS))
-        ledgers, entries = ([position[i] for position in positions] for i in (2, 3))
-        near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
-        inputs = self.source.inputs
-        messages, deliveries = (
-            frame.where(near).join(asked, [*_POSITION], "left_semi") for frame in (inputs.messages, inputs.deliveries)
-        )
-        log = as_log(inputs.having(messages=messages, deliveries=deliveries))
-        late = (F.col("kind") == MESSAGE) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
-        return pa.Table.from_pylist(collect.rows(log.rows().where(late & (F.col("kind") <= DELIVERY))), LOG)
-
     def _of_keys(self, log: pa.Table) -> Iterator[str]:
         """Findings about the keys of some messages as such, whatever was delivered of them."""
         config = self.source.config
         known = set(own_keys(log).to_pylist()) - {None}
-        if not known or len(self.judge.dispatchers) < 2:
+        if not known or len(self.judge.dispatchers) < 2 or (self.source.few and not self.source.may_scatter):
             return
         of_keys = F.coalesce("ordering_key", "key").isin([F.lit(key) for key in sorted(known)])
         messages = self.source.log.messages.where(of_keys)
@@ -179,21 +169,85 @@ class _Evidence:
         for row in collect.rows(found.where(F.col("key").isin(words)).orderBy("key", "moment", "partition")):
             yield from finding_lines(row)
 
-    def _waits(self, trace: Trace) -> tuple[Row, ...]:
-        """Of what held each message back, the delivery elsewhere that ended last; ``trace`` knows which may."""
-        waiting = [*trace.waiting()]
+
+def _few_rows(source: Source, judge: Judge, written: pa.Table | None) -> FewRows:
+    """Few rows, as an audit has ``written`` them, or else judged now."""
+    if written is None:
+        judged = passes.judged_here(source.log_of_night(), judge)
+        written = audited.deliveries(audited.published(judged, source.config.subscription.name, judge))
+    parts = [pa.Table.from_batches(rows) for part in source.log.cheapest if (rows := [*passes.rows_here(part)])]
+    return FewRows(written.filter(pc.field("commit") == 0), parts, source.config.keys.words)
+
+
+@dataclass(frozen=True)
+class _ManyRows:
+    """Many judged rows: those that an audit has ``written``, or else the dispatchers in question judged now."""
+
+    source: Source
+    judge: Judge
+    written: DataFrame | None  # table ``audited`` of this run, where it has every delivery
+
+    def _rows(self, dispatchers: Column) -> DataFrame:
+        """Table ``audited``, of some dispatchers, without the commits of a Kafka group."""
+        if self.written is not None:
+            return self.written.where(dispatchers & (F.col("commit") == 0))
+        config = self.source.config
+        judged = passes.judged(self.source.log_of_night().where(dispatchers), self.judge)
+        judged = passes.deliveries(judged).where("commit = 0")
+        return passes.published(judged, config.subscription.name, self.judge)
+
+    def of_message(self, position: Position) -> DataFrame:
+        inside = F.lit(True) if position.batch_index is None else F.col("batch_index") == position.batch_index
+        at = (F.col("ledger") == position.ledger) & (F.col("entry") == position.entry)
+        return self._rows(F.col("partition") == position.scope.partition).where(at & inside)
+
+    def of_key(self, key: bytes) -> DataFrame:
+        own = F.coalesce("ordering_key", "key").eqNullSafe(F.lit(key))
+        partitions = self.source.inputs.messages.where(own).select("partition").distinct().orderBy("partition")
+        numbers = [row.partition for row in partitions.collect()]
+        word = self.source.config.keys.words.word(key)
+        return self._rows(F.col("partition").isin(numbers)).where(F.col("key").eqNullSafe(F.lit(word)))
+
+    def latest(self, mine: DataFrame, last: int) -> collect.Rows:
+        when = F.when(F.col("delivered"), F.col("at")).otherwise(F.col("published"))
+        by_time = mine.orderBy(F.desc(when), *map(F.desc, POSITION[2:]))
+        return collect.rows(by_time.limit(last).select(*_IN_WORDS.names))
+
+    def counts(self, mine: DataFrame) -> Row:
+        found = [F.count_if(passes.has(code)).alias(code.name) for code in Code]
+        counted = mine.agg(
+            F.count_if((F.col("nth") == 0) | ~F.col("delivered")).alias("messages"),
+            F.count_if("delivered").alias("deliveries"),
+            F.count_if(F.col("nth") > 0).alias("redelivered"),
+            *found,
+        )
+        return collect.rows(counted)[0]
+
+    def log(self, positions: Sequence[tuple[Any, ...]], since: int) -> pa.Table:
+        asked = F.broadcast(self.source.spark.createDataFrame(list(positions), _POSITIONS))
+        ledgers, entries = ([position[i] for position in positions] for i in (2, 3))
+        near = F.col("ledger").between(min(ledgers), max(ledgers)) & F.col("entry").between(min(entries), max(entries))
+        inputs = self.source.inputs
+        messages, deliveries = (
+            frame.where(near).join(asked, [*POSITION], "left_semi") for frame in (inputs.messages, inputs.deliveries)
+        )
+        log = as_log(inputs.having(messages=messages, deliveries=deliveries))
+        late = (F.col("kind") == MESSAGE) | (F.col("at") >= since) | (F.col("at") == UNKNOWN)
+        return pa.Table.from_pylist(collect.rows(log.rows().where(late & (F.col("kind") <= DELIVERY))), LOG)
+
+    def waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
         if not waiting:
             return ()
-        asked = F.broadcast(self.source.spark.createDataFrame(waiting, _WAITING)).alias("w")
-        held = self.rows(F.col("partition").isin({row["partition"] for row in waiting})).where("delivered").alias("h")
+        asked = F.broadcast(self.source.spark.createDataFrame([*waiting], _WAITING)).alias("w")
+        held = self._rows(F.col("partition").isin({row["partition"] for row in waiting})).where("delivered").alias("h")
         behind = F.col("w.slot").isNull() | (F.col("h.slot") == F.col("w.slot"))
         elsewhere = (F.col("h.partition") == F.col("w.partition")) & (F.col("h.session") != F.col("w.session"))
         then = (F.col("h.at") < F.col("w.before")) & (F.col("h.held_until") <= F.col("w.until"))
         late = F.col("h.held_until") > F.greatest("w.since", "h.at")
-        whose = Window.partitionBy(*(f"w.{name}" for name in _POSITION))
+        whose = Window.partitionBy(*(f"w.{name}" for name in POSITION))
         order = whose.orderBy(F.desc("h.held_until"), F.desc("h.at"), "h.ledger", "h.entry", "h.batch_index")
         rows = asked.join(held, elsewhere & behind & then & late).select(
-            *(f"w.{name}" for name in _POSITION),
+            *(f"w.{name}" for name in POSITION),
             F.struct("h.ledger", "h.entry", "h.batch_index").alias("holder"),
             "h.consumer",
             F.greatest("w.since", "h.at").alias("since"),
@@ -201,29 +255,12 @@ class _Evidence:
             F.count("*").over(whose).alias("of"),
             F.row_number().over(order).alias("rank"),
         )
-        return tuple(collect.rows(rows.where("rank = 1").orderBy(*_POSITION)))
+        return tuple(collect.rows(rows.where("rank = 1").orderBy(*POSITION)))
 
 
-def _at(position: Position) -> Column:
-    """The rows of a message, or of a whole entry, among those of its topic."""
-    inside = F.lit(True) if position.batch_index is None else F.col("batch_index") == position.batch_index
-    at = (F.col("ledger") == position.ledger) & (F.col("entry") == position.entry)
-    return (F.col("partition") == position.scope.partition) & at & inside
-
-
-def _log_here(log: Log, positions: Sequence[tuple[Any, ...]], since: int) -> pa.Table:
-    """``_Evidence._log`` of a log that the driver has."""
-    shape = pa.schema([LOG.field(name) for name in _POSITION])
-    asked = pa.Table.from_pylist([dict(zip(_POSITION, position, strict=True)) for position in positions], shape)
-    parts = [pa.Table.from_batches(batches) for part in log.cheapest if (batches := [*passes.rows_here(part)])]
-    mine = (part.join(asked, [*_POSITION], join_type="left semi") for part in parts)
-    found = pa.concat_tables([LOG.empty_table(), *mine], promote_options="default")
-    late = (pc.field("kind") == MESSAGE) | (pc.field("at") >= since) | (pc.field("at") == UNKNOWN)
-    return found.filter(late & (pc.field("kind") <= DELIVERY))
-
-
-def _written(source: Source) -> tuple[DataFrame | None, str]:
-    """Table ``audited``, if an audit with this configuration has written it and kept every delivery; and who judges."""
+def _written(source: Source) -> tuple[Any, str]:
+    """Table ``audited``, if an audit with this configuration has written it and kept every delivery, as a frame or, of
+    few rows, as a table; and who judges."""
     tables = source.sink.location
     if tables is None:
         return None, "this command"
@@ -248,34 +285,21 @@ _STATE: Final = {"load", "commit"}
 
 def _audited(source: Source) -> tuple[DataFrame, int, dict[str, int]] | None:
     """The judged rows of this run in table ``audited``, how many there are, and how many the audit counted."""
-    audited = source.sink.find("audited")
-    if audited is None or not set(audited.columns) >= _STATE:
+    table = source.sink.find("audited")
+    if table is None or not set(table.columns) >= _STATE:
         return None
-    mine = lake.equal(audited, source.where)
+    mine = lake.equal(table, source.where)
     told = passes.deliveries(mine)
     return told, told.count(), passes.totals(passes.sums(mine))
 
 
-def _audited_here(source: Source) -> tuple[DataFrame, int, dict[str, int]] | None:
+def _audited_here(source: Source) -> tuple[pa.Table, int, dict[str, int]] | None:
     """The same of few rows, which the driver has."""
     mine = source.sink.rows("audited", **source.where)
     if mine is None or not set(mine.column_names) >= _STATE:
         return None
-    load, checkpoint = mine["load"], mine["checkpoint"]
-    of_load = pa.Table.from_struct_array(load.drop_null())
-    told = mine.filter(pc.and_(load.is_null(), checkpoint.is_null())).drop_columns(["load", "checkpoint"])
-    return collect.of_rows(source.spark, told, told.schema), told.num_rows, sums.totals(of_load)
-
-
-def _counted(rows: DataFrame) -> DataFrame:
-    """Messages, deliveries and findings of some judged rows."""
-    found = [F.count_if(passes.has(code)).alias(code.name) for code in Code]
-    return rows.agg(
-        F.count_if((F.col("nth") == 0) | ~F.col("delivered")).alias("messages"),
-        F.count_if("delivered").alias("deliveries"),
-        F.count_if(F.col("nth") > 0).alias("redelivered"),
-        *found,
-    )
+    told = audited.deliveries(mine)
+    return told, told.num_rows, sums.totals(audited.sums(mine))
 
 
 def _counts(row: Row) -> str:
