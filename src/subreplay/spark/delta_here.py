@@ -11,12 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date as Date
 from functools import reduce
 from typing import Final
 from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
 
@@ -24,6 +27,7 @@ from subreplay.adapters.tables.files import of_delta
 from subreplay.config.run import Location, Schema
 
 _LONGEST: Final = 200  # bytes of a value that delta-rs makes a folder's name of; file systems take 255
+Columns = list[str] | dict[str, pc.Expression] | None
 _RETRIES: Final = 30  # where runs write other rows of the table at the same moment
 _SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
 
@@ -70,16 +74,41 @@ def replace(
     return True
 
 
-def read(path: str, where: Mapping[str, str]) -> pa.Table | None:
-    """The rows of a table whose columns equal ``where``; None where it cannot be read here."""
+@dataclass(frozen=True)
+class Table:
+    """A Delta table on the disk of this machine."""
+
+    path: str
+    dataset: ds.FileSystemDataset
+
+    def equal(self, **where: object) -> pc.Expression:
+        """The condition that columns have these values, which may be told as texts."""
+        kinds = {name: self.dataset.schema.field(name).type for name in where}
+        equal = (pc.field(name) == pa.scalar(value).cast(kinds[name]) for name, value in where.items())
+        return reduce(pc.Expression.__and__, equal)
+
+    def count(self, asked: pc.Expression) -> int:
+        """How many rows meet a condition."""
+        return int(self.dataset.count_rows(filter=asked))
+
+    def rows(self, asked: pc.Expression, columns: Columns = None) -> pa.Table:
+        """These rows, which are few, in some columns or what is made of them."""
+        return self.dataset.to_table(columns=columns, filter=asked)
+
+    def dates(self, where: Mapping[str, str]) -> set[Date]:
+        """The dates of which the table has rows, among those whose columns, by which it is partitioned, have these
+        values."""
+        from deltalake import DeltaTable
+
+        parts = DeltaTable(self.path).partitions()  # a value may be None
+        return {Date.fromisoformat(part["date"]) for part in parts if part["date"] and where.items() <= part.items()}
+
+
+def opened(path: str) -> Table | None:
+    """The table of a folder; None where there is none, or Spark has to read it."""
     with suppress(pa.ArrowException, OSError, ValueError):
         dataset = of_delta(path)
-        if dataset is None or not set(where) <= set(dataset.schema.names):
-            return None
-        equal = [
-            pc.field(name) == pa.scalar(value).cast(dataset.schema.field(name).type) for name, value in where.items()
-        ]
-        return dataset.to_table(filter=reduce(pc.Expression.__and__, equal))
+        return None if dataset is None else Table(path, dataset)
     return None
 
 

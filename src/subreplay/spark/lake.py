@@ -67,10 +67,9 @@ def find(spark: SparkSession, root: Location, name: str, form: str = "delta") ->
         return None
 
 
-def rows_here(spark: SparkSession, root: Location, name: str, where: Mapping[str, str]) -> pa.Table | None:
-    """The rows of a Delta table whose columns equal ``where``, which are few; None where Spark has to read them."""
-    here = delta_here.is_here(spark, root)
-    return delta_here.read(os.path.abspath(_path(root, name)), where) if here else None
+def here(spark: SparkSession, root: Location, name: str) -> delta_here.Table | None:
+    """Delta table ``name`` of ``root`` as it is read without Spark; None where Spark has to read it."""
+    return delta_here.opened(os.path.abspath(_path(root, name))) if delta_here.is_here(spark, root) else None
 
 
 def equal(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:

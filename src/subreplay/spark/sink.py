@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.run import Location, Schema
 from subreplay.spark import collect, lake
+from subreplay.spark.delta_here import Table
 from subreplay.spark.session import KeptRows
 
 Tables = Mapping[str, DataFrame]
@@ -40,8 +41,8 @@ class Sink(Protocol):
     def find(self, name: str) -> DataFrame | None:
         """A table as earlier runs left it; None where none did."""
 
-    def rows(self, name: str, **where: str) -> pa.Table | None:
-        """Its rows whose columns equal ``where``, which are few."""
+    def here(self, name: str) -> Table | None:
+        """The same as it is read without Spark; None where Spark has to read it."""
 
 
 class OnDisk:
@@ -82,13 +83,18 @@ class OnDisk:
         """A table of that location."""
         return lake.find(self.spark, self.root, name)
 
-    def rows(self, name: str, **where: str) -> pa.Table | None:
-        """Some rows of a table of that location."""
-        rows = lake.rows_here(self.spark, self.root, name, where)
-        return _collected(self.find(name), where) if rows is None else rows
+    def here(self, name: str) -> Table | None:
+        """A table of that location, where it is on the disk of this machine."""
+        return lake.here(self.spark, self.root, name)
 
 
-def _collected(table: DataFrame | None, where: Mapping[str, str]) -> pa.Table | None:
+def few_rows(sink: Sink, name: str, where: Mapping[str, str]) -> pa.Table | None:
+    """The rows of a table of earlier runs whose columns equal ``where``, which are few; None where there is no such
+    table."""
+    here = sink.here(name)
+    if here is not None:
+        return here.rows(here.equal(**where))
+    table = sink.find(name)
     return None if table is None else collect.rows_of(lake.equal(table, where))
 
 
@@ -135,9 +141,9 @@ class Kept:
         """A table that an earlier run kept."""
         return self.earlier.get(name)
 
-    def rows(self, name: str, **where: str) -> pa.Table | None:
-        """Some rows of a table that an earlier run kept."""
-        return _collected(self.find(name), where)
+    def here(self, name: str) -> Table | None:
+        """None: Spark keeps it."""
+        return None
 
     def release(self) -> None:
         """Free what the session keeps; the frames can be looked at all the same."""

@@ -39,7 +39,7 @@ from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
-from subreplay.spark.sink import OnDisk, Sink
+from subreplay.spark.sink import OnDisk, Sink, few_rows
 
 _POSITIONS: Final = "topic string, partition int, ledger long, entry long, batch_index int"
 _WAITING: Final = f"{_POSITIONS}, slot long, session long, before long, since long, until long"
@@ -125,7 +125,7 @@ class _Evidence:
     def of(cls, spark: SparkSession, run: RunConfig, sink: Sink | None, frames: Frames | None) -> _Evidence:
         sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
-        before = checkpoint.handed_on(sink, run, inputs.topic)
+        before = checkpoint.handed_on(spark, sink, run, inputs.topic)
         inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
         rejected = rejects(inputs, found.with_rejected)
@@ -265,7 +265,7 @@ def _written(source: Source) -> tuple[Any, str]:
     if tables is None:
         return None, "this command"
     config = source.config
-    runs = source.sink.rows("runs", **source.where, kind="audit")
+    runs = few_rows(source.sink, "runs", source.where | {"kind": "audit"})
     if runs is None:
         return None, f"this command: no audit has written {tables} (name its folder with --out)"
     mine = runs.filter(pc.match_substring_regex(runs["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
@@ -295,7 +295,7 @@ def _audited(source: Source) -> tuple[DataFrame, int, dict[str, int]] | None:
 
 def _audited_here(source: Source) -> tuple[pa.Table, int, dict[str, int]] | None:
     """The same of few rows, which the driver has."""
-    mine = source.sink.rows("audited", **source.where)
+    mine = few_rows(source.sink, "audited", source.where)
     if mine is None or not set(mine.column_names) >= _STATE:
         return None
     told = audited.deliveries(mine)

@@ -128,7 +128,7 @@ def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[DataFrame
     scattered = len(judge.dispatchers) > 1 and source.may_scatter
     log = source.log_with_earlier_messages()
     if scattered:
-        told = checkpoint.told(source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
+        told = checkpoint.told(source.spark, source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
         yield topic_findings.of_keys(log.messages, judge, subscription, told)
     if topic_findings.may_stray(judge):
         yield topic_findings.astray(log.messages, judge, subscription)
@@ -268,7 +268,7 @@ def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple
 def _withdrawn(source: Source) -> collect.Rows:
     """What this night withdraws of earlier ones' findings, counted by code and night, with some positions; writes table
     ``withdrawn``."""
-    found = withdrawals.found(source.sink, source.config, source.inputs)
+    found = withdrawals.found(source.spark, source.sink, source.config, source.inputs)
     if found is None:
         return []
     written = source.write(found, "withdrawn")

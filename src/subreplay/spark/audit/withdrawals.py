@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pyspark.sql.functions as F
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
@@ -15,11 +15,11 @@ _POSITION = ("partition", "ledger", "entry", "batch_index")
 ONE_SKIPPED = 2  # witnesses of a SKIP: the delivery, and the message that was jumped over; a third one tells of others
 
 
-def found(sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
+def found(spark: SparkSession, sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
     """Table ``withdrawn``: failing findings of earlier nights that this day corrects, each once. A message that was
     told LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log; the only one that a consumer's
     stream jumped over (SKIP) was given to it. None where no night was before."""
-    before = told(sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
+    before = told(spark, sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
     if before is None:
         return None
     before = before.where("verdict != 'valid'")

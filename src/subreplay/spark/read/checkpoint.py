@@ -16,6 +16,7 @@ from functools import cached_property, reduce
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -28,6 +29,7 @@ from subreplay.model.contracts import KEYS
 from subreplay.model.tables import CHECKPOINT, LOG, OPEN_POSITIONS
 from subreplay.spark import collect
 from subreplay.spark.collect import fits, local, mapped
+from subreplay.spark.delta_here import Table
 from subreplay.spark.read.contracts import split
 from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
@@ -66,10 +68,13 @@ class HandedOn:
         )
 
 
-def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
+def handed_on(spark: SparkSession, sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
     """What the run of a date begins with; None where no earlier night was audited, or all dates are audited at once."""
     if config.date is None:
         return None
+    here = sink.here("audited")
+    if here is not None:
+        return _handed_on_here(spark, here, sink, config, topic)
     audited = sink.find("audited")
     if audited is None or "checkpoint" not in audited.columns:
         return None
@@ -81,6 +86,29 @@ def handed_on(sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
     state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "checkpoint")
     here = latest.numbers <= MOST_NUMBERS
     return HandedOn(latest.date, local(state) if here else state, here)
+
+
+def _handed_on_here(spark: SparkSession, audited: Table, sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
+    """The same of a table that is read without Spark, which reads the state alone, where it is large."""
+    where = {"subscription": config.subscription.name, "topic": topic}
+    nights = sorted(date for date in audited.dates(where) if config.date is None or date < config.date)
+    if "checkpoint" not in audited.dataset.schema.names:
+        return None
+    rows, width = (pc.field("checkpoint", name).cast(pa.int64()) for name in ("rows", "width"))
+    for night in reversed(nights):
+        asked = audited.equal(**where, date=night.isoformat()) & pc.field("checkpoint").is_valid()
+        numbers = audited.rows(asked, {"numbers": pc.multiply(rows, width)})["numbers"]
+        if not len(numbers):
+            continue
+        if pc.sum(numbers).as_py() <= MOST_NUMBERS:
+            state = audited.rows(asked, ["topic", "partition", "checkpoint"])
+            return HandedOn(night, collect.of_rows(spark, state, state.schema), True)
+        there = sink.find("audited")
+        assert there is not None  # it was looked at
+        mine = there.where(of_earlier_nights(config, topic) & (F.col("date") == F.lit(night)))
+        kept = mine.where(F.col("checkpoint").isNotNull()).select("topic", "partition", "checkpoint")
+        return HandedOn(night, kept, False)
+    return None
 
 
 def basis(config: RunConfig) -> str:
@@ -144,8 +172,15 @@ def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
     return log.with_other_days(messages=message_rows(messages, F.lit(False), before=True))
 
 
-def told(sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
+def told(spark: SparkSession, sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
     """Table ``violations`` as far as earlier nights have told some codes; None where none can have."""
+    here = None if config.date is None else sink.here("violations")
+    if here is not None:
+        mine = here.equal(subscription=config.subscription.name, topic=topic) & (pc.field("date") < config.date)
+        mine &= pc.field("code").isin([code.name for code in codes])
+        if here.count(mine) <= collect.MOST_ROWS:
+            rows = here.rows(mine)
+            return collect.of_rows(spark, rows, rows.schema)
     violations = None if config.date is None else sink.find("violations")
     if violations is None:
         return None

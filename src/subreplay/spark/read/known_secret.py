@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
-from subreplay.spark.sink import Sink
+from subreplay.spark.sink import Sink, few_rows
 
 _CHECK: Final = "keys_check"
 _SHOWN: Final = "keys_shown"
@@ -26,7 +26,8 @@ def noted(runs: pa.Table, config: RunConfig) -> pa.Table:
 
 def require_same(sink: Sink, config: RunConfig, topic: str, night: Date) -> None:
     """Raise ``ConfigError`` where the audit of that night, from which a run goes on, had another secret."""
-    runs = sink.rows("runs", subscription=config.subscription.name, topic=topic, date=night.isoformat(), kind="audit")
+    mine = {"subscription": config.subscription.name, "topic": topic, "date": night.isoformat(), "kind": "audit"}
+    runs = few_rows(sink, "runs", mine)
     if runs is not None and _others(runs, _CHECK, config.keys.words.check):
         raise ConfigError(
             f"keys.secret is not that of the audit of {night}, from which this one goes on: its keys cannot be told "

@@ -173,7 +173,7 @@ def read(
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
     inputs = read_inputs(spark, config, frames, messages_only=messages_only)
-    before = checkpoint.handed_on(sink, config, inputs.topic)
+    before = checkpoint.handed_on(spark, sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
     if sink.lasts and not messages_only:
