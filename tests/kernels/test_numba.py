@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
+from numba.core.compiler import Flags
 
 from subreplay.kernels.by_reference import Reference, by_reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
+from subreplay.kernels.linking import _QuickFlags
 from subreplay.kernels.loops import loop
 
 
@@ -46,6 +48,22 @@ def test_an_operation_is_compiled_once_for_whole_numbers_of_any_width():
 
     assert [twice(number) for number in (np.int32(3), np.int64(4), 5, Kind.ONE)] == [6, 8, 10, 2]
     assert len(twice.signatures) == 1
+
+
+def test_a_part_is_compiled_once_whatever_constants_it_is_given():
+    part = inlined(lambda number, flag: number + 1 if flag else number)
+    both = operation(lambda number: part(number, True) + part(3, False) + part(4, True))
+
+    assert both(2) == 3 + 3 + 5
+    assert len(part.signatures) == 1
+
+
+def test_flags_are_equal_where_they_ask_for_the_same():
+    flags = _QuickFlags(Flags())
+    assert flags == flags.copy() == Flags()
+    assert hash(flags) == hash(flags.copy()) == hash(Flags())
+    flags.release_gil = True
+    assert flags != _QuickFlags(Flags())
 
 
 def large(values, start):

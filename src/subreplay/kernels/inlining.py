@@ -45,7 +45,8 @@ def _once(kernel: F) -> F:
     """``kernel``, compiled once for whole numbers of any width.
 
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
-    index of 32 bits and one of 64 bits are three. Its dispatcher calls ``compile`` for each, which is replaced here.
+    index of 32 bits, one of 64 bits and every constant are types of their own. Its dispatcher calls ``compile`` for
+    each, which is replaced here. Where a part is put into its callers, LLVM knows the constants all the same.
     """
     if INTERPRETED:
         return kernel
@@ -56,4 +57,5 @@ def _once(kernel: F) -> F:
 
 
 def _widest(kind: types.Type) -> types.Type:
+    kind = types.unliteral(kind)  # type: ignore[no-untyped-call]
     return types.int64 if isinstance(kind, types.IntEnumMember) or kind in types.signed_domain else kind

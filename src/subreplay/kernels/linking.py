@@ -10,19 +10,35 @@ Private classes of numba do that: a code library has the code of one function, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from numba._dynfunc import make_function
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
-from numba.core.compiler import Compiler
+from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+
+
+class _QuickFlags(Flags):
+    """What numba was asked for. It looks up each call of a function under these flags, and its own compare every one of
+    two dozen, most of which nobody has set: that is a tenth of the time."""
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, _QuickFlags) and self._values == other._values
+        return same or bool(super().__eq__(other))
+
+    def __hash__(self) -> int:
+        return _HASH
+
+
+_HASH: Final = hash(Flags())  # of all flags
 
 
 class PartCompiler(Compiler):
     """Compiles parts: ``numba.njit(pipeline_class=PartCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
+        self.state.flags = _QuickFlags(self.state.flags)
         self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
         return super().compile_extra(function)
 
@@ -37,6 +53,7 @@ class OperationCompiler(Compiler):
     """Compiles operations: ``numba.njit(pipeline_class=OperationCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
+        self.state.flags = _QuickFlags(self.state.flags)
         self.state.library = _OperationLibrary(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)
