@@ -55,10 +55,13 @@ for group in GROUPS:
     for jar in (ivy / "jars").glob(f"{group}*.jar"):
         shutil.copy(jar, SPARK / "jars" / jar.name.removeprefix(group))
 with tempfile.TemporaryDirectory(dir=sys.prefix) as scratch:
+    whole = Path(scratch) / CLASSES  # of an archive that is cut off, Java dies
     command = [sys.executable, "-c", TRY, f"{scratch}/table", f"{scratch}/demo"]
-    archiving = os.environ | {"SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={classes}" -Xlog:cds*=off'}
+    archiving = os.environ | {"SPARK_SUBMIT_OPTS": f'"-XX:ArchiveClassesAtExit={whole}" -Xlog:cds*=off'}
     # Java goes on writing when Python has ended, until nobody writes to this pipe any more
     ran = subprocess.run(command, env=archiving, capture_output=True, text=True, check=False)
+    if whole.exists():
+        whole.rename(classes)
 sys.stdout.write(ran.stdout)
 sys.stderr.write(ran.stderr)
 sys.exit(ran.returncode)

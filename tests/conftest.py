@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # for every Java that tests start
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
 if (spark_found := find_spec("pyspark")) and spark_found.origin:
-    _JAVA += f' "-XX:SharedArchiveFile={Path(spark_found.origin).with_name("jars") / "spark-classes.jsa"}"'
+    _CLASSES = Path(spark_found.origin).with_name("jars") / "spark-classes.jsa"
+    _JAVA += f' "-XX:SharedArchiveFile={_CLASSES}" -Xlog:cds*=off'
 os.environ.setdefault("SPARK_SUBMIT_OPTS", _JAVA)
 
 settings.register_profile("few", settings.get_profile("ci"), max_examples=10)

@@ -72,4 +72,5 @@ def test_java_is_told_of_an_archive_of_classes_that_is_there(monkeypatch: pytest
 def test_java_takes_the_archive_of_classes(spark: SparkSession) -> None:
     """Of one that does not fit its class path it takes nothing, and says nothing."""
     java = spark.sparkContext._gateway.proc.pid
-    assert CLASSES in Path(f"/proc/{java}/maps").read_text()
+    told = "was it made by another Java, or has Spark's folder conf a file? make distclean setup makes it anew"
+    assert CLASSES in Path(f"/proc/{java}/maps").read_text(), told

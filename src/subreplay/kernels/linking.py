@@ -24,8 +24,9 @@ class _QuickFlags(Flags):
     two dozen, most of which nobody has set: that is a tenth of the time."""
 
     def __eq__(self, other: object) -> bool:
-        same = isinstance(other, _QuickFlags) and self._values == other._values
-        return same or bool(super().__eq__(other))
+        if isinstance(other, _QuickFlags) and self._values == other._values:
+            return True
+        return isinstance(other, Flags) and bool(super().__eq__(other))
 
     def __hash__(self) -> int:
         return _HASH

@@ -184,9 +184,10 @@ def _workers() -> dict[str, str]:
 
 
 def _java() -> str:
-    """What Java is told. Of an archive that does not fit, as of another Java, it takes nothing and says nothing."""
+    """What Java is told. Of an archive that does not fit, as of another Java, it takes nothing, and says so in a line
+    that nobody asked for."""
     classes = _jars() / CLASSES
-    return f'{_JAVA} "-XX:SharedArchiveFile={classes}"' if classes.exists() else _JAVA
+    return f'{_JAVA} "-XX:SharedArchiveFile={classes}" -Xlog:cds*=off' if classes.exists() else _JAVA
 
 
 def _brings_delta() -> bool:
