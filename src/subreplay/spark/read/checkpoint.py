@@ -84,8 +84,8 @@ def handed_on(spark: SparkSession, sink: Sink, config: RunConfig, topic: str) ->
     if latest is None:
         return None
     state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "checkpoint")
-    here = latest.numbers <= MOST_NUMBERS
-    return HandedOn(latest.date, local(state) if here else state, here)
+    few = latest.numbers <= MOST_NUMBERS
+    return HandedOn(latest.date, local(state) if few else state, few)
 
 
 def _handed_on_here(spark: SparkSession, audited: Table, sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
