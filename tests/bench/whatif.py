@@ -31,7 +31,8 @@ from subreplay.model.tables import INPUTS
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
 from subreplay.spark import profiled
-from subreplay.spark.read.log import as_log, read_inputs
+from subreplay.spark.read.inputs import read_inputs
+from subreplay.spark.read.log import as_log
 from subreplay.spark.session import open_session
 from subreplay.traffic.evaluate import Evaluator
 from subreplay.traffic.evaluation import Extent

@@ -24,7 +24,8 @@ from subreplay.spark import collect
 from subreplay.spark.audit.passes import _blocks
 from subreplay.spark.read import direct, input_statistics
 from subreplay.spark.read.direct import Reading
-from subreplay.spark.read.log import Inputs, as_log, read_inputs
+from subreplay.spark.read.inputs import Inputs, read_inputs
+from subreplay.spark.read.log import as_log
 from subreplay.traffic.measuring import PLAIN
 
 pytestmark = pytest.mark.spark

@@ -52,6 +52,7 @@ def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPa
     assert _workers() == {}
 
 
+@pytest.mark.spark
 def test_java_compiles_quickly_and_leaves_the_collector_to_the_caller(spark: SparkSession) -> None:
     """Java refuses two collectors, and the caller may have named one (``SPARK_SUBMIT_OPTS`` of these tests does)."""
     options = spark.conf.get("spark.driver.extraJavaOptions")

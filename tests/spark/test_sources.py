@@ -19,7 +19,7 @@ from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
 from subreplay.cli import main
 from subreplay.config import run as config
 from subreplay.model.tables import INPUTS
-from subreplay.spark.read.log import read_inputs
+from subreplay.spark.read.inputs import read_inputs
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 from tests.support.recordings import ROOT

@@ -43,7 +43,7 @@ def _recorded(run: RunConfig, open_session: Callable[[Spark], SparkSession], fra
     named = bool(frames) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None
-    from subreplay.spark.read.log import read_inputs
+    from subreplay.spark.read.inputs import read_inputs
     from subreplay.spark.read.source import looked_at
 
     inputs = read_inputs(open_session(run.spark), run, frames, messages_only=True)

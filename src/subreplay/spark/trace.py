@@ -34,7 +34,8 @@ from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.collect import fits
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
-from subreplay.spark.read.log import as_log, local_inputs, read_inputs
+from subreplay.spark.read.inputs import local_inputs, read_inputs
+from subreplay.spark.read.log import as_log
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
 from subreplay.spark.read.traffic import Frames

@@ -93,7 +93,6 @@ class FewRows:
                         "since": max(row["since"], int(at[first])),
                         "until": int(until[first]),
                         "of": len(mine),
-                        "rank": 1,
                     }
                 )
         return tuple(found)

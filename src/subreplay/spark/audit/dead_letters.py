@@ -15,7 +15,8 @@ from subreplay.model.tables import VIOLATIONS
 from subreplay.model.words import KeyWords
 from subreplay.spark.audit.passes import key_words
 from subreplay.spark.audit.topic_findings import Told
-from subreplay.spark.read.log import Inputs, Log, happened, nanos
+from subreplay.spark.read.inputs import Inputs
+from subreplay.spark.read.log import Log, happened, nanos
 from subreplay.spark.schemas import spark_schema
 
 _POSITION = ("topic", "partition", "ledger", "entry", "batch_index")

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.spark.read.checkpoint import of_earlier_nights, told
-from subreplay.spark.read.log import Inputs
+from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.sink import Sink
 
 _POSITION = ("partition", "ledger", "entry", "batch_index")

@@ -31,7 +31,8 @@ from subreplay.spark import collect
 from subreplay.spark.collect import fits, local, mapped
 from subreplay.spark.delta_here import Table
 from subreplay.spark.read.contracts import split
-from subreplay.spark.read.log import Inputs, Log, delivery_rows, message_rows
+from subreplay.spark.read.inputs import Inputs
+from subreplay.spark.read.log import Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.sink import Sink
 

@@ -21,7 +21,8 @@ from subreplay.model.columns import NEVER, UNKNOWN
 from subreplay.model.contracts import KEYS
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark.collect import Rows, rows, together
-from subreplay.spark.read.log import Inputs, happened, is_commit, nanos
+from subreplay.spark.read.inputs import Inputs
+from subreplay.spark.read.log import happened, is_commit, nanos
 from subreplay.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
 
 INGEST: Final = "ingest"

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame
 from subreplay.audit.rejects import Reject, Rejects
 from subreplay.spark.collect import Rows, rows
 from subreplay.spark.read.contracts import readable
-from subreplay.spark.read.log import Inputs, nanos
+from subreplay.spark.read.inputs import Inputs
+from subreplay.spark.read.log import nanos
 
 MOST_REJECTS: Final = 10_000  # of a table: where rejected rows name more, only their topic partitions are told apart
 MOST_REASONS: Final = 200

@@ -27,7 +27,8 @@ from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.direct import Unreadable
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import InputStatistics, input_statistics
-from subreplay.spark.read.log import Inputs, Log, as_log, local_inputs, read_inputs
+from subreplay.spark.read.inputs import Inputs, local_inputs, read_inputs
+from subreplay.spark.read.log import Log, as_log
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
