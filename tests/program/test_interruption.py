@@ -36,3 +36,18 @@ def test_who_cannot_be_asked_is_not_waited_for():
         interruption.cancelling(cancel)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_signal_waits_for_java_to_have_started() -> None:
+    """Java that is left while it starts does not end."""
+    interruption, started = Interruption(), []
+
+    def start() -> None:
+        with interruption.expected(), interruption.deferred():
+            signal.raise_signal(signal.SIGINT)
+            started.append("Java")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert started
+    assert interruption.code == 130

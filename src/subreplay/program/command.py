@@ -111,7 +111,11 @@ def session(options: Spark, meanwhile: str | None = None) -> SparkSession:
     starting = SparkSession.getActiveSession() is None
     if starting and meanwhile is not None:
         Thread(target=_imported, args=[meanwhile], daemon=True).start()
-    with terminal.progress("starting Spark") if starting else nullcontext(), log.instead_of_output():
+    with (
+        terminal.progress("starting Spark") if starting else nullcontext(),
+        log.instead_of_output(),
+        interruption.deferred(),
+    ):
         spark = open_session(options)
     interruption.cancelling(spark.interruptAll)
     if terminal.verbose:

@@ -45,6 +45,22 @@ class Interruption:
         if threading.current_thread() is threading.main_thread():
             self._listen()
 
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A signal takes effect when this ends. Java that nobody waits for any more while it starts would never end."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        waiting: list[int] = []
+        for number in SIGNALS:
+            signal.signal(number, lambda number, _: waiting.append(number))
+        try:
+            yield
+        finally:
+            self._listen()
+        if waiting:
+            self._end(waiting[0], None)
+
     def _listen(self) -> None:
         for number in SIGNALS:
             signal.signal(number, self._end)
