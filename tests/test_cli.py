@@ -318,15 +318,17 @@ def test_a_failure_is_an_object_where_one_is_asked_for(broken_off, here):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 @pytest.mark.parametrize("cancelled", [True, False])
-def test_a_signal_ends_a_command(spoken, run_file, monkeypatch, here, number, code, cancelled):
-    def interrupted(options: object) -> None:
+def test_a_signal_ends_a_command(spoken, finished, run_file, monkeypatch, number, code, cancelled):
+    finished(Verdict.VALID)
+
+    def interrupted(spark: object, run: object, progress: object) -> None:
         try:
             os.kill(os.getpid(), number)
             signal.pause()
         except KeyboardInterrupt:
             raise RuntimeError("the job was cancelled") if cancelled else KeyboardInterrupt from None
 
-    monkeypatch.setattr(session, "open_session", interrupted)
+    monkeypatch.setattr(pipeline, "audit", interrupted)
     returned, _, err = spoken("audit", "--config", run_file())
     said = err.splitlines()[-1]
     assert (returned, said) == (code, "subreplay: interrupted; each table is as it was before, or whole")

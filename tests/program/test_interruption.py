@@ -2,7 +2,9 @@
 
 import os
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -38,16 +40,52 @@ def test_who_cannot_be_asked_is_not_waited_for():
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_a_signal_waits_for_java_to_have_started() -> None:
+def start(interruption: Interruption, *signals: int, fails: bool = False) -> Iterator[str]:
+    """What there is of Java after each signal that arrives while it starts."""
+    with interruption.expected(), interruption.deferred():
+        for number in signals:
+            signal.raise_signal(number)
+            yield "a part of Java"
+        if fails:
+            raise OSError
+
+
+def test_a_signal_waits_for_java_to_have_started():
     """Java that is left while it starts does not end."""
     interruption, started = Interruption(), []
-
-    def start() -> None:
-        with interruption.expected(), interruption.deferred():
-            signal.raise_signal(signal.SIGINT)
-            started.append("Java")
-
     with pytest.raises(KeyboardInterrupt):
-        start()
-    assert started
+        started.extend(start(interruption, signal.SIGINT))
+    assert started == ["a part of Java"]
     assert interruption.code == 130
+
+
+def test_a_second_signal_does_not_wait_for_java():
+    interruption, started = Interruption(), []
+    with pytest.raises(KeyboardInterrupt):
+        started.extend(start(interruption, signal.SIGTERM, signal.SIGTERM))
+    assert started == ["a part of Java"]
+    assert interruption.code == 143
+
+
+def test_java_that_does_not_start_hides_no_signal():
+    interruption = Interruption()
+    with pytest.raises(KeyboardInterrupt):
+        list(start(interruption, signal.SIGINT, fails=True))
+    assert interruption.code == 130
+
+
+class HalfMade:
+    def __del__(self):
+        raise AttributeError
+
+
+def test_what_was_half_made_says_nothing_after_a_signal(monkeypatch):
+    said: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", said.append)
+    with Interruption().expected():
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        HalfMade()
+    assert not said
+    HalfMade()
+    assert said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -31,11 +32,13 @@ class Interruption:
             yield self
             return
         before = {number: signal.getsignal(number) for number in SIGNALS}
+        hook = sys.unraisablehook
         try:
             self._listen()
             yield self
         finally:
             self._ended.set()
+            sys.unraisablehook = hook
             for number, handler in before.items():
                 signal.signal(number, handler)
 
@@ -47,19 +50,26 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A signal takes effect when this ends. Java that nobody waits for any more while it starts would never end."""
+        """A signal takes effect when this ends, a second one at once. Java that nobody waits for any more while it
+        starts would never end."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         waiting: list[int] = []
+
+        def wait(number: int, frame: FrameType | None) -> None:
+            if waiting:
+                self._end(number, frame)
+            waiting.append(number)
+
         for number in SIGNALS:
-            signal.signal(number, lambda number, _: waiting.append(number))
+            signal.signal(number, wait)
         try:
             yield
         finally:
             self._listen()
-        if waiting:
-            self._end(waiting[0], None)
+            if waiting:
+                self._end(waiting[0], None)
 
     def _listen(self) -> None:
         for number in SIGNALS:
@@ -67,6 +77,7 @@ class Interruption:
 
     def _end(self, number: int, frame: FrameType | None) -> NoReturn:
         self.code = 128 + number
+        sys.unraisablehook = lambda _: None  # of what was half made, as a kernel that was being compiled
         if self._cancel is not None:
             # in a thread of its own: this one may be in the middle of a call, on the same connection
             first = threading.Event()
