@@ -109,6 +109,17 @@ def _fill(pair, value):
     pair.table[1, 2] = value + len(pair.table)
 
 
+def test_what_a_hot_part_calls_is_not_hot():
+    """numba hands the option down to what is compiled while a caller is."""
+    below = inlined(lambda value: value * 3)
+    above = hot(lambda value: below(value) + 1)
+    assert operation(lambda value: above(value))(1) == 4
+
+    (of_below,), (of_above,) = below.overloads.values(), above.overloads.values()
+    assert "alwaysinline" in str(of_above.library._final_module)
+    assert "alwaysinline" not in str(of_below.library._final_module)
+
+
 def test_arrays_by_reference_are_one_argument_and_those_of_the_caller():
     pair = Pair(np.zeros(5, np.uint64), np.zeros((2, 3)))
     _fill(pair, 4)

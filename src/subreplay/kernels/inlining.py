@@ -31,8 +31,12 @@ def operation(function: F) -> F:
 
 
 def inlined(function: F) -> F:
-    """A part of operations, compiled with each of them; LLVM decides where it is put into its callers."""
-    return _once(cast(F, numba.njit(**_PART)(function)))
+    """A part of operations, compiled with each of them; LLVM decides where it is put into its callers.
+
+    numba hands ``forceinline`` down to all that is compiled while a caller is, so it is said here: half of all parts
+    would be put into their callers like those that are ``hot``, and the code be three times as long.
+    """
+    return _once(cast(F, numba.njit(forceinline=False, **_PART)(function)))
 
 
 def hot(function: F) -> F:

@@ -9,7 +9,7 @@ from subreplay.kernels.inlining import hot, inlined
 NO_LIMIT = 2**62
 
 
-@inlined
+@hot
 def member(b: Broker, at: int) -> int:
     """The consumer at an index of the dispatcher's list, of which there are ``state.members``."""
     return int(b.consumers[at].listed)

@@ -6,7 +6,7 @@ An open hash table with linear probing; a hash leaves it when nothing is known o
 from __future__ import annotations
 
 from subreplay.dispatch.broker.state import Broker
-from subreplay.kernels.inlining import inlined
+from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 
@@ -22,7 +22,7 @@ def find(b: Broker, hash_: int) -> int:
     return at
 
 
-@inlined
+@hot
 def claim(b: Broker, hash_: int) -> int:
     """Where ``hash_`` stands in ``b.tracker``, entered if it was not there."""
     mask = len(b.tracker) - 1

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from subreplay.dispatch.broker.records import NEVER
 from subreplay.dispatch.broker.state import Broker
-from subreplay.kernels.inlining import inlined
+from subreplay.kernels.inlining import hot, inlined
 
 
 class Task(IntEnum):
@@ -21,7 +21,7 @@ class Task(IntEnum):
     MARK_DELETE_MOVED = 6
 
 
-@inlined
+@hot
 def push(b: Broker, kind: int, amount: int) -> None:
     state = b.state[0]
     at = (state.tasks_first + state.tasks) & (len(b.tasks) - 1)
@@ -44,7 +44,7 @@ def pop(b: Broker) -> None:
     state.tasks -= 1
 
 
-@inlined
+@hot
 def ask_read(b: Broker) -> None:
     """``readMoreEntriesAsync``: 4.x queues one request at a time."""
     state = b.state[0]

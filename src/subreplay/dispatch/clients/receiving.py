@@ -18,7 +18,7 @@ from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 
-@inlined
+@hot
 def receive(b: Broker, c: Clients) -> bool:
     """Hand what was dispatched to the clients; False if there has to be more room first."""
     t = c.totals[0]

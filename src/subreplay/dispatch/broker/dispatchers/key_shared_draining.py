@@ -16,7 +16,7 @@ from subreplay.model.range_table import NOBODY
 _INT_MAX = 2**31 - 1
 
 
-@inlined
+@hot
 def dispatch_draining(b: Broker, kind: int, count: int) -> bool:
     """Hand out the ``count`` entries of a read, in order; tells whether to read again.
 

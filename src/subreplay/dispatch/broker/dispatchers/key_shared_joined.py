@@ -19,7 +19,7 @@ from subreplay.kernels.inlining import hot, inlined
 from subreplay.model.range_table import NOBODY
 
 
-@inlined
+@hot
 def dispatch_joined(b: Broker, kind: int, count: int) -> bool:
     """Hand out the ``count`` entries of a read; tells whether to read again."""
     state = b.state[0]

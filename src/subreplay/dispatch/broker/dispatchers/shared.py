@@ -10,10 +10,10 @@ from subreplay.dispatch.broker.dispatchers.turns import next_consumer
 from subreplay.dispatch.broker.records import NO_CHUNK
 from subreplay.dispatch.broker.replay_set import log_index, put_back
 from subreplay.dispatch.broker.state import Broker
-from subreplay.kernels.inlining import inlined
+from subreplay.kernels.inlining import hot, inlined
 
 
-@inlined
+@hot
 def dispatch_shared(b: Broker, kind: int, count: int) -> bool:
     """Hand out the ``count`` entries of a read; tells whether to read again."""
     state = b.state[0]
