@@ -122,12 +122,13 @@ def same(nights: list[pa.Table], whole: pa.Table, lasting: int = SO_FAR) -> None
 
 
 def found(tables: list[pa.Table], codes: int) -> set[tuple[str, int, int, str]]:
+    asked = codes & ~AS_OF_THE_END
     return {
         (code.name, r["entry"], r["batch_index"], proof(code, r))
         for table in tables
-        for r in table.to_pylist()
+        for r in table.filter(pc.not_equal(pc.bit_wise_and(table["codes"], asked), 0)).to_pylist()
         for code in Code
-        if r["codes"] & codes & ~AS_OF_THE_END & code.bit
+        if r["codes"] & asked & code.bit
     }
 
 
