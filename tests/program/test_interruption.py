@@ -50,21 +50,15 @@ def start(interruption: Interruption, *signals: int, fails: bool = False) -> Ite
             raise OSError
 
 
-def test_a_signal_waits_for_java_to_have_started():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("times", [1, 2])
+def test_signals_wait_for_java_to_have_started(number: int, times: int):
     """Java that is left while it starts does not end."""
     interruption, started = Interruption(), []
     with pytest.raises(KeyboardInterrupt):
-        started.extend(start(interruption, signal.SIGINT))
-    assert started == ["a part of Java"]
-    assert interruption.code == 130
-
-
-def test_a_second_signal_does_not_wait_for_java():
-    interruption, started = Interruption(), []
-    with pytest.raises(KeyboardInterrupt):
-        started.extend(start(interruption, signal.SIGTERM, signal.SIGTERM))
-    assert started == ["a part of Java"]
-    assert interruption.code == 143
+        started.extend(start(interruption, *[number] * times))
+    assert started == ["a part of Java"] * times
+    assert interruption.code == 128 + number
 
 
 def test_java_that_does_not_start_hides_no_signal():

@@ -50,20 +50,17 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A signal takes effect when this ends, a second one at once. Java that nobody waits for any more while it
-        starts would never end."""
+        """A signal takes effect when this ends, and so do those that follow it.
+
+        Java writes where it listens into a folder that pyspark removes when it is broken off, and without that folder
+        Java never ends.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         waiting: list[int] = []
-
-        def wait(number: int, frame: FrameType | None) -> None:
-            if waiting:
-                self._end(number, frame)
-            waiting.append(number)
-
         for number in SIGNALS:
-            signal.signal(number, wait)
+            signal.signal(number, lambda number, _: waiting.append(number))
         try:
             yield
         finally:
