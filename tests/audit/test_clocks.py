@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +12,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS
 from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, may_be_off, shifts, sizes
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.passes.lags import Lags
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Standing
 from tests.support.clocks import OWN_LOG, lag, lags, off
-from tests.support.history import History
-from tests.support.recordings import ROOT
+from tests.support.recordings import ROOT, ingested
 
 MS, SECOND = 1_000_000, 1_000_000_000
 LOGGED = ROOT.parent / "recordings-with-logs"
@@ -93,17 +90,12 @@ def test_one_impossible_time_is_no_clock() -> None:
     assert found(C1, consumer("c2", receipt=[*QUICK[5:], *[-5 * SECOND] * 5])) == []
 
 
-@cache
-def recorded(folder: Path) -> History:
-    return ADAPTERS["pulsar-recording"](folder).tables
-
-
 each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
 
 
 @each
 def test_clocks_of_one_machine_agree_and_one_that_is_off_is_found(folder: Path) -> None:
-    tables = recorded(folder)
+    tables = ingested(folder).tables
     rows = lags(tables)
     assert shifts(rows, SECOND) == ()
     busy = [row["consumer"] for row in rows if all(row[name]["count"] >= 100 for name in LAGS)]

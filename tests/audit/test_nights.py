@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS
 from subreplay.audit.codes import Code, excuse_of, mask
 from subreplay.audit.rules import undelivered as undelivered_rules
 from subreplay.audit.rules.undelivered import MIDNIGHT
@@ -103,12 +102,12 @@ RECORDED = ["3.2.3/s1_key_shared_autosplit", "4.0.8/s1_key_shared_autosplit", "4
 @pytest.mark.long
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recording_cut_into_a_month_of_nights_equals_the_whole(name: str) -> None:
-    ingested = ADAPTERS["pulsar-recording"](recordings.ROOT / name)
-    told = ingested.run["subscription"]
+    recorded = recordings.ingested(recordings.ROOT / name)
+    told = recorded.run["subscription"]
     policy = make(told["policy"], told["profile"], **told.get("options", {}))
-    at = pc.fill_null(ingested.tables["deliveries"]["delivered_at"].cast(pa.int64()), 0).to_numpy()
+    at = pc.fill_null(recorded.tables["deliveries"]["delivered_at"].cast(pa.int64()), 0).to_numpy()
     ends = [int(t) * 1000 + 500 for t in np.quantile(at[at > 0], np.arange(1, 30) / 30)] + [NEVER - 1]
-    same(audit_nights(policy, ingested.tables, ends), audit(policy, ingested.tables))
+    same(audit_nights(policy, recorded.tables, ends), audit(policy, recorded.tables))
 
 
 def same(nights: list[pa.Table], whole: pa.Table, lasting: int = SO_FAR) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from subreplay.cli import main
-from subreplay.conformance.golden.files import golden_files, judge
+from subreplay.conformance.golden.files import CASES, golden_files, judge
 from subreplay.conformance.golden.pulsar_selectors import _impacted
 from subreplay.errors import InputError
 
@@ -19,8 +19,27 @@ GOLDEN = Path(__file__).parents[1] / "data" / "golden"
 def test_every_golden_case_passes(path):
     judged = judge(path)
 
-    assert judged.passed > 0
+    assert judged.passed >= (4 if path.name.startswith("quirks") else 100)
     assert judged.failures == ()
+
+
+def first_case(kind, version="4.0.8"):
+    with gzip.open(GOLDEN / "pulsar" / version / f"{kind}.jsonl.gz", "rt", encoding="utf-8") as lines:
+        return json.loads(next(lines))
+
+
+def test_a_wrong_expectation_is_told_with_both_values():
+    active, sent = first_case("failover"), first_case("dispatch_shared")
+    active["events"][0]["active"] = 99
+    sent["events"][2]["delivered"]["0"][0] = [7, 7]
+
+    assert CASES["failover"](active, "pulsar-4.0") == "event 0 (add 0), active: expected 99, actual 0"
+    told = CASES["dispatch_shared"](sent, "pulsar-4.0")
+    assert told.startswith("event 2 (add 0), delivered: expected {'0': [[7, 7], ")
+
+
+def test_a_profile_is_not_another_one():
+    assert judge(GOLDEN / "pulsar" / "4.0.8" / "dispatch_key_shared.jsonl.gz", "pulsar-4.2").failed > 0
 
 
 def test_what_a_consumer_lost_is_one_range_whoever_has_it_now():

@@ -66,13 +66,14 @@ def log(words, size=100):
 class Delivery:
     """A row in a test's words."""
 
+    COLUMNS = ("partition", "entry", "redeliveries", "member", "outcome", "delivered_at", "received_at", "processed_at",
+               "acked_at")  # fmt: skip
+
     def __init__(self, row, names):
-        self.partition, self.offset, self.redeliveries = int(row.partition), int(row.entry), int(row.redeliveries)
-        self.member = int(row.member)
-        self.consumer = names[row.member] if row.member >= 0 else None
-        self.outcome = Outcome(row.outcome).name
-        for name in ("delivered_at", "received_at", "processed_at", "acked_at"):
-            setattr(self, name, ms(int(row[name])))
+        self.partition, self.offset, self.redeliveries, self.member, outcome, *times = row
+        self.consumer = names[self.member] if self.member >= 0 else None
+        self.outcome = Outcome(outcome).name
+        self.delivered_at, self.received_at, self.processed_at, self.acked_at = map(ms, times)
 
     def __repr__(self):
         times = f"{self.delivered_at} {self.received_at} {self.processed_at} {self.acked_at}"
@@ -91,7 +92,7 @@ class Consumed:
         self.lags = list(replay.lags())
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [process.event.consumer for process in replay.members.processes]
-        rows = [Delivery(row, self.names) for rows in arrays for row in rows]
+        rows = [Delivery(row, self.names) for rows in arrays for row in rows[[*Delivery.COLUMNS]].tolist()]
         self.rows = sorted(rows, key=_order)
         self.timeline = GroupTimeline.retold(replay.coordinator.policy, partitions, replay.story())
 

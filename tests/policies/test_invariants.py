@@ -10,14 +10,18 @@ from subreplay.model.rows import Scope
 from subreplay.policies import make
 from tests.support.every_policy import EVERY, PROFILES, histories
 from tests.support.joins import TOPIC, fold
+from tests.support.properties import examples
 
 OWN_RANGES = ("pulsar.key_shared.sticky", "pulsar.key_hash_range")  # consumers bring them, so slots may be left over
 COVERING = [p for p in EVERY if p.values[0].routing != "any" and p.values[0].name not in OWN_RANGES]
 KEEPING = [p for p in EVERY if p.values[0].routing == "slot"]
 HALVING = [p for p in EVERY if p.values[0].name in ("pulsar.key_shared.auto_split", "pulsar.key_failover")]
 
+SHARED_BY_PROFILES = examples(25)  # a policy has up to four, most of whose code is the same
+
 
 @pytest.mark.parametrize("policy", EVERY)
+@SHARED_BY_PROFILES
 @given(histories)
 def test_ranges_are_sorted_disjoint_inside_the_space_and_of_connected_consumers(policy, history):
     timeline = fold(policy, history)
@@ -31,6 +35,7 @@ def test_ranges_are_sorted_disjoint_inside_the_space_and_of_connected_consumers(
 
 
 @pytest.mark.parametrize("policy", COVERING)
+@SHARED_BY_PROFILES
 @given(histories)
 def test_every_slot_has_an_owner_while_anyone_is_connected(policy, history):
     timeline = fold(policy, history)
@@ -39,6 +44,7 @@ def test_every_slot_has_an_owner_while_anyone_is_connected(policy, history):
 
 
 @pytest.mark.parametrize("policy", EVERY)
+@SHARED_BY_PROFILES
 @given(histories)
 def test_the_same_events_give_the_same_timeline(policy, history):
     once, again = fold(policy, history), fold(policy, history)
@@ -47,6 +53,7 @@ def test_the_same_events_give_the_same_timeline(policy, history):
 
 
 @pytest.mark.parametrize("policy", EVERY)
+@SHARED_BY_PROFILES
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=20))
 def test_every_hash_has_a_slot_inside_the_space(policy, hashes):
     slots = policy.slots(np.array(hashes, np.uint32))
@@ -54,6 +61,7 @@ def test_every_hash_has_a_slot_inside_the_space(policy, hashes):
 
 
 @pytest.mark.parametrize("policy", KEEPING)
+@SHARED_BY_PROFILES
 @given(histories)
 def test_only_the_one_who_comes_or_goes_wins_or_loses_slots(policy, history):
     timeline = fold(policy, history)
@@ -64,6 +72,7 @@ def test_only_the_one_who_comes_or_goes_wins_or_loses_slots(policy, history):
 
 
 @pytest.mark.parametrize("policy", HALVING)
+@SHARED_BY_PROFILES
 @given(histories)
 def test_a_join_or_leave_concerns_one_other_consumer_at_most(policy, history):
     timeline = fold(policy, history)
@@ -73,6 +82,7 @@ def test_a_join_or_leave_concerns_one_other_consumer_at_most(policy, history):
 
 
 @pytest.mark.parametrize("policy", HALVING)
+@SHARED_BY_PROFILES
 @given(st.integers(1, 40))
 def test_joins_alone_leave_no_range_more_than_twice_as_wide_as_another(policy, count):
     timeline = fold(policy, " ".join(f"+c{number}" for number in range(count)))
@@ -94,6 +104,7 @@ def test_a_leave_of_someone_not_connected_is_an_error_of_the_caller(policy):
 
 @pytest.mark.parametrize("name", ["pulsar.exclusive", "pulsar.failover"])
 @pytest.mark.parametrize("profile", PROFILES)
+@SHARED_BY_PROFILES
 @given(history=histories)
 def test_one_active_consumer_has_the_whole_space(name, profile, history):
     timeline = fold(make(name, profile), history, Scope(TOPIC.topic, partition=3))

@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.adapters import ADAPTERS
 from subreplay.adapters.canonical import to_table
 from subreplay.audit.routing import Routing
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM
@@ -28,7 +27,7 @@ from subreplay.config.run import parse
 from subreplay.hashing.producer_routing import producer_partition
 from subreplay.policies import make
 from subreplay.policies.base import Policy
-from tests.support.recordings import ROOT
+from tests.support.recordings import ROOT, ingested
 
 Row = dict[str, Any]
 SECOND = 1_000_000_000
@@ -121,16 +120,16 @@ class Capture:
 
 @cache
 def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
-    ingested = ADAPTERS["pulsar-recording"](ROOT / name)
-    told = ingested.run["subscription"]
+    recorded = ingested(ROOT / name)
+    told = recorded.run["subscription"]
     rows = {}
-    for table, values in ingested.tables.items():
+    for table, values in recorded.tables.items():
         plain = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in values.columns]
         rows[table] = pa.table(plain, names=values.column_names).to_pylist()
     rows["letters"] = [m for m in rows["messages"] if m["origin"]]
     rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
     policy = make(told["policy"], told["profile"], **told.get("options", {}))
-    return policy, parse(ingested.run, name).topic.terms, rows
+    return policy, parse(recorded.run, name).topic.terms, rows
 
 
 def position_of(row: Row) -> str:

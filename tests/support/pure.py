@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -34,9 +37,8 @@ def log_of(messages: pa.Table, deliveries: pa.Table) -> pa.Table:
     first = first.set_column(
         first.schema.get_field_index("own_sequence_id"), "own_sequence_id", messages["sequence_id"]
     )
-    columns = [c.cast(pa.int64()) if pa.types.is_timestamp(c.type) else c for c in messages.columns]
-    content = pa.array([hash(repr(row)) for row in zip(*(c.to_pylist() for c in columns), strict=True)], pa.int64())
-    first = first.set_column(first.schema.get_field_index("content"), "content", content)
+    content = pl.DataFrame(messages).hash_rows().to_numpy().view(np.int64)
+    first = first.set_column(first.schema.get_field_index("content"), "content", pa.array(content))
     second = _select(deliveries, {"kind": DELIVERY, "at": "delivered_at"})
     is_automatic = pc.fill_null(pc.equal(deliveries["ack_type"], "AutoCommit"), False)
     is_commit = pc.or_(is_automatic, pc.fill_null(pc.equal(deliveries["ack_type"], "Commit"), False))
@@ -76,8 +78,13 @@ def _select(table: pa.Table, given: dict[str, Any]) -> pa.Table:
         if isinstance(source, str):
             columns.append(table[source].cast(field.type))
         else:
-            columns.append(pa.array([source] * table.num_rows, field.type))
+            columns.append(_constant(source, table.num_rows, field.type))
     return pa.table(columns, names=LOG.names)
+
+
+@lru_cache(1000)
+def _constant(value: Any, rows: int, of: pa.DataType) -> pa.Array:
+    return pa.array([value] * rows, of)
 
 
 def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_TOLD) -> Judge:
@@ -111,7 +118,7 @@ def _consumers(delivered: pa.Table) -> list[dict[str, Any]]:
 
 def _lowest(messages: pa.Table) -> dict[Scope, Position]:
     """The lowest position of each log."""
-    return {scope: min(positions) for scope, positions in _by_scope(messages).items()}
+    return {scope: row[:3] for scope, row in _first_by_position(messages.select(POSITION)).items()}
 
 
 def _last(delivered: pa.Table) -> int:
@@ -124,18 +131,20 @@ def _served(delivered: pa.Table) -> dict[Scope, FirstServed]:
     micros, beyond = delivered["delivered_at"].cast(pa.int64()), delivered["delivered_nanos"]
     at = pc.add(pc.multiply(micros, 1000), pc.fill_null(beyond.cast(pa.int64()), 0))
     again = pc.greater(delivered["redelivery_count"], 0)
-    positions = _by_scope(delivered.append_column("at", at).append_column("again", again), "at", "again")
+    rows = delivered.select(POSITION).append_column("when", at).append_column("again", again)
+    first = rows.group_by(["topic", "partition"]).aggregate([("when", "min")]).to_pylist()
+    earliest = {Scope(row["topic"], row["partition"]): row["when_min"] for row in first}
+    return {scope: FirstServed(earliest[scope], row[:3], *row[3:]) for scope, row in _first_by_position(rows).items()}
+
+
+def _first_by_position(rows: pa.Table) -> dict[Scope, Any]:
+    """The position of the first row of each topic partition, and what is beside it."""
+    ordered = rows.sort_by([(name, "ascending") for name in rows.column_names])
+    of = ["topic", "partition"]
+    first = ordered.group_by(of, use_threads=False).aggregate([(c, "first") for c in rows.column_names if c not in of])
     return {
-        scope: FirstServed(min(at for *_, at, _ in of), min(of)[:3], *min(of)[3:]) for scope, of in positions.items()
+        Scope(topic, partition): tuple(row) for topic, partition, *row in zip(*first.to_pydict().values(), strict=True)
     }
-
-
-def _by_scope(rows: pa.Table, *more: str) -> dict[Scope, list[Any]]:
-    """Positions, and what is beside them, by topic partition."""
-    found: dict[Scope, list[Any]] = {}
-    for topic, partition, *position in zip(*(rows[name].to_pylist() for name in (*POSITION, *more)), strict=True):
-        found.setdefault(Scope(topic, partition), []).append(tuple(position))
-    return found
 
 
 def with_receipts(judge: Judge, receipts: bool) -> Judge:
@@ -144,10 +153,8 @@ def with_receipts(judge: Judge, receipts: bool) -> Judge:
 
 
 def _scopes(tables: dict[str, pa.Table]) -> list[tuple[str, int]]:
-    positions = {
-        (t, p) for t, p in zip(*(tables["messages"][c].to_pylist() for c in ("topic", "partition")), strict=True)
-    }
-    return sorted(positions)
+    each = tables["messages"].group_by(["topic", "partition"]).aggregate([])
+    return sorted(zip(*each.to_pydict().values(), strict=True))
 
 
 def audit(policy: Policy, tables: dict[str, pa.Table], batch_rows: int = 1000, terms: Terms = NOTHING_TOLD) -> pa.Table:

@@ -9,12 +9,21 @@ from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from subreplay.adapters import ADAPTERS, Ingested
+
 ROOT = Path(__file__).parents[1] / "data" / "recordings"
 ALL = sorted(p.relative_to(ROOT).as_posix() for p in ROOT.glob("*/*") if p.is_dir())
+
+
+@cache
+def ingested(folder: Path) -> Ingested:
+    """The tables of a recording that nobody changes."""
+    return ADAPTERS["pulsar-recording"](folder)
 
 
 @dataclass

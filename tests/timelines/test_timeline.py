@@ -15,6 +15,7 @@ from subreplay.policies import make
 from subreplay.timelines.timeline import BEGINNING, Timeline
 from tests.support.every_policy import EVERY, histories
 from tests.support.joins import TOPIC, events, fold, owner
+from tests.support.properties import examples
 
 AUTO_SPLIT = make("pulsar.key_shared.auto_split", "documented")
 
@@ -144,6 +145,7 @@ def test_epochs_of_instants_are_found_in_exact_order_of_time_then_sequence(start
 
 
 @pytest.mark.parametrize("policy", EVERY)
+@examples(25)  # of each of a policy's profiles
 @given(history=histories, hashes=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=10))
 def test_the_owner_in_an_epoch_is_the_one_of_that_steps_own_table(policy, history, hashes):
     timeline = fold(policy, history)

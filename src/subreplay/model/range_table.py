@@ -127,17 +127,19 @@ class RangeTable:
             raise ValueError("cannot compare tables of different timelines: their groups are numbered differently")
         at, before, after = _aligned(self.cuts(), other.cuts())
         changed = before != after
-        opens = np.diff(changed, prepend=False) & changed
-        opens[1:] |= changed[1:] & ((before[1:] != before[:-1]) | (after[1:] != after[:-1]))
-        closes = np.append(opens[1:] | ~changed[1:], True)[: len(at)] & changed
+        opens, closes = changed.copy(), changed.copy()
+        passes_on = (before[1:] != before[:-1]) | (after[1:] != after[:-1])  # and never where only one has changed
+        opens[1:] &= passes_on
+        closes[:-1] &= passes_on
         first, last = np.flatnonzero(opens), np.flatnonzero(closes)
         return at[first], at[last + 1] - 1, before[first], after[first]
 
     def cuts(self) -> Cuts:
         """The table with its holes filled by ``NOBODY``."""
+        at, owners = self.starts, self.owners
         holes = np.flatnonzero(self.starts[1:] != self.ends[:-1] + 1) + 1
-        at = np.insert(self.starts, holes, self.ends[holes - 1] + 1)
-        owners = np.insert(self.owners, holes, NOBODY)
+        if len(holes):
+            at, owners = np.insert(at, holes, self.ends[holes - 1] + 1), np.insert(owners, holes, NOBODY)
         return Cuts(np.append(at, self.ends[-1:] + 1), np.append(owners, [NOBODY] * bool(len(self))))
 
     def gaps(self, space: Range) -> list[Range]:
@@ -147,7 +149,7 @@ class RangeTable:
         [(0, 9), (20, 99)]
         """
         first, last = space
-        lower = np.maximum(np.insert(self.ends + 1, 0, first), first)
+        lower = np.maximum(np.concatenate([[first], self.ends + 1]), first)
         upper = np.minimum(np.append(self.starts - 1, last), last)
         free = lower <= upper
         return list(zip(lower[free].tolist(), upper[free].tolist(), strict=True))
@@ -185,6 +187,6 @@ def _aligned(one: Cuts, two: Cuts) -> tuple[NDArray[np.int64], NDArray[np.int64]
     from_one = order < len(one.at)
     at = at[order]
     last_of_equal = np.append(at[1:] != at[:-1], True)[: len(at)]
-    before = np.insert(one.owners, 0, NOBODY)[np.cumsum(from_one)]
-    after = np.insert(two.owners, 0, NOBODY)[np.cumsum(~from_one)]
+    before = np.concatenate([[NOBODY], one.owners])[np.cumsum(from_one)]
+    after = np.concatenate([[NOBODY], two.owners])[np.cumsum(~from_one)]
     return at[last_of_equal], before[last_of_equal], after[last_of_equal]

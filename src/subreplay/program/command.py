@@ -7,11 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext, suppress
+from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand, TyperOption
+from typer.main import get_command
 
 from subreplay import failures
 from subreplay.errors import ConfigError, EnvironmentFailed
@@ -57,7 +59,7 @@ def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
 
 def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     try:
-        code = app(args=None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
+        code = _built(app)(None if arguments is None else list(arguments), standalone_mode=False, prog_name="subreplay")
     except typer.Exit as leaving:
         return int(leaving.exit_code)
     except USAGE as error:
@@ -73,6 +75,12 @@ def _exit_code(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     if interruption.code or code == INTERRUPTED:  # which some versions of typer return as a code
         return _interrupted()
     return code if isinstance(code, int) else 0
+
+
+@cache
+def _built(app: typer.Typer) -> Any:
+    """Once: to read the annotations of all commands takes as long as a small command."""
+    return get_command(app)
 
 
 def _interrupted() -> int:

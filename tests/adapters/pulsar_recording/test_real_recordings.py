@@ -8,18 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters import ADAPTERS, Ingested
 from subreplay.config import run as config
 from subreplay.model.tables import INPUTS
+from tests.support.recordings import ROOT, ingested
 
-ROOT = Path(__file__).parents[2] / "data" / "recordings"
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/*/broker_events.jsonl.gz"))
 each = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: f"{folder.parent.name}-{folder.name}")
-
-
-@cache
-def ingested(folder: Path) -> Ingested:
-    return ADAPTERS["pulsar-recording"](folder)
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,9 +15,9 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
 from subreplay.model.columns import NEVER
 from subreplay.policies import make
-from tests.support.history import History, auto_split, history
+from tests.support.history import auto_split, history
 from tests.support.properties import examples
-from tests.support.pure import audit_by, judge_of, log_of, with_receipts
+from tests.support.pure import judge_of, judged_log, log_of, with_receipts
 
 POLICIES = {
     "keyed": auto_split(),
@@ -86,22 +88,22 @@ def test_the_passes_find_what_the_definitions_say(
         told = told[0], told[1].replace("+C1:1", "+C1:1[0-32767]", 1)
     tables = history(*told)
     judge = with_receipts(judge_of(POLICIES[kind], tables, terms), receipts)
-    assert found_by_passes(judge, tables, batch_rows) == found_by_definitions(judge, tables)
+    log = log_of(tables["messages"], tables["deliveries"])
+    assert found_by_passes(judge, log, batch_rows) == found_by_definitions(judge, log)
 
 
-def found_by_passes(judge: Judge, tables: History, batch_rows: int) -> set[tuple[str, int, int, int]]:
-    rows = audit_by(judge, tables, batch_rows).to_pylist()
+def found_by_passes(judge: Judge, log: pa.Table, batch_rows: int) -> set[tuple[str, int, int, int]]:
+    rows = judged_log(judge, log, batch_rows).select(["codes", "entry", "batch_index", "at", "delivered"])
     return {
         (code.name, r["entry"], r["batch_index"], r["at"] if r["delivered"] else NEVER)
-        for r in rows
+        for r in rows.filter(pc.not_equal(rows["codes"], 0)).to_pylist()
         for code in Code
         if r["codes"] & code.bit
     }
 
 
-def found_by_definitions(judge: Judge, tables: History) -> set[tuple[str, int, int, int]]:
+def found_by_definitions(judge: Judge, log: pa.Table) -> set[tuple[str, int, int, int]]:
     (dispatcher,) = judge.dispatchers.values()
-    log = log_of(tables["messages"], tables["deliveries"])
     return {
         (code.name, position[1], position[2], at) for code, position, at in findings(Log.of(judge, dispatcher, log))
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -155,46 +154,33 @@ class _Script:
         """What was sent since the last time, by consumer."""
         sent: Case = {}
         state = self.broker.state[0]
-        for row in self.broker.dispatched[: state.dispatched]:
-            sent.setdefault(str(row.consumer), []).append([int(row.ordinal), int(row.redeliveries)])
+        rows = self.broker.dispatched[: state.dispatched][["consumer", "ordinal", "redeliveries"]]
+        for consumer, ordinal, redeliveries in rows.tolist():
+            sent.setdefault(str(consumer), []).append([ordinal, redeliveries])
         state.dispatched = 0
         return sent
 
     def state(self) -> Case:
         """The dispatcher as the golden files show it."""
         b, state = self.broker, self.broker.state[0]
-        consumers = b.consumers
+        members = sorted(member.index for member in self.members.members)
+        of_each = b.consumers[["permits", "unacked", "blocked"]].tolist()
+        window = np.arange(state.start, state.end)
+        at = window & (len(b.log) - 1)
+        waits = b.words[at >> 6] >> (at & 63).astype(np.uint64) & np.uint64(1)
         shown = {
             "mark_delete": int(state.mark_delete),
             "read_position": int(state.read_position),
-            "individually_acked": [int(o) for o in self._window() if o > state.mark_delete and self._entry(o).acked],
-            "replay": [int(o) for o in self._window() if self._waits(o)],
-            "consumers_permits_unacked_blocked": {
-                str(m.index): [
-                    int(consumers[m.index].permits),
-                    int(consumers[m.index].unacked),
-                    bool(consumers[m.index].blocked),
-                ]
-                for m in sorted(self.members.members, key=lambda member: member.index)
-            },
+            "individually_acked": window[(window > state.mark_delete) & b.log.acked[at]].tolist(),
+            "replay": window[waits == 1].tolist(),
+            "consumers_permits_unacked_blocked": {str(m): [*of_each[m]] for m in members},
         }
         if b.rule[0].dispatcher == DispatcherKind.KEY_SHARED_JOINED and b.rule[0].ordered:
-            order = consumers[: state.joined].joined.tolist()
-            shown["recently_joined"] = {str(c): int(consumers[c].joined_at) for c in order}
+            order, joined_at = b.consumers.joined[: state.joined].tolist(), b.consumers.joined_at.tolist()
+            shown["recently_joined"] = {str(c): joined_at[c] for c in order}
         if b.rule[0].drains:
-            draining = [tracked for tracked in b.tracker[b.tracker.hash >= 0] if tracked.drainer >= 0]
+            drained = b.tracker[b.tracker.drainer >= 0][["hash", "drainer", "draining"]].tolist()
             shown["draining_hash_consumer_refcount"] = {
-                str(tracked.hash): [int(tracked.drainer), int(tracked.draining)]
-                for tracked in sorted(draining, key=lambda one: one.hash)
+                str(hash_): [*of_hash] for hash_, *of_hash in sorted(drained) if hash_ >= 0
             }
         return shown
-
-    def _window(self) -> Any:
-        return np.arange(self.broker.state[0].start, self.broker.state[0].end)
-
-    def _entry(self, ordinal: int) -> Any:
-        return self.broker.log[ordinal & (len(self.broker.log) - 1)]
-
-    def _waits(self, ordinal: int) -> bool:
-        at = int(ordinal) & (len(self.broker.log) - 1)
-        return bool(self.broker.words[at >> 6] >> np.uint64(at & 63) & np.uint64(1))
