@@ -11,10 +11,8 @@ import numpy as np
 import pytest
 
 from subreplay.cli import main
-from subreplay.conformance.fidelity.inputs import inputs
-from subreplay.conformance.fidelity.measure import ENOUGH, fidelity
-from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
-from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.conformance.fidelity.measure import ENOUGH, compared, fidelity, reenactments
+from subreplay.conformance.fidelity.recording import recorded_profile
 from subreplay.conformance.recorded import recordings
 from subreplay.dispatch.reenact import ClientCommand
 from subreplay.errors import InputError
@@ -30,15 +28,18 @@ def named(name):
 
 @cache
 def result(folder):
-    return fidelity(folder)
+    return compared(folder, recorded_profile(folder), sides(folder))
 
 
 @cache
 def sides(folder):
-    """Each dispatcher of a recording: what was recorded, what a re-enactment is given, and what it does."""
-    profile = recorded_profile(folder)
-    dispatchers = [(recorded, inputs(recorded)) for recorded in recorded_dispatchers(folder, profile)]
-    return [(recorded, given, reenacted(recorded, given)) for recorded, given in dispatchers]
+    return [*reenactments(folder, recorded_profile(folder))]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_longer_than_these_tests():
+    yield
+    sides.cache_clear()
 
 
 def rows(folder, name):

@@ -7,16 +7,19 @@ dispatcher (``changes``). All else is the re-enactment's own decision.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from subreplay.conformance.fidelity.figures import Comparison, DeadLetters, Missed, Switch, compare
 from subreplay.conformance.fidelity.held import Held
-from subreplay.conformance.fidelity.inputs import inputs
-from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
+from subreplay.conformance.fidelity.inputs import Inputs, inputs
+from subreplay.conformance.fidelity.recording import RecordedDispatcher, recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.dispatch.broker.records import Records
 from subreplay.errors import InputError
 
 PROMISED = ("Key_Shared", "Failover", "Exclusive")
@@ -24,6 +27,14 @@ PROMISED = ("Key_Shared", "Failover", "Exclusive")
 many entries each read brought and on permits that came while they were handed out: no recording tells both exactly."""
 ENOUGH = 99.9
 """Percent of dispatches to the same consumer."""
+
+
+class Reenactment(NamedTuple):
+    """A dispatcher: what was recorded, what its re-enactment is given, and what that does."""
+
+    recorded: RecordedDispatcher
+    given: Inputs
+    replayed: Records
 
 
 @dataclass(frozen=True)
@@ -104,10 +115,19 @@ def fidelity(folder: Path, profile: str | None = None) -> Fidelity:
     Raises InputError for a folder that is not understood, ConfigError for a profile that has not the policy.
     """
     chosen = profile or recorded_profile(folder)
-    comparisons = []
-    for recorded in recorded_dispatchers(folder, chosen):
+    return compared(folder, chosen, reenactments(folder, chosen))
+
+
+def reenactments(folder: Path, profile: str) -> Iterator[Reenactment]:
+    """Every dispatcher of a recording, re-enacted."""
+    for recorded in recorded_dispatchers(folder, profile):
         given = inputs(recorded)
-        comparisons.append(compare(recorded, given, reenacted(recorded, given)))
+        yield Reenactment(recorded, given, reenacted(recorded, given))
+
+
+def compared(folder: Path, profile: str, sides: Iterable[Reenactment]) -> Fidelity:
+    """The re-enactments of a recording beside what was recorded. Raises InputError where nothing was dispatched."""
+    comparisons = tuple(compare(*side) for side in sides)
     if not any(comparison.recorded for comparison in comparisons):
         raise InputError(f"{folder}: nothing was dispatched in this recording")
-    return Fidelity(folder.resolve().name, chosen, tuple(comparisons))
+    return Fidelity(folder.resolve().name, profile, comparisons)
