@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 import yaml
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from subreplay.adapters import ADAPTERS
 from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
 from subreplay.cli import main
 from tests.support.recordings import Recording
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -27,8 +29,8 @@ def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSes
     config = ["--config", str(tmp_path / "in/audit.yaml"), "--date", "2026-11-21", "--out", str(tmp_path)]
     assert main(["audit", *config]) == 1
 
-    found = spark.read.format("delta").load(str(tmp_path / "tables/violations"))
-    dlq = [row.asDict() for row in found.where("code LIKE 'DLQ%'").collect()]
+    of_dead_letters = pl.col("code").str.starts_with("DLQ")
+    dlq = table_of(tmp_path, "violations").filter(of_dead_letters).to_dicts()
     tables = ADAPTERS["pulsar-recording"](folder).tables
     letters = [_letter(m) for m in tables["messages"].to_pylist() if m["origin"]]
     missing = never_arrived(tables["deliveries"].to_pylist(), letters, 3)
@@ -37,11 +39,8 @@ def test_an_audit_finds_what_the_definitions_of_dead_letters_say(spark: SparkSes
     behind = {_position(m): tuple(m[f"origin_{name}"] for name in POSITION) for m in letters}
     late = [behind[position] for position in dead_letters_behind(letters)]
     assert sorted(_position(r) for r in dlq if r["code"] == "DLQ_ORDER") == sorted(late) != []
-    counts = spark.read.format("delta").load(str(tmp_path / "tables/finding_counts")).where("code LIKE 'DLQ%'")
-    assert {r["code"]: r["sum(count)"] for r in counts.groupBy("code").sum("count").collect()} == {
-        "DLQ_INCOMPLETE": 1,
-        "DLQ_ORDER": len(late),
-    }
+    counts = table_of(tmp_path, "finding_counts").filter(of_dead_letters).group_by("code").agg(pl.sum("count"))
+    assert dict(counts.iter_rows()) == {"DLQ_INCOMPLETE": 1, "DLQ_ORDER": len(late)}
 
 
 POSITION = ("ledger", "entry", "batch_index")

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.cli import main
 from subreplay.spark.session import MOST_BYTES
 from tests.support import large_keys
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -22,5 +24,5 @@ def test_keys_of_a_megabyte_are_audited_a_few_at_a_time(spark: SparkSession, tmp
     assert main(["audit", "--config", str(run), "--out", str(tmp_path)]) == 0
 
     assert int(str(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))) * BYTES <= MOST_BYTES
-    audited = spark.read.format("delta").load(str(tmp_path / "tables/audited")).where("delivered AND load IS NULL")
-    assert audited.select("key").distinct().count() == MESSAGES
+    audited = table_of(tmp_path, "audited").filter(pl.col("delivered") & pl.col("load").is_null())
+    assert audited["key"].n_unique() == MESSAGES

@@ -10,9 +10,11 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import date as Date
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -40,6 +42,7 @@ from tests.support import days
 from tests.support.days import DAY, FIRST, dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
 from tests.support.joins import fold
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 DAYS = 3
@@ -60,14 +63,12 @@ def audit(folder: Path, out: Path, date: str | None = None) -> int:
     return days.audit(folder / "audit.yaml", out, date)
 
 
-def counts(spark: SparkSession, out: Path) -> dict[str, int]:
-    rows = spark.read.format("delta").load(str(out / "tables/finding_counts"))
-    return {r.code: r["n"] for r in rows.groupBy("code").agg(F.sum("count").alias("n")).collect()}
+def counts(out: Path) -> dict[str, int]:
+    return dict(table_of(out, "finding_counts").group_by("code").agg(pl.sum("count")).iter_rows())
 
 
-def contents(spark: SparkSession, out: Path, name: str) -> list[str]:
-    rows = spark.read.format("delta").load(str(out / "tables" / name))
-    return sorted(repr(row.asDict(True)) for row in rows.collect())
+def contents(out: Path, name: str) -> list[str]:
+    return sorted(map(repr, table_of(out, name).to_dicts()))
 
 
 @pytest.fixture(scope="module")
@@ -80,16 +81,16 @@ def nightly(spark: SparkSession, month: Path) -> Path:
 
 def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, nightly: Path) -> None:
     assert audit(month, month / "whole") in (0, 1)
-    by_night, at_once = counts(spark, nightly), counts(spark, month / "whole")
+    by_night, at_once = counts(nightly), counts(month / "whole")
     lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
     assert {c: by_night.get(c) for c in lasting} == {c: at_once.get(c) for c in lasting}
     assert "REDELIVERED" in lasting
-    received = spark.read.parquet(str(month / "in/deliveries")).where("delivered_at IS NOT NULL").count()
+    received = pl.read_parquet(month / "in/deliveries")["delivered_at"].count()
     facts = {fact["label"]: fact["value"] for fact in json.loads((nightly / "report/report.json").read_text())["facts"]}
     assert facts["Goes on from the audit of"] == DATES[1]
     for out in (nightly, month / "whole"):
-        audited = spark.read.format("delta").load(str(out / "tables/audited")).where("checkpoint IS NULL")
-        assert audited.where("delivered").count() == received
+        audited = table_of(out, "audited")
+        assert audited.filter(pl.col("checkpoint").is_null() & pl.col("delivered")).height == received
 
 
 SHARED = {"name": SUBSCRIPTION, "policy": "pulsar.shared", "profile": "pulsar-4.0"}
@@ -132,8 +133,8 @@ def test_a_message_that_waits_for_days_does_not_end_the_nightly_audit(
         written = written_dates(out)
         assert written["runs"] == {*nights[: i + 1]}
         assert all(found <= written["runs"] for found in written.values())
-    unseen = spark.read.format("delta").load(str(out / "tables/violations")).where("code = 'UNSEEN'")
-    assert sorted(str(row.date) for row in unseen.collect()) == nights[:2]
+    unseen = table_of(out, "violations").filter(pl.col("code") == "UNSEEN")
+    assert sorted(map(str, unseen["date"])) == nights[:2]
 
 
 @pytest.mark.slow
@@ -157,8 +158,7 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
     with ThreadPoolExecutor(len(names)) as pool:
         assert {*pool.map(audited, names)} == {Verdict.VALID}
     for table in ("audited", "finding_counts", "runs"):
-        rows = spark.read.format("delta").load(str(tmp_path / "tables" / table))
-        assert {row.subscription for row in rows.collect()} == {*names}
+        assert {*table_of(tmp_path, table)["subscription"]} == {*names}
 
 
 def test_a_skipped_night_is_said_in_the_verdict(waiting: Path, out: Path) -> None:
@@ -191,15 +191,15 @@ def test_what_comes_after_all_is_withdrawn_by_name(spark: SparkSession, tmp_path
     assert [days.audit(run, tmp_path / "nightly", date) for date in (first, second)] == [1, 1]
     report = json.loads((tmp_path / "nightly/report/report.json").read_text())
     assert days.audit(run, tmp_path / "whole") == 1
-    by_night, at_once = counts(spark, tmp_path / "nightly"), counts(spark, tmp_path / "whole")
+    by_night, at_once = counts(tmp_path / "nightly"), counts(tmp_path / "whole")
     assert (by_night.pop("LOST"), by_night.pop("SKIP")) == (1, 1)
     assert not {"LOST", "SKIP"} & {*at_once}
     assert by_night["PARTITION_ORDER"] == at_once["PARTITION_ORDER"] == 1
-    rows = spark.read.format("delta").load(str(tmp_path / "nightly/tables/withdrawn")).collect()
-    assert {(row.code, row.entry, str(row.told), str(row.date)) for row in rows} == {
+    rows = table_of(tmp_path / "nightly", "withdrawn").to_dicts()
+    assert {(row["code"], row["entry"], str(row["told"]), str(row["date"])) for row in rows} == {
         ("LOST", 1, first, second), ("SKIP", 2, first, second),
     }  # fmt: skip
-    why = {row.code: row.explanation for row in rows}
+    why = {row["code"]: row["explanation"] for row in rows}
     assert why["LOST"].startswith(f"1:1 was told LOST on {first} and was delivered to C1 at {second}")
     jumped = f"1:2 was told SKIP on {first} and 1:1, which it had jumped over, was delivered to C1 at {second}"
     assert why["SKIP"].startswith(jumped)
@@ -215,7 +215,7 @@ def test_a_message_of_tomorrow_by_its_producers_clock_is_known_today(spark: Spar
     tables["deliveries"] = of_second(tables["deliveries"], delivered_at=ends - 1_000, acked_at=ends + 5_000)
     run = save(tables, tmp_path, subscription=KEYED)
     assert [days.audit(run, tmp_path / "out", date) for date in dates(2)] == [0, 0]
-    assert not {"UNKNOWN_MESSAGE", "LOST"} & {*counts(spark, tmp_path / "out")}
+    assert not {"UNKNOWN_MESSAGE", "LOST"} & {*counts(tmp_path / "out")}
 
 
 def of_second(rows: pa.Table, **given: int) -> pa.Table:
@@ -245,9 +245,9 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
         assert days.audit(run, folder / "nightly", date) in (0, 1, 2, 3)  # 2: nothing happened yet
     assert all(found <= {*nights} for found in written_dates(folder / "nightly").values())
     assert days.audit(run, folder / "whole") in (0, 1, 3)
-    by_night, at_once = counts(spark, folder / "nightly"), counts(spark, folder / "whole")
-    for row in spark.read.format("delta").load(str(folder / "nightly/tables/withdrawn")).collect():
-        by_night[row.code] -= 1
+    by_night, at_once = counts(folder / "nightly"), counts(folder / "whole")
+    for code in table_of(folder / "nightly", "withdrawn")["code"]:
+        by_night[code] -= 1
     lasting = {code for code in by_night | at_once if code not in AS_OF_THE_END}
     assert {c: by_night.get(c, 0) for c in lasting} == {c: at_once.get(c, 0) for c in lasting}
 
@@ -255,7 +255,7 @@ def test_nights_cut_anywhere_hold_every_table_to_their_dates_and_find_what_one_r
 @pytest.mark.slow
 def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, month: Path, nightly: Path) -> None:
     names = ("audited", "violations", "assignments", "finding_counts", "runs")
-    before = {name: contents(spark, nightly, name) for name in names}
+    before = {name: contents(nightly, name) for name in names}
     run = [sys.executable, "-c", COMMAND, "audit", "--config", str(month / "audit.yaml"), "--out", str(nightly)]
     killed = subprocess.Popen([*run, "--date", DATES[1]], start_new_session=True, stdout=subprocess.DEVNULL)
     versions = _versions(nightly)
@@ -264,27 +264,27 @@ def test_a_killed_night_run_again_leaves_the_same_tables(spark: SparkSession, mo
     os.killpg(killed.pid, signal.SIGKILL)
     killed.wait()
     assert audit(month, nightly, DATES[1]) in (0, 1)
-    assert {name: contents(spark, nightly, name) for name in names} == before
+    assert {name: contents(nightly, name) for name in names} == before
 
 
 def test_a_day_without_messages_and_deliveries_ends_what_was_open(
     spark: SparkSession, month: Path, nightly: Path
 ) -> None:
     assert audit(month, nightly, "2026-09-24") == 3  # the run does not say that quiet days are valid
-    assert open_at_the_end(spark, nightly, DATES[-1])  # acknowledged after midnight
-    assert not open_at_the_end(spark, nightly, "2026-09-24")
+    assert open_at_the_end(nightly, DATES[-1])  # acknowledged after midnight
+    assert not open_at_the_end(nightly, "2026-09-24")
     report = json.loads((nightly / "report/report.json").read_text())
     facts = {fact["label"]: fact["value"] for fact in report["facts"]}
     assert (facts["Goes on from the audit of"], facts["Messages in the log"]) == (DATES[-1], "0")
     assert audit(month, month / "nothing before", "2026-09-24") == 3
 
 
-def open_at_the_end(spark: SparkSession, out: Path, date: str) -> bool:
+def open_at_the_end(out: Path, night: str) -> bool:
     """Whether a night hands on positions that are open."""
-    audited = spark.read.format("delta").load(str(out / "tables/audited")).where("checkpoint.name = 'open'")
-    rows = audited.where(F.col("date") == date).select("checkpoint.rows").collect()
+    audited = table_of(out, "audited").filter(pl.col("date") == Date.fromisoformat(night))
+    rows = [state["rows"] for state in audited["checkpoint"] if state and state["name"] == "open"]
     assert rows  # it hands on its state
-    return any(row.rows > 0 for row in rows)
+    return any(rows)
 
 
 def _versions(out: Path) -> Any:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as F
@@ -28,6 +29,7 @@ from subreplay.spark.schemas import require, spark_schema
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
 from tests.support.snapshots import snapshot
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 DAY = "2026-11-21"  # of the recordings, UTC
@@ -56,14 +58,14 @@ def audit_day(folder: Path) -> int:
 
 
 def test_a_kept_promise_is_valid_and_every_delivery_is_at_its_owner(spark: SparkSession, steady: Path) -> None:
-    audited = table(spark, steady, "audited").where(F.col("date") == DAY)
-    assert audited.where("delivered and not in_transition and expected = consumer").count() == 3998
-    assert audited.where("delivered and not in_transition").count() == 3998
+    steadily = table_of(steady, "audited").filter(pl.col("delivered") & ~pl.col("in_transition"))
+    assert steadily.height == 3998
+    assert (steadily["expected"] == steadily["consumer"]).all()
     found = report_of(steady)
     assert found["verdict"] == "valid"
     assert [i["rows_in"] for i in found["inputs"]] == [4000, 10, 4002]
-    assert table(spark, steady, "epochs").count() == 10
-    assert table(spark, steady, "assignments").agg(F.sum("messages")).first()[0] == 4002
+    assert table_of(steady, "epochs").height == 10
+    assert table_of(steady, "assignments")["messages"].sum() == 4002
 
 
 TOPIC = "persistent://public/default/s1_key_shared_autosplit-1795231493"
@@ -134,10 +136,10 @@ def test_tables_are_partitioned_by_what_a_run_finds_its_rows_by(spark: SparkSess
 def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     for path in (steady / "report").iterdir():
         assert "Order-" not in path.read_text(encoding="utf-8")
-    audited = table(spark, steady, "audited")
-    assert audited.where("key like 'Order%'").count() == 0
-    keys = {bytes(row.key) for row in lake.read(spark, str(steady / "in"), "messages", "delta").select("key").collect()}
-    state = pa.array([row.checkpoint.asDict() for row in audited.where("checkpoint IS NOT NULL").collect()], CHECKPOINT)
+    audited = table_of(steady, "audited")
+    assert not audited["key"].str.starts_with("Order").any()
+    keys = {*DeltaTable(steady / "in/messages").to_pyarrow_table(columns=["key"])["key"].to_pylist()}
+    state = pa.array(audited["checkpoint"].drop_nulls().to_list(), CHECKPOINT)
     numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
     for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())
@@ -225,7 +227,7 @@ def test_mixed_batches_are_the_one_true_catch(spark: SparkSession, tmp_path: Pat
     assert set(codes) == {"MIXED_BATCH"}
     assert "118 of 118 batches" in codes["MIXED_BATCH"]["note"]
     assert "287 of 300 keys" in codes["MIXED_BATCH"]["note"]
-    assert table(spark, tmp_path, "violations").where("verdict = 'invalid'").count() == 118
+    assert (table_of(tmp_path, "violations")["verdict"] == "invalid").sum() == 118
 
 
 @pytest.mark.slow
@@ -271,10 +273,10 @@ def test_a_moved_delivery_fails_the_run_with_its_witness(spark: SparkSession, tm
         == 0
     )
     assert main(["audit", "--config", str(tmp_path / "in/audit.yaml"), "--out", str(tmp_path)]) == 1
-    found = table(spark, tmp_path, "violations").where("verdict = 'invalid'").collect()
-    assert [(row.code, f"{row.ledger}:{row.entry}") for row in found] == [(code, witness)]
-    assert found[0].explanation.startswith(witness)
-    assert "its owner was" in found[0].explanation
+    (row,) = table_of(tmp_path, "violations").filter(pl.col("verdict") == "invalid").to_dicts()
+    assert (row["code"], f"{row['ledger']}:{row['entry']}") == (code, witness)
+    assert row["explanation"].startswith(witness)
+    assert "its owner was" in row["explanation"]
 
 
 def test_a_missing_table_is_bad_input(
@@ -317,7 +319,7 @@ def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, 
         "quarantined": 1,
         "note": "",
     }
-    assert table(spark, tmp_path, "quarantine").count() == 1
+    assert table_of(tmp_path, "quarantine").height == 1
 
 
 def test_a_table_without_a_needed_column_says_which(

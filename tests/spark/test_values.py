@@ -18,6 +18,7 @@ from subreplay.cli import main
 from subreplay.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
 from subreplay.model.tables import INPUTS
 from tests.support.history import SUBSCRIPTION, TOPIC, history
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -145,10 +146,10 @@ def test_what_a_contract_does_not_allow_is_in_quarantine_and_nothing_else(
         assert found["rows_in"] == stored == found["valid"] + found["quarantined"]
         assert found["quarantined"] == sum(not trial.legal for trial in of_table), table
     name = "quarantine" if command == "audit" else "whatif_quarantine"
-    rejected = spark.read.format("delta").load(str(tmp_path / "tables" / name)).collect()
-    told = {(row.table, reason.column) for row in rejected for reason in row.reasons}
+    rejected = table_of(tmp_path, name).to_dicts()
+    told = {(row["table"], reason["column"]) for row in rejected for reason in row["reasons"]}
     assert {(t.table, t.column) for t in trials() if not t.legal} <= told
-    assert all(r.value and r.rule and r.remedy for row in rejected for r in row.reasons)
+    assert all(r["value"] and r["rule"] and r["remedy"] for row in rejected for r in row["reasons"])
 
 
 def test_a_sentinel_of_never_is_to_be_null() -> None:

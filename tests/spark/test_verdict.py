@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +13,7 @@ from pyspark.sql import SparkSession
 from subreplay.cli import main
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -39,8 +42,8 @@ def test_a_name_that_the_tables_do_not_have_is_unknown_and_told_with_those_they_
     assert why in found.report["headline"]
     assert why in found.text
     assert "Nothing was judged" in found.page
-    runs = spark.read.format("delta").load(str(tmp_path / "tables/runs")).first()
-    assert (runs.verdict, why in runs.headline) == ("unknown", True)
+    (run,) = table_of(tmp_path, "runs").to_dicts()
+    assert (run["verdict"], why in run["headline"]) == ("unknown", True)
 
 
 def test_where_nobody_joined_rules_that_need_members_are_unknown_and_not_clean(
@@ -71,8 +74,8 @@ def test_a_quiet_day_is_what_the_run_says(spark: SparkSession, tmp_path: Path, q
     found = audited(tmp_path, KEPT, "--date", "2023-11-16", require={"quiet_days": quiet})
     assert (found.code, found.report["verdict"]) == (code, quiet)
     assert "othing was published or delivered on 2023-11-16" in found.text
-    runs = spark.read.format("delta").load(str(tmp_path / "tables/runs")).where("date = '2023-11-16'").first()
-    assert (runs.verdict, "quiet day" in runs.headline) == (quiet, True)
+    (run,) = table_of(tmp_path, "runs").filter(pl.col("date") == date(2023, 11, 16)).to_dicts()
+    assert (run["verdict"], "quiet day" in run["headline"]) == (quiet, True)
 
 
 SCENARIOS = [{"name": "shared", "policy": "pulsar.shared", "members": [{"consumer": "c"}], "dispatch": {}}]
@@ -125,8 +128,8 @@ def test_rejected_members_leave_their_deliveries_unknown_and_say_why(spark: Spar
     for shown in (found.text, found.page):
         assert "an event is join, leave, crash or rejected" in shown
     assert "1 of 2 rows of membership are in quarantine, and NOT_CONNECTED may be none" in found.text
-    strays = spark.read.format("delta").load(str(tmp_path / "tables/violations")).where("code = 'NOT_CONNECTED'")
-    assert {(row.verdict, row.consumer) for row in strays.collect()} == {("unknown", "C2")}
+    strays = table_of(tmp_path, "violations").filter(pl.col("code") == "NOT_CONNECTED")
+    assert {*strays.select("verdict", "consumer").iter_rows()} == {("unknown", "C2")}
 
 
 def test_a_rejected_delivery_is_not_a_lost_message(spark: SparkSession, tmp_path: Path) -> None:
