@@ -52,7 +52,7 @@ FILES = st.lists(st.lists(st.one_of(lines(), st.just("{"), st.just('{"resourceSp
 OPTIONS = st.sampled_from([Options(), Options(subscription="billing"), Options(topic="orders")])
 
 
-@examples(60)
+@examples(30)
 @given(FILES, OPTIONS, st.integers(1, 3), st.integers(1, 9), st.integers(1, 12))
 def test_streams_tell_what_all_spans_at_once_tell(
     told: list[list[str]], options: Options, tasks: int, rows: int, at_once: int

@@ -22,7 +22,7 @@ from subreplay.config import run as config
 from subreplay.model.tables import INPUTS, LOG
 from subreplay.spark import collect
 from subreplay.spark.audit.passes import _blocks
-from subreplay.spark.read import direct, input_statistics
+from subreplay.spark.read import checkpoint, direct, input_statistics
 from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.inputs import Inputs, read_inputs
 from subreplay.spark.read.log import as_log
@@ -143,6 +143,7 @@ def test_counts_rows_and_members_are_those_that_spark_reads(read: Inputs) -> Non
         assert _in_order(read.direct[name].count()) == _in_order(expected)
         rows = read.direct[name].rows().to_pylist()
         assert _in_order(rows) == _in_order(collect.rows_of(read.valid[name]).to_pylist())
+        assert _in_order(rows) == _in_order(collect.rows_of(read.direct[name].frame()).to_pylist())
     order = itemgetter("at", "seq", "consumer", "event")
     expected = collect.rows(input_statistics._in_nanos(read.membership))
     members = read.direct["membership"].members()
@@ -161,6 +162,22 @@ def test_the_log_is_the_one_that_spark_makes(read: Inputs) -> None:
         assert all(expected[column].null_count == len(expected) for column in set(columns) - set(there))
         if name == "messages":
             assert _alike(found) == _alike(expected)
+
+
+@pytest.mark.parametrize("day", [DAY - timedelta(days=1), DAY + timedelta(days=1)], ids=["early", "earlier"])
+def test_rows_of_other_days_are_those_that_spark_reads(
+    read: Inputs, day: Date, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first of them as if a clock may be ahead by half a day and a microsecond."""
+    monkeypatch.setattr(checkpoint, "AHEAD", 43_200_000_001_000)
+    run = config.parse({"subscription": {"name": "sub", "topic": "t"}, "date": day}, "run.yaml")
+    here, by_spark = (checkpoint.local_near(run, inputs, None, 0).near for inputs in (read, read.by_spark()))
+    assert here is not None
+    assert by_spark is not None
+    for name in ("messages", "deliveries"):
+        expected = collect.rows_of(by_spark[name]).to_pylist()
+        assert expected or (name, day < DAY) == ("deliveries", True)
+        assert _in_order(collect.rows_of(here[name]).to_pylist()) == _in_order(expected)
 
 
 def test_tasks_read_what_the_driver_reads(read: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql import Row, SparkSession
 
 from subreplay.cli import main
 from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
-from subreplay.spark import collect
+from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes
 from subreplay.spark.read import direct
 from subreplay.spark.schemas import spark_schema
@@ -105,6 +105,13 @@ def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:
     strict = spark.createDataFrame([(tuple(one.values()), [1]), (None, None)], spark_schema(schema))
     for given in frame.where("true"), strict:
         assert [row.checkpoint and row.checkpoint.data for row in collect.local(given).collect()] == [b"x", None]
+
+
+def test_no_row_is_lost_behind_a_batch_without_rows(spark: SparkSession) -> None:
+    schema = pa.schema([pa.field("n", pa.int64())])
+    rows = pa.table({"n": pa.chunked_array([[], [1], [], [2, 3], []], pa.int64())})
+    for given in (collect.of_rows(spark, rows, schema), lake.of_arrow(spark, rows)):
+        assert sorted(row.n for row in given.collect()) == [1, 2, 3]
 
 
 def test_no_batch_at_all_is_a_frame_without_rows(spark: SparkSession) -> None:

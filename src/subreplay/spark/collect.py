@@ -18,7 +18,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from subreplay.spark.schemas import spark_schema
+from subreplay.spark.schemas import frame_of, spark_schema
 
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -91,8 +91,7 @@ def of_rows(spark: SparkSession, rows: pa.Table, schema: pa.Schema) -> DataFrame
 
 
 def _frame(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
-    some = rows if rows.num_rows else rows.schema.empty_table()  # pyspark cannot tell the type of no batch at all
-    return spark.createDataFrame(some, _nullable(schema)).coalesce(1)
+    return frame_of(spark, rows, _nullable(schema)).coalesce(1)
 
 
 def _nullable(kind: DataType) -> Any:

@@ -20,7 +20,7 @@ from subreplay.config.fields import quoted
 from subreplay.config.run import Location, Schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.spark import delta_here
-from subreplay.spark.schemas import spark_schema
+from subreplay.spark.schemas import frame_of, spark_schema
 
 ATTEMPTS: Final = 8
 """How often a table is written at most, where other runs change its layout meanwhile."""
@@ -81,7 +81,7 @@ def equal(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     """A frame of an Arrow table, with the schema that the table declares."""
-    return spark.createDataFrame(rows, spark_schema(rows.schema))
+    return frame_of(spark, rows, spark_schema(rows.schema))
 
 
 def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:

@@ -51,7 +51,7 @@ def copies(draw: st.DrawFn) -> tuple[pa.Table, str]:
     return records(name), text(name)
 
 
-@examples(60)
+@examples(30)
 @given(
     copies(),
     st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.booleans(), st.booleans()), min_size=1, max_size=3),

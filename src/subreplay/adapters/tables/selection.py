@@ -34,6 +34,18 @@ def of_members(name: str, topic: str, day: Date | None, *, since: bool, others: 
     return _of("subscription", name) & mine & _until(day, since)
 
 
+def of_days(topic: str, since: Date, day: Date, subscription: str | None = None) -> pc.Expression:
+    """The rows of the days from one on and before another, that have a topic, and a subscription where one is named."""
+    mine = (pc.field("topic") == topic) & (pc.field("date") >= pc.scalar(since)) & (pc.field("date") < pc.scalar(day))
+    return mine if subscription is None else mine & (pc.field("subscription") == subscription)
+
+
+def of_early(topic: str, day: Date, before: int) -> pc.Expression:
+    """The messages of a day that were published before a time (ns)."""
+    at = pc.scalar(-(-before // 1_000)).cast(pa.timestamp("us", "UTC"))
+    return (pc.field("topic") == topic) & (pc.field("date") == pc.scalar(day)) & (pc.field("publish_time") < at)
+
+
 def _of(column: str, value: str) -> pc.Expression:
     field = pc.field(column)
     return field.is_null() | field.isin(pa.array(["", value]))

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader, StrictUndefined
+from jinja2 import BytecodeCache, Environment, FunctionLoader, StrictUndefined
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
 from subreplay.reports import words
@@ -56,12 +57,30 @@ def _style() -> str:
     return style.replace("/*dark*/", palette.colours(palette.DARK)) + palette.rules()
 
 
+class _Compiled(BytecodeCache):
+    """Templates as a process has compiled them: that takes longer than to fill them in."""
+
+    def __init__(self) -> None:
+        self.templates: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        if bucket.key in self.templates:
+            bucket.bytecode_from_string(self.templates[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        self.templates[bucket.key] = bucket.bytecode_to_string()
+
+
+_compiled = _Compiled()
+
+
 def _environment(shown: View, topic: str) -> Environment:
     """Templates of the package, an unknown name an error, everything escaped but what they call safe: drawn charts,
     the colours and the packaged style and script."""
     environment = Environment(
-        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+        loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+        bytecode_cache=_compiled,
+    )  # fmt: skip
     filters: dict[str, Any] = {
         "count": words.count,
         "percent": words.percent,

@@ -20,17 +20,19 @@ import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from subreplay.adapters.tables import selection
 from subreplay.audit.checkpoint import BASIS, CARRY, OPEN, Checkpoint, open_table, read
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.errors import ConfigError
 from subreplay.model.columns import DAY, UNKNOWN, midnight
 from subreplay.model.contracts import KEYS
-from subreplay.model.tables import CHECKPOINT, LOG, OPEN_POSITIONS
+from subreplay.model.tables import CHECKPOINT, INPUTS, LOG, OPEN_POSITIONS
 from subreplay.spark import collect
-from subreplay.spark.collect import fits, local, mapped
+from subreplay.spark.collect import fits, local
 from subreplay.spark.delta_here import Table
 from subreplay.spark.read.contracts import split
+from subreplay.spark.read.direct import Reading, Unreadable
 from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.read.log import Log, delivery_rows, message_rows
 from subreplay.spark.schemas import spark_schema
@@ -50,11 +52,11 @@ MOST_NUMBERS: Final = 1 << 20
 @dataclass(frozen=True)
 class HandedOn:
     """The state that the latest night before a date handed on: rows of its ``checkpoint`` by topic and partition;
-    ``here``: the driver has them."""
+    ``here`` are the same, where the driver has them."""
 
     night: Date
     checkpoint: DataFrame
-    here: bool
+    here: pa.Table | None = None
 
     @property
     def end(self) -> int:
@@ -64,9 +66,36 @@ class HandedOn:
     @cached_property
     def open(self) -> DataFrame:
         """``OPEN_POSITIONS`` that it left."""
-        return mapped(
-            self.checkpoint.where(F.col("checkpoint.name") == OPEN), _positions, OPEN_POSITIONS, here=self.here
-        )
+        if self._open_here is not None:
+            return collect.of_rows(self.checkpoint.sparkSession, self._open_here, OPEN_POSITIONS)
+        mine = self.checkpoint.where(F.col("checkpoint.name") == OPEN)
+        return mine.mapInArrow(_positions, spark_schema(OPEN_POSITIONS))
+
+    @cached_property
+    def _open_here(self) -> pa.Table | None:
+        if self.here is None:
+            return None
+        return pa.Table.from_batches(_positions(_named(self.here, OPEN).to_batches()), OPEN_POSITIONS)
+
+    @property
+    def oldest(self) -> Date | None:
+        """The first day of which a position is open."""
+        if self._open_here is not None:
+            first: Date | None = pc.min(self._open_here["day"]).as_py()
+            return first
+        row = self.open.agg(F.min("day").alias("day")).first()
+        return None if row is None else row.day
+
+    @property
+    def basis(self) -> str:
+        """What that night's judging rested on."""
+        if self.here is not None:
+            told = _named(self.here, BASIS)["checkpoint"].slice(0, 1).combine_chunks()
+        else:
+            row = self.checkpoint.where(F.col("checkpoint.name") == BASIS).select("checkpoint").first()
+            assert row is not None  # every night hands it on
+            told = pa.array([row.checkpoint.asDict()], CHECKPOINT)
+        return read(Checkpoint([told]).arrays()[BASIS])
 
 
 def handed_on(spark: SparkSession, sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
@@ -85,8 +114,10 @@ def handed_on(spark: SparkSession, sink: Sink, config: RunConfig, topic: str) ->
     if latest is None:
         return None
     state = mine.where(F.col("date") == F.lit(latest.date)).select("topic", "partition", "checkpoint")
-    few = latest.numbers <= MOST_NUMBERS
-    return HandedOn(latest.date, local(state) if few else state, few)
+    if latest.numbers > MOST_NUMBERS:
+        return HandedOn(latest.date, state)
+    rows = collect.rows_of(state)
+    return HandedOn(latest.date, collect.as_frame(rows, state), rows)
 
 
 def _handed_on_here(spark: SparkSession, audited: Table, sink: Sink, config: RunConfig, topic: str) -> HandedOn | None:
@@ -103,12 +134,12 @@ def _handed_on_here(spark: SparkSession, audited: Table, sink: Sink, config: Run
             continue
         if pc.sum(numbers).as_py() <= MOST_NUMBERS:
             state = audited.rows(asked, ["topic", "partition", "checkpoint"])
-            return HandedOn(night, collect.of_rows(spark, state, state.schema), True)
+            return HandedOn(night, collect.of_rows(spark, state, state.schema), state)
         there = sink.find("audited")
         assert there is not None  # it was looked at
         mine = there.where(of_earlier_nights(config, topic) & (F.col("date") == F.lit(night)))
         kept = mine.where(F.col("checkpoint").isNotNull()).select("topic", "partition", "checkpoint")
-        return HandedOn(night, kept, False)
+        return HandedOn(night, kept)
     return None
 
 
@@ -120,10 +151,7 @@ def basis(config: RunConfig) -> str:
 
 def check_basis(before: HandedOn, config: RunConfig) -> None:
     """Raises ``ConfigError`` where the night before was judged by other rules."""
-    told = before.checkpoint.where(F.col("checkpoint.name") == BASIS).select("checkpoint").first()
-    assert told is not None  # every night hands it on
-    part = Checkpoint([pa.array([told.checkpoint.asDict()], CHECKPOINT)])
-    was, now = json.loads(read(part.arrays()[BASIS])), json.loads(basis(config))
+    was, now = json.loads(before.basis), json.loads(basis(config))
     differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
     if differing:
         raise ConfigError(
@@ -146,9 +174,14 @@ def log_of_night(spark: SparkSession, config: RunConfig, inputs: Inputs, log: Lo
 def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: int) -> Inputs:
     """The same with the rows of other days that the run of a date reads, where the driver may have them beside the
     ``day`` rows of its date."""
-    if before is not None and not before.here:
+    if before is not None and before.here is None:
         return inputs
-    earlier = _earlier(config, inputs, _since(config, before))
+    since = _since(config, before)
+    if {"messages", "deliveries"} <= inputs.files.keys():
+        readings = _readings(config, inputs, since)
+        if all(reading.small for reading in readings.values()):
+            return _near_read(inputs, readings, day)
+    earlier = _earlier(config, inputs, since)
     mine = {"messages": earlier["messages"] | _early(config, inputs), "deliveries": earlier["deliveries"]}
     keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
     widths = {"messages": keys.alias("bytes"), "deliveries": F.lit(0)}
@@ -162,6 +195,32 @@ def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: 
     with collect.together() as start:
         near = {name: start(local, _valid(inputs, name, rows)) for name, rows in mine.items()}
     return replace(inputs, near={name: frame.result() for name, frame in near.items()})
+
+
+def _readings(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Reading]:
+    """The rows of other days, read without Spark."""
+    assert config.date is not None
+    tomorrow = config.date + timedelta(days=1)
+    days = selection.of_days(inputs.topic, since, config.date)
+    early = selection.of_early(inputs.topic, tomorrow, midnight(tomorrow) + AHEAD)
+    served = selection.of_days(inputs.topic, since, config.date, config.subscription.name)
+    asked = {"messages": days | early, "deliveries": served}
+    return {name: Reading(inputs.ingest.spark, inputs.files[name].where(mine)) for name, mine in asked.items()}
+
+
+def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs:
+    """The same with these, where they are few enough; with none of them read here, where a file cannot be."""
+    try:
+        rows = {name: reading.rows() for name, reading in readings.items()}
+    except Unreadable:
+        return inputs
+    keys = (pc.fill_null(pc.binary_length(rows["messages"][name]), 0) for name in KEYS)
+    widest = pc.max(reduce(pc.add, keys)).as_py() or 0
+    if not fits(day + sum(map(len, rows.values())), widest):
+        return inputs
+    spark = inputs.ingest.spark
+    near = {name: collect.of_rows(spark, mine, INPUTS[name]) for name, mine in rows.items()}
+    return replace(inputs, near=near if any(map(len, rows.values())) else {})
 
 
 def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
@@ -237,6 +296,11 @@ def _behind(rows: DataFrame, firsts: DataFrame, behind: bool) -> DataFrame:
     return rows.join(F.broadcast(firsts), ["topic", "partition"], "left").where(late if behind else ~late)
 
 
+def _named(state: pa.Table, name: str) -> pa.Table:
+    """The rows of a state that hold one array."""
+    return state.filter(pc.equal(pc.struct_field(state["checkpoint"], "name"), name))
+
+
 def _positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for row in batch.to_pylist():
@@ -248,8 +312,7 @@ def _since(config: RunConfig, before: HandedOn | None) -> Date:
     """The first of the days before a date whose log its run reads."""
     assert config.date is not None
     since = config.date - timedelta(days=config.traffic.lookback_days)
-    oldest = None if before is None else before.open.agg(F.min("day").alias("day")).first()
-    return since if oldest is None else min(since, oldest.day or since)
+    return since if before is None else min(since, before.oldest or since)
 
 
 def _early(config: RunConfig, inputs: Inputs) -> Column:

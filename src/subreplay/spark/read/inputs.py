@@ -16,6 +16,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.adapters.tables import selection
+from subreplay.adapters.tables.files import Files
 from subreplay.config.run import RunConfig
 from subreplay.config.traffic import InputTable, Traffic
 from subreplay.errors import InputError, NothingThere
@@ -112,6 +113,7 @@ class Inputs:
     near: Mapping[str, DataFrame] | None = None  # what a date needs of other days, where the driver has it; {}: nothing
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
     direct: Mapping[str, Reading] = field(default_factory=dict)
+    files: Mapping[str, Files] = field(default_factory=dict)  # all of each table that needs no Spark to be read
 
     @property
     def messages(self) -> DataFrame:
@@ -142,7 +144,7 @@ class Inputs:
 
     def by_spark(self) -> Inputs:
         """The same, of which nothing is read without Spark."""
-        return replace(self, direct={})
+        return replace(self, direct={}, files={})
 
     def leaving_log(self) -> Inputs:
         """The same, where both messages and deliveries are read here and there are many of them: who counts them leaves
@@ -183,6 +185,7 @@ def read_inputs(
         name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only, reads=reads)
         for name in INPUTS
     }
+    files = {name: given.files for name, given in tables.items() if given.files is not None}
     topic = config.subscription.topic or _topic_of(tables, config)
     mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
     asked = {
@@ -223,7 +226,8 @@ def read_inputs(
         ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
         tables=Asked({name: partial(_frame, table) for name, table in tables.items()}),
         reads=reads,
-        direct=_direct(spark, tables, config, topic, grouped),
+        direct=_direct(spark, files, config, topic, grouped),
+        files=files,
     )
 
 
@@ -239,11 +243,10 @@ def _frame(table: traffic.Table) -> DataFrame:
 
 
 def _direct(
-    spark: SparkSession, tables: Mapping[str, traffic.Table], config: RunConfig, topic: str, grouped: bool
+    spark: SparkSession, files: Mapping[str, Files], config: RunConfig, topic: str, grouped: bool
 ) -> dict[str, Reading]:
     """What a run asks for of the tables that need no Spark to be read."""
     name, day, found = config.subscription.name, config.date, {}
-    files = {table: given.files for table, given in tables.items() if given.files is not None}
     if "messages" in files:
         found["messages"] = files["messages"].where(selection.of_topic(topic, day))
     if "deliveries" in files:
