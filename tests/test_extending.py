@@ -140,6 +140,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chapter", MOST_FILES)
 def test_the_page_is_followed_literally(copy: Path, chapter: str) -> None:
     for name, kind, text in CHAPTERS[chapter]:

@@ -101,6 +101,7 @@ def test_k_commit_1_the_commit_of_a_consumer_that_was_too_slow_is_refused():
     assert audit_of("k16_slow").excused["COMMIT_NOT_OWNER REFUSED"] == 2
 
 
+@pytest.mark.long
 @pytest.mark.row("K-COMMIT-1")
 def test_k_commit_1_a_log_read_from_its_end_does_not_excuse_the_commit_of_another_one():
     it = read(BY_NAME["k44_grow_latest"])

@@ -53,6 +53,7 @@ for n in range(100_000):
 """
 
 
+@pytest.mark.long
 def test_what_was_flushed_outlives_a_killed_process(tmp_path: Path) -> None:
     process = child(ENDLESS, str(tmp_path))
     assert process.stdout is not None
@@ -69,6 +70,7 @@ def test_what_was_flushed_outlives_a_killed_process(tmp_path: Path) -> None:
     assert [row["entry"] for row in found][1:] == list(range(len(found) - 1))
 
 
+@pytest.mark.long
 def test_a_process_that_ends_without_closing_loses_nothing(tmp_path: Path) -> None:
     code = """
 import sys

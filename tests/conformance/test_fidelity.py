@@ -178,6 +178,7 @@ def permits_off(folder):
                     yield asked - given.entries.messages[got].sum() - consumer["permits"]
 
 
+@pytest.mark.long
 @named("s1b")
 def test_another_brokers_rules_do_not_reproduce_it(folder):
     other = {"pulsar-3.2": "pulsar-4.0", "pulsar-4.0": "pulsar-3.2"}[recorded_profile(folder)]
@@ -190,6 +191,7 @@ def copied(source, folder):
     return folder
 
 
+@pytest.mark.long
 def test_the_command_prints_a_line_for_a_recording_and_one_for_each_of_several_dispatchers(capsys):
     folders = [next(f for f in ALL if f.name.startswith(name)) for name in ("s1f", "s5_")]
 

@@ -89,6 +89,7 @@ def test_a_poll_of_a_partition_that_is_not_the_members_brings_nothing():
     assert not found.passed
 
 
+@pytest.mark.long
 def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
     assert main(["fidelity", str(SLOW), str(LATEST)]) == 0
     told = capsys.readouterr().out
@@ -99,6 +100,7 @@ def test_the_command_prints_each_recording_and_leaves_with_0(capsys):
     assert "never given: 62 found of 62 recorded" in told
 
 
+@pytest.mark.long
 def test_the_command_leaves_with_1_where_others_were_given_the_records(tmp_path):
     shutil.copytree(SLOW, tmp_path / "r")
     path = tmp_path / "r/polls.jsonl.gz"

@@ -38,6 +38,7 @@ def test_a_wrong_expectation_is_told_with_both_values():
     assert told.startswith("event 2 (add 0), delivered: expected {'0': [[7, 7], ")
 
 
+@pytest.mark.long
 def test_a_profile_is_not_another_one():
     assert judge(GOLDEN / "pulsar" / "4.0.8" / "dispatch_key_shared.jsonl.gz", "pulsar-4.2").failed > 0
 

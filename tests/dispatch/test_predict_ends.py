@@ -109,6 +109,7 @@ def test_a_delayed_message_is_waited_for_whatever_fails_until_then():
     assert ends(run) == {(0, 0): 1, (1, 0): 1}
 
 
+@pytest.mark.long
 def test_a_slow_consumer_is_waited_for_whatever_fails_until_then():
     slow = {"b": consumer(3600 * 1000)}
     run = predict(AUTO_SPLIT, "pulsar-4.0", "+a +b", "k1 k2 k3 k4 k5 k6", consumer(**FAILS), others=slow)

@@ -63,6 +63,7 @@ def played(profile, size, until=10_000 * MS):
     return np.concatenate(parts)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("profile", ["pulsar-3.2", "pulsar-4.0", "pulsar-4.2"])
 def test_streams_may_be_cut_anywhere(profile):
     whole = played(profile, COUNT)

@@ -34,6 +34,7 @@ def test_by_plane_the_keys_are_many_and_three_consumers_do() -> None:
     assert (found.best, found.bound) == ("3 under pulsar.key_shared.consistent_hash", 2)
 
 
+@pytest.mark.long
 def test_by_carrier_the_hottest_key_is_the_limit_from_five_consumers_on() -> None:
     found = ask("consumers", "carrier", sizing={"p99": "5m"})
     assert needed(found) == {"consistent_hash": 33, "auto_split": 12, "failover": 0, "shared": 3}

@@ -44,6 +44,7 @@ def test_a_report_of_an_earlier_minor_version_lacks_what_came_later(small: Repor
         from_json(json.dumps(old | {"schema_version": "3.0"}))
 
 
+@pytest.mark.long
 def test_a_missing_field_and_an_unknown_one_do_not_fit_the_schema(small: ReportData) -> None:
     report = json.loads(to_json(small))
     del report["codes"][0]["meaning"]

@@ -87,6 +87,7 @@ def test_every_message_of_a_real_log_ends_exactly_once(recording, policy, profil
     assert pc.sum(of_kind(found, INTERVAL)["messages_published"]).as_py() == log.num_rows
 
 
+@pytest.mark.long
 def test_the_rows_do_not_depend_on_how_the_log_is_cut():
     stuck = {"others": {"c2": {"stuck": {"start": "1s", "end": "4s"}}}, "consumers": {"service": {"time": "1ms"}}}
     recording, policy = "4.0.8/s1e_key_shared_key_based_batching", "pulsar.key_shared.consistent_hash"

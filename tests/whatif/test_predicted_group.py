@@ -103,6 +103,7 @@ def test_every_record_ends_once_and_no_promise_is_broken(policy):
     assert (np.asarray(rows["codes"]) & Code.REDELIVERED.bit).any()  # d crashed
 
 
+@pytest.mark.long
 def test_the_judge_knows_the_members_and_would_find_what_is_wrong():
     group, log, found = predict("kafka.range")
     wrong = found.set_column(
@@ -118,6 +119,7 @@ def test_the_judge_knows_the_members_and_would_find_what_is_wrong():
     assert judge.standings[Code.WRONG_OWNER] is Standing.PROMISED
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("policy", ["kafka.range", "kafka.uniform"])
 def test_the_rows_do_not_depend_on_how_the_log_is_cut(policy):
     (_, _, whole), (_, _, cut) = (predict(policy, batch=batch) for batch in (10_000, 7))
@@ -126,6 +128,7 @@ def test_the_rows_do_not_depend_on_how_the_log_is_cut(policy):
     assert whole.combine_chunks() == cut.combine_chunks()
 
 
+@pytest.mark.long
 def test_a_pause_names_the_partition_the_rebalance_and_who_was_waited_for():
     _, _, found = predict("kafka.range")
     waits = of_kind(found, WAITED)

@@ -229,6 +229,7 @@ def test_names_may_come_from_elsewhere():
     assert "e9" in told.membership["consumer"].to_pylist()
 
 
+@pytest.mark.long
 def test_batches_of_events_give_the_rows_of_all_at_once(monkeypatch):
     monkeypatch.setattr("subreplay.adapters.broker_log.adapter.BATCH", 97)
     for name in NAMES:

@@ -186,6 +186,7 @@ def test_every_message_given_up_is_on_the_dead_letter_topic(version: str) -> Non
     assert Code.DLQ_INCOMPLETE.name not in found(capture).allowed
 
 
+@pytest.mark.long
 def test_a_delivery_that_only_the_client_places_elsewhere_is_found(tmp_path: Path) -> None:
     recording = Recording.load(f"4.0.8/{S1}")
     receipt = recording.files["deliveries"][500]
@@ -194,6 +195,7 @@ def test_a_delivery_that_only_the_client_places_elsewhere_is_found(tmp_path: Pat
     assert failing == {Code.WRONG_OWNER.name: [f"{receipt['ledger']}:{receipt['entry']}"]}
 
 
+@pytest.mark.long
 def test_an_acknowledged_message_that_no_application_received_is_lost(tmp_path: Path) -> None:
     recording = Recording.load(f"4.0.8/{S1}")
     receipt = recording.files["deliveries"].pop(700)
@@ -201,6 +203,7 @@ def test_an_acknowledged_message_that_no_application_received_is_lost(tmp_path: 
     assert failing == {"LOST": [f"{receipt['ledger']}:{receipt['entry']}"]}
 
 
+@pytest.mark.long
 def test_a_receipt_long_after_the_acknowledgement_is_a_duplicate(tmp_path: Path) -> None:
     recording = Recording.load(f"4.0.8/{S1}")
     receipt = dict(recording.files["deliveries"][100])

@@ -134,6 +134,7 @@ def test_the_policy_allows_just_the_script_that_is_there(small_html: str) -> Non
     assert policy[1].startswith("default-src &#39;none&#39;")
 
 
+@pytest.mark.long
 def test_the_same_data_gives_the_same_bytes_in_every_process(
     small_html: str, small: ReportData, tmp_path: Path
 ) -> None:
