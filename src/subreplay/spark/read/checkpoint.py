@@ -211,6 +211,8 @@ def _readings(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Readi
 def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs:
     """The same with these, where they are few enough; with none of them read here, where a file cannot be."""
     try:
+        if not fits(day + sum(reading.asked_for() for reading in readings.values()), 0):
+            return inputs
         rows = {name: reading.rows() for name, reading in readings.items()}
     except Unreadable:
         return inputs

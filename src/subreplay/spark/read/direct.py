@@ -96,6 +96,11 @@ class Reading:
     def _valid(self) -> Batches:
         return (batch if keeps is None else batch.filter(pa.array(keeps)) for batch, keeps in self._checked)
 
+    def asked_for(self) -> int:
+        """How many rows are asked for, valid or not; reads what tells it alone. Raises ``Unreadable``."""
+        with _told():
+            return int(self.files.dataset.count_rows(filter=self.files.asked))
+
     def count(self) -> Rows:
         """Of a small table how many rows are valid, and how many are not. Raises ``Unreadable``."""
         every, valid = (sum(batch.num_rows for batch in of) for of in ((b for b, _ in self._checked), self._valid))
