@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.model.columns import ints
 from subreplay.model.entry_keys import outer_sticky_keys
@@ -20,7 +19,7 @@ from subreplay.planning.owners import of_keys
 from subreplay.planning.policy import handed_over
 from subreplay.policies import make
 from tests.support.pure import log_of
-from tests.support.recordings import ROOT
+from tests.support.recordings import ROOT, ingested
 
 PROFILES = {"3.2.3": "pulsar-3.2", "4.0.8": "pulsar-4.0"}
 SCENARIOS = ("s1_key_shared_autosplit", "s2_key_shared_autosplit_other_selector")
@@ -38,7 +37,7 @@ class Phase(NamedTuple):
 @pytest.mark.parametrize("scenario", SCENARIOS)
 @pytest.mark.parametrize("version", PROFILES)
 def test_owners_shares_and_moves_of_a_plan_are_those_of_the_broker(version: str, scenario: str) -> None:
-    found = ADAPTERS["pulsar-recording"](ROOT / version / scenario, Options())
+    found = ingested(ROOT / version / scenario)
     tables, policy = found.tables, make(found.run["subscription"]["policy"], PROFILES[version])
     story = tables["membership"].to_pylist()
     rows = log_of(tables["messages"], tables["deliveries"])
@@ -84,7 +83,7 @@ def positions(rows):  # type: ignore[no-untyped-def]
 
 
 def test_a_service_model_is_fitted_from_recorded_receipts_and_acknowledgements() -> None:
-    tables = ADAPTERS["pulsar-recording"](ROOT / "4.0.8" / SCENARIOS[0], Options()).tables
+    tables = ingested(ROOT / "4.0.8" / SCENARIOS[0]).tables
     rows = log_of(tables["messages"], tables["deliveries"])
     served = rows.filter(pc.equal(rows["kind"], 1))
     size = np.full(served.num_rows, 100)

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from subreplay.adapters import ADAPTERS
 from subreplay.cli import main
 from subreplay.model.tables import TIME
-from tests.support.recordings import ROOT
+from tests.support.recordings import ROOT, ingested
 
 Tables = dict[str, pa.Table]
 DAY = 86_400_000_000
@@ -66,12 +65,12 @@ def save(tables: Tables, folder: Path, lookback_days: int = 1, **run: Any) -> Pa
 
 def over_days(name: str, days: int, folder: Path) -> Path:
     """A recording drawn out over whole days, as the input tables of an audit in ``folder``; returns the run file."""
-    ingested = ADAPTERS["pulsar-recording"](ROOT / name)
-    begin = pc.min(ingested.tables["membership"]["at"].cast(pa.int64())).as_py()
-    end = pc.max(ingested.tables["deliveries"]["delivered_at"].cast(pa.int64())).as_py()
-    tables = drawn_out(ingested.tables, begin, (days * DAY - 1) // (end - begin + 1))
+    recorded = ingested(ROOT / name)
+    begin = pc.min(recorded.tables["membership"]["at"].cast(pa.int64())).as_py()
+    end = pc.max(recorded.tables["deliveries"]["delivered_at"].cast(pa.int64())).as_py()
+    tables = drawn_out(recorded.tables, begin, (days * DAY - 1) // (end - begin + 1))
     subscription = tables["deliveries"]["subscription"][0].as_py()
-    return save(tables, folder, subscription=ingested.run["subscription"] | {"name": subscription})
+    return save(tables, folder, subscription=recorded.run["subscription"] | {"name": subscription})
 
 
 def audit(run: Path, out: Path, day: str | None = None) -> int:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters import ADAPTERS
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
 from subreplay.timelines.membership import dispatcher_events
@@ -22,7 +21,7 @@ from tests.support import assigned
 from tests.support.every_policy import EVERY
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs, members, together, told
-from tests.support.recordings import ROOT
+from tests.support.recordings import ROOT, ingested
 
 PROFILER = Profiler(KeyWords.of(False, "a secret"))
 KAFKA = [pytest.param(make(name, "kafka-4.0"), id=name) for name in ("kafka.range", "kafka.cooperative_sticky")]
@@ -88,7 +87,7 @@ def test_it_is_so_on_recorded_traffic(recording):
 
 def recorded_log(recording):
     """The messages of a recording as ``LOG`` has them, and its membership, times in ns."""
-    tables = ADAPTERS["pulsar-recording"](ROOT / recording).tables
+    tables = ingested(ROOT / recording).tables
     rows = tables["messages"]
     columns = {name: rows[name] for name in COLUMNS if name != "at"}
     columns["at"] = pc.multiply(rows["publish_time"].cast(pa.int64()), 1000)

@@ -1,14 +1,12 @@
 """The dispatch replay of a real log: every message ends once, however the log is cut into batches."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters import ADAPTERS
 from subreplay.config.dispatch import Dispatch
 from subreplay.dispatch.service import Fixed
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
@@ -16,14 +14,14 @@ from subreplay.policies import make
 from subreplay.timelines.membership import dispatcher_events
 from subreplay.whatif.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
 from subreplay.whatif.scenario import plan, recorded
+from tests.support.recordings import ROOT, ingested
 
-RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 SECOND = 1_000_000_000
 
 
 def messages_of(recording, scenario):
     """The messages as Spark hands them to a predictor."""
-    tables = ADAPTERS["pulsar-recording"](RECORDINGS / recording).tables
+    tables = ingested(ROOT / recording).tables
     rows, members = tables["messages"], tables["membership"]
     n = rows.num_rows
     columns = {name: rows[name] for name in rows.column_names if name not in ("publish_time", "deliver_at")}

@@ -211,18 +211,19 @@ def _readings(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Readi
 def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs:
     """The same with these, where they are few enough; with none of them read here, where a file cannot be."""
     try:
-        if not fits(day + sum(reading.asked_for() for reading in readings.values()), 0):
+        there = sum(reading.asked_for() for reading in readings.values())
+        if not fits(day + there, 0):  # before any of them is read
             return inputs
         rows = {name: reading.rows() for name, reading in readings.items()}
     except Unreadable:
         return inputs
     keys = (pc.fill_null(pc.binary_length(rows["messages"][name]), 0) for name in KEYS)
     widest = pc.max(reduce(pc.add, keys)).as_py() or 0
-    if not fits(day + sum(map(len, rows.values())), widest):
+    if not fits(day + there, widest):
         return inputs
     spark = inputs.ingest.spark
     near = {name: collect.of_rows(spark, mine, INPUTS[name]) for name, mine in rows.items()}
-    return replace(inputs, near=near if any(map(len, rows.values())) else {})
+    return replace(inputs, near=near if there else {})
 
 
 def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
