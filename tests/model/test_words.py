@@ -1,12 +1,13 @@
 """Keys as they leave: keyed, the same everywhere, and of no use to who guesses."""
 
+import hashlib
 import pickle
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.model.words import KeyWords
+from subreplay.model.words import KeyWords, _digests
 
 SOME = b"the state of a night" * 1_000
 
@@ -23,6 +24,18 @@ def test_a_column_has_the_word_of_each_key() -> None:
     keys = [b"a", b"", None, b"a", "日本".encode(), b"\xff"]
     for words in (KeyWords.of(False, "s"), KeyWords.of(True, "s")):
         assert words.words(pa.array(keys, pa.binary())).to_pylist() == [words.word(key) for key in keys]
+
+
+def test_digests_that_are_remembered_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subreplay.model.words._REMEMBERED", 2)
+    words = KeyWords.of(False, "remembered")
+    keys = [b"a", b"b", b"c", b"a", b"long" * 100]
+    sealed = [hashlib.blake2b(key, key=words.key, person=b"key", digest_size=6).hexdigest() for key in keys]
+    for _ in range(2):
+        assert words.words(pa.array(keys, pa.binary())).to_pylist() == sealed
+        assert words.numbers(pa.array(keys, pa.binary())).tolist() == [int(digest, 16) for digest in sealed]
+    assert len(_digests(words.key)) <= 2
+    assert keys[-1] not in _digests(words.key)
 
 
 def test_what_goes_to_workers_does_not_hold_the_secret() -> None:

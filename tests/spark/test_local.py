@@ -11,13 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
+from subreplay.audit.judge import Judge
 from subreplay.cli import main
 from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
 from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes
 from subreplay.spark.read import direct
+from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
 from tests.support.recordings import ROOT
@@ -58,6 +60,40 @@ def test_few_rows_and_many_come_to_the_same_tables(
         assert few or name in ("violations_by_window", "quarantine", "withdrawn")
 
 
+def test_findings_that_wait_in_files_are_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many rows those with a finding, where these alone are kept: as a table of the driver, and as a frame where
+    they would be too large for it."""
+    assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in")]) == 0
+    run_file = tmp_path / "in/audit.yaml"
+    run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: findings}}\n")
+    findings_here, found = passes.findings_here, []
+
+    def here_and_there(log: Log, judge: Judge) -> pa.Table | DataFrame:
+        here = findings_here(log, judge)
+        with monkeypatch.context() as changed:
+            changed.setattr(passes, "MOST_BYTES", -1)
+            there = findings_here(log, judge)
+            found.append((here, collect.rows_of(there), there))
+        return here
+
+    codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
+    monkeypatch.setattr(passes, "findings_here", here_and_there)
+    monkeypatch.setattr(collect, "MOST_ROWS", -1)
+    monkeypatch.setattr(direct, "IN_PROCESS", 0)
+    codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "waiting")]))
+    ((here, there, frame),) = found
+    assert isinstance(here, pa.Table)
+    assert isinstance(frame, DataFrame)
+    assert sorted(map(str, here.to_pylist())) == sorted(map(str, there.to_pylist()))
+    assert len(here) > 0
+    assert codes[0] == codes[1]
+    for name in set(TABLES) - {"withdrawn"}:  # which nights have
+        few, waiting = (rows(tmp_path / out / "tables" / name) for out in ("few", "waiting"))
+        assert few == waiting, name
+
+
 def test_few_rows_and_many_are_explained_alike(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,10 +122,11 @@ def table(spark: SparkSession, folder: Path) -> Row:
     return row
 
 
-def rows(path: Path, day: str) -> list[str]:
-    """All rows of a day in a table; what is added up of several partitions at a time may be cut otherwise."""
+def rows(path: Path, day: str | None = None) -> list[str]:
+    """All rows of a table, or of a day in it; what is added up of several partitions at a time may be cut otherwise."""
     table = DeltaTable(path).to_pyarrow_table()
-    table = table.filter(pc.equal(table["date"], date.fromisoformat(day)))
+    if day is not None:
+        table = table.filter(pc.equal(table["date"], date.fromisoformat(day)))
     if "load" in table.column_names:
         table = table.filter(table["load"].is_null())
     return sorted(str(row) for row in table.select(sorted(table.column_names)).to_pylist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
-from functools import cache, partial
+from functools import cache, lru_cache
 from typing import Final
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 DIGEST = 12  # hexadecimal digits of a key's digest
 MOST_SLOTS_TOLD: Final = 65_536
 """Where there are more, as with the 31-bit hashes of 3.2, a slot all but names its key."""
+_REMEMBERED: Final = 1 << 17  # digests of keys that a process remembers: some 40 MB
+_SHORT: Final = 128  # bytes of the longest key of which one is
 _TAG = 16  # bytes
 _ROUNDS = 100_000  # what one guess of a secret costs whoever has a digest of a known key
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -65,7 +67,7 @@ class KeyWords:
         """A key in words; None for a message without a key."""
         if key is None:
             return None
-        return key.decode("utf-8", "replace") if self.show else self._digest(key)
+        return key.decode("utf-8", "replace") if self.show else _digests(self.key)[key]
 
     def words(self, keys: pa.Array) -> pa.Array:
         """A column of keys in words; each distinct one is looked at once."""
@@ -74,8 +76,8 @@ class KeyWords:
 
     def numbers(self, keys: pa.Array) -> NDArray[np.uint64]:
         """The digest of each key as a number of 48 bits, also where keys are shown; none is null."""
-        seal = partial(hashlib.blake2b, key=self.key, person=b"key", digest_size=DIGEST // 2)
-        digests = b"".join([b"\0\0" + seal(key).digest() for key in keys.to_pylist()])
+        known = _digests(self.key)
+        digests = bytes.fromhex("".join([f"0000{known[key]}" for key in keys.to_pylist()]))
         return np.frombuffer(digests, ">u8").astype(np.uint64)
 
     def shows_slots(self, space: tuple[int, int]) -> bool:
@@ -95,7 +97,7 @@ class KeyWords:
         """The digest of no key at all: two runs have the same if their secrets are the same."""
         return self._digest(b"", b"check")
 
-    def _digest(self, data: bytes, purpose: bytes = b"key") -> str:
+    def _digest(self, data: bytes, purpose: bytes) -> str:
         return hashlib.blake2b(data, key=self.key, person=purpose, digest_size=DIGEST // 2).hexdigest()
 
     def sealed(self, data: bytes) -> bytes:
@@ -120,6 +122,28 @@ class KeyWords:
 
 IN_THE_CLEAR: Final = KeyWords(True, b"")
 """Keys as they are, where nothing leaves."""
+
+
+class _Digests(dict[bytes, str]):
+    """Digests of keys under one ``key``. Those of short keys are remembered: a busy key comes in every batch."""
+
+    def __init__(self, key: bytes) -> None:
+        self._begun = hashlib.blake2b(key=key, person=b"key", digest_size=DIGEST // 2)
+
+    def __missing__(self, data: bytes) -> str:
+        sealed = self._begun.copy()
+        sealed.update(data)
+        digest = sealed.hexdigest()
+        if len(data) <= _SHORT:
+            if len(self) >= _REMEMBERED:
+                self.clear()
+            self[data] = digest
+        return digest
+
+
+@lru_cache(maxsize=4)
+def _digests(key: bytes) -> _Digests:
+    return _Digests(key)
 
 
 @cache

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import chain
+from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql.types import StructType
 
 from subreplay.audit.codes import LEGAL, Code, Excuse, mask
 from subreplay.audit.explain.findings import Explainer
@@ -42,6 +45,9 @@ from subreplay.spark.schemas import spark_schema
 from subreplay.spark.session import partitions, scratch
 from subreplay.whatif.balance import Connected
 
+Batches = Iterator[pa.RecordBatch]
+MOST_BYTES: Final = 1 << 28
+"""Of judged rows that come to the driver."""
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
     Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
@@ -58,7 +64,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     if log.here:
         return collect.of_rows(spark, judged_here(log, judge), JUDGED)
     if log.waits:
-        return _of_files(log, judge)
+        return _of_files(log, judge, iter, spark_schema(JUDGED))
     blocks = dealt(reduce(DataFrame.unionAll, map(_blocks, log.cheapest)), partitions(spark), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
@@ -73,8 +79,39 @@ def judged_here(log: Log, judge: Judge) -> pa.Table:
     return pa.Table.from_batches(_both_passes(judge, ordered), JUDGED)
 
 
-def _of_files(log: Log, judge: Judge) -> DataFrame:
-    """The same of a log that waits in files: tasks take topic partitions from them, the largest first."""
+def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
+    """The same of a log that waits in files, where of judged rows only those with a finding are kept: these wait in
+    files, too, and are a table of the driver where they have at most ``MOST_BYTES``."""
+    folder = f"{log.direct[0].folder}/judged"
+
+    def left(batches: Batches) -> Batches:
+        path = f"{folder}-{uuid4()}"  # a task may be run twice
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
+            for batch in batches:
+                written.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)]})
+
+    found = collect.rows(_of_files(log, judge, left, "path string, size long"))
+    paths = [row["path"] for row in found]
+    if sum(row["size"] for row in found) <= MOST_BYTES:
+        return pa.concat_tables([JUDGED.empty_table(), *(_opened(path).read_all() for path in paths)])
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
+        for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
+            rows = _opened(paths[number])
+            yield from map(rows.get_batch, range(rows.num_record_batches))
+
+    spark = log.messages.sparkSession
+    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
+
+
+def _opened(path: str) -> pa.RecordBatchFileReader:
+    return pa.ipc.open_file(pa.memory_map(path))
+
+
+def _of_files(log: Log, judge: Judge, of_task: Callable[[Batches], Batches], schema: StructType | str) -> DataFrame:
+    """What ``of_task`` makes of the judged rows of a task, of a log that waits in files: tasks take topic partitions
+    from them, the largest first."""
     spark, paths = log.messages.sparkSession, [path for reading in log.direct for path in reading.paths]
     for number, part in enumerate(log.beside):
         paths += _left(part, f"{log.direct[0].folder}/more-{number}")
@@ -82,13 +119,12 @@ def _of_files(log: Log, judge: Judge) -> DataFrame:
     hands = by_turn(sorted(of_each), partitions(spark), operator.itemgetter(1))
     hands.sort(key=lambda hand: -sum(of_each[scope] for scope in hand))
 
-    def both_passes(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                yield from _both_passes(judge, waiting(paths, hands[number]))
+    def both_passes(batches: Iterable[pa.RecordBatch]) -> Batches:
+        numbers = chain.from_iterable(batch.column(0).to_pylist() for batch in batches)
+        return of_task(chain.from_iterable(_both_passes(judge, waiting(paths, hands[number])) for number in numbers))
 
     tasks = max(1, len(hands))
-    return spark.range(0, tasks, 1, tasks).mapInArrow(both_passes, spark_schema(JUDGED))
+    return spark.range(0, tasks, 1, tasks).mapInArrow(both_passes, schema)
 
 
 def _left(part: DataFrame, path: str) -> list[str]:

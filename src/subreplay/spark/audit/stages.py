@@ -38,7 +38,7 @@ from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import Connected, connected
 
 MOST_IN_WINDOWS: Final = 1 << 21
-"""Deliveries that the driver adds up, each once for every window that it is in."""
+"""Rows that the driver adds up, each once for every window that it is in."""
 NAMED = 8  # withdrawn findings of a code and night whose positions stand in a report, beside how many there are
 
 
@@ -95,13 +95,16 @@ def judge(source: Source, judge: Judge) -> Judged:
     subscription = config.subscription.name
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
+    log, rows = source.log_of_night(), None
     if source.few:
-        rows = passes.judged_here(source.log_of_night(), adding)
+        rows = passes.judged_here(log, adding)
+    elif findings_only and log.waits:
+        rows = passes.findings_here(log, adding)
+    if isinstance(rows, pa.Table):
         rows = source.put(audited.published(rows, subscription, judge), "audited")
         return Judged(audited.deliveries(rows), audited.sums(rows))
-    written = source.write(
-        passes.published(passes.judged(source.log_of_night(), adding), subscription, judge), "audited"
-    )
+    rows = passes.judged(log, adding) if rows is None else rows
+    written = source.write(passes.published(rows, subscription, judge), "audited")
     return Judged(passes.deliveries(written), source.here_if_few(passes.added_up(passes.sums(written))))
 
 
@@ -112,12 +115,17 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Tabl
     since = UNKNOWN if source.before is None else source.before.end
     assigned = assignment_findings(judge.policy, source.statistics.group)
     ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
-    others = _of_messages(source, judge, since)
-    if source.few:
+    others = [*_of_messages(source, judge, since)]
+    if isinstance(judged.rows, pa.Table):
         words = explainer.violations(audited.worth_words(judged.rows, judge).to_batches())
-        tables = [pa.Table.from_batches(words, VIOLATIONS), ranges, *map(collect.rows_of, others)]
-        return source.put(pa.concat_tables(table.cast(VIOLATIONS) for table in tables), "violations")
-    frames = [passes.violations(judged.rows, explainer), lake.of_arrow(source.spark, ranges), *others]
+        of_rows = pa.Table.from_batches(words, VIOLATIONS)
+        if source.few or not others:
+            tables = [of_rows, ranges, *map(collect.rows_of, others)]
+            return source.put(pa.concat_tables(table.cast(VIOLATIONS) for table in tables), "violations")
+        told = lake.of_arrow(source.spark, of_rows)
+    else:
+        told = passes.violations(judged.rows, explainer)
+    frames = [told, lake.of_arrow(source.spark, ranges), *others]
     return source.write(reduce(DataFrame.unionByName, frames), "violations", likely_few=True)
 
 
@@ -156,8 +164,8 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
     ``finding_counts``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
     own, slide = source.span
-    most = source.extent["deliveries"] * (own // slide)  # of rows: each delivery is in so many windows
-    if source.few and most <= MOST_IN_WINDOWS:
+    here = [len(rows) for rows in (*judged, found) if isinstance(rows, pa.Table)]
+    if len(here) == len((*judged, found)) and max(here) * (own // slide) <= MOST_IN_WINDOWS:
         summed = _summed_here(source, judge, judged, found)
     else:
         summed = _summed(source, judge, Judged(*(_frame(source, rows) for rows in judged)), _frame(source, found))

@@ -24,7 +24,7 @@ from subreplay.adapters.tables import counts, files, log_rows
 from subreplay.adapters.tables.files import Files, Piece
 from subreplay.adapters.tables.members import members
 from subreplay.adapters.tables.rows import Columns, checked, valid_rows
-from subreplay.audit.external_sort import BY_POSITION, shuffle_blocks
+from subreplay.audit.external_sort import BY_POSITION, WAITING_BLOCK, shuffle_blocks
 from subreplay.audit.waiting_blocks import leave
 from subreplay.config.run import Location
 from subreplay.model.tables import INPUTS
@@ -112,14 +112,15 @@ class Reading:
         if self.small:
             if paths:
                 with _told():
-                    leave(shuffle_blocks(self.log_rows(), BY_POSITION), paths[0])
+                    leave(shuffle_blocks(self.log_rows(), BY_POSITION, WAITING_BLOCK), paths[0])
             return counts.added_up(table, (counts.counted(table, *found) for found in self._checked))
 
         def counted(number: int, piece: Piece) -> Batches:
             found: list[pa.Table] = []
             rows = _counted(table, checked(mine, piece), found)
             if paths:
-                leave(shuffle_blocks((log_rows.as_log(table, batch) for batch in rows), BY_POSITION), paths[number])
+                log = (log_rows.as_log(table, batch) for batch in rows)
+                leave(shuffle_blocks(log, BY_POSITION, WAITING_BLOCK), paths[number])
             else:
                 deque(rows, 0)
             return iter(counts.together(table, found).to_batches())
