@@ -34,7 +34,7 @@ test: $(READY) ## run every test but slow ones (some of them only: ARGS="-k fail
 
 quick: $(READY) ## run one case of each test of the pure core, and few examples of its properties
 	@$(BIN)/python -m pytest -q -n auto --dist loadfile --few 1 --hypothesis-profile=few \
-		-m "not spark and not long and not slow and not brokers" $(ARGS)
+		-m "not spark and not long and not slow and not brokers" --ignore-glob='*/spark/*' $(ARGS)
 
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections import defaultdict
@@ -43,6 +44,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     some = {item for mine in cases.values() for item in mine[:: -(-len(mine) // few)]}
     config.hook.pytest_deselected(items=[item for item in items if item not in some])
     items[:] = [item for item in items if item in some]
+
+
+def pytest_collection() -> None:
+    """What is imported and collected stays to the end: the garbage collector need not look at it again and again."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on it looks at what tests leave."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

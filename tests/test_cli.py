@@ -426,6 +426,7 @@ def test_every_key_with_its_default_is_printed(spoken):
     assert (code, out) == (0, (ROOT / "conf/default.yaml").read_text(encoding="utf-8"))
 
 
+@pytest.mark.long
 def test_a_reader_that_leaves_is_no_verdict():
     reading, writing = os.pipe()
     os.close(reading)
@@ -627,6 +628,7 @@ def program(*command: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_the_module_runs_as_a_program():
     done = program("-m", "subreplay.cli", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")

@@ -85,6 +85,7 @@ consumer.consume(10)
     assert len(list(tmp_path.glob("*.parquet"))) == 1
 
 
+@pytest.mark.long
 def test_importing_it_imports_no_heavy_package() -> None:
     code = "import json, sys, subreplay.capture; print(json.dumps(sorted(sys.modules)))"
     process = child(code)
@@ -102,6 +103,7 @@ def unwritable(tmp_path: Path) -> Path:
     return tmp_path / "captured"
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_be_written_breaks_nothing(unwritable: Path, caplog: pytest.LogCaptureFixture) -> None:
     client = fakes.KafkaConsumer(deque(map(KafkaMessage, range(100))))
     with caplog.at_level(logging.WARNING, "subreplay.capture"):
@@ -156,6 +158,7 @@ def test_what_comes_after_closing_is_counted_as_dropped(tmp_path: Path) -> None:
     assert consumer.recording.counts.dropped == 1
 
 
+@pytest.mark.long
 def test_a_file_is_finished_after_so_many_rows(tmp_path: Path) -> None:
     client = fakes.KafkaConsumer()
     consumer = capture.wrap(client, tmp_path, subscription="g", flush_rows=10, rotate_rows=20)
@@ -172,6 +175,7 @@ def test_a_file_is_finished_after_so_many_rows(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("_open/*"))
 
 
+@pytest.mark.long
 def test_a_file_is_finished_after_so_long(tmp_path: Path) -> None:
     consumer = capture.wrap(
         fakes.KafkaConsumer(deque([KafkaMessage(0)])),

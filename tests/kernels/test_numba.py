@@ -35,6 +35,7 @@ def longest(arrays, parts):
     return len(found)
 
 
+@pytest.mark.long
 def test_a_loop_counts_no_references():
     counted, uncounted = compiled(longest), loop(longest)
 
@@ -87,6 +88,7 @@ def large(values, start):
     return total
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("decorator", "called"), [(hot, False), (inlined, True)])
 def test_a_hot_part_is_put_into_its_callers_whatever_its_size(decorator, called):
     part = decorator(large)

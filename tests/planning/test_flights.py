@@ -41,6 +41,7 @@ def test_by_carrier_the_hottest_key_is_the_limit_from_five_consumers_on() -> Non
     assert (found.found.ceiling.consumers, round(found.found.ceiling.share, 3)) == (5, 0.161)
 
 
+@pytest.mark.long
 def test_three_carriers_ranges_are_a_third_better_than_equal_ones() -> None:
     found = ask("ranges", "carrier", service=None, consumers=3)
     assert found.runner_up is not None
