@@ -14,8 +14,10 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from subreplay.audit.judge import Judge
+from subreplay.audit.passes.loads import summed
 from subreplay.cli import main
-from subreplay.model.tables import CHECKPOINT, JUDGED, VIOLATIONS
+from subreplay.model.columns import column
+from subreplay.model.tables import CHECKPOINT, JUDGED, LOAD, VIOLATIONS
 from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes
 from subreplay.spark.read import direct
@@ -80,6 +82,7 @@ def test_findings_that_wait_in_files_are_the_same(
 
     codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
     monkeypatch.setattr(passes, "findings_here", here_and_there)
+    monkeypatch.setattr(passes, "MOST_GIVEN", 3)
     monkeypatch.setattr(collect, "MOST_ROWS", -1)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
     codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "waiting")]))
@@ -92,6 +95,8 @@ def test_findings_that_wait_in_files_are_the_same(
     for name in set(TABLES) - {"withdrawn"}:  # which nights have
         few, waiting = (rows(tmp_path / out / "tables" / name) for out in ("few", "waiting"))
         assert few == waiting, name
+    few_sums, sums = (given(tmp_path / out / "tables/audited") for out in ("few", "waiting"))
+    assert few_sums == sums
 
 
 def test_few_rows_and_many_are_explained_alike(
@@ -130,6 +135,16 @@ def rows(path: Path, day: str | None = None) -> list[str]:
     if "load" in table.column_names:
         table = table.filter(table["load"].is_null())
     return sorted(str(row) for row in table.select(sorted(table.column_names)).to_pylist())
+
+
+def given(path: Path) -> list[str]:
+    """What table ``audited`` tells of consumers in all."""
+    table = DeltaTable(path).to_pyarrow_table()
+    table = table.filter(table["load"].is_valid())
+    rows = pa.Table.from_struct_array(table["load"])
+    loads = pa.StructArray.from_arrays([column(rows, f.name).cast(f.type) for f in LOAD], fields=list(LOAD))
+    judged = table.select(["topic", "partition", "published"]).append_column("load", loads)
+    return sorted(str(row) for row in summed(judged)["load"].to_pylist())
 
 
 def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:

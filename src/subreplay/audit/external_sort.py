@@ -227,7 +227,10 @@ def _condensed(columns: Sequence[np.ndarray]) -> list[Ints]:
 
 def _ranks(rows: pa.Table, name: str) -> Ints:
     """Words as integers of the same order; null is the least."""
-    words = column(rows, name).dictionary_encode()
+    words = column(rows, name)
+    if not words.null_count and pc.all(pc.equal(words, words[0])).as_py():  # as topics mostly are
+        return np.zeros(len(words), np.int64)
+    words = words.dictionary_encode()
     known = words.dictionary.cast(pa.binary())
     rank = np.empty(len(known) + 1, np.int64)
     rank[np.asarray(pc.sort_indices(known))] = np.arange(len(known))

@@ -105,11 +105,26 @@ class Given:
 
     def _rows(self, groups: list[pa.Table], spans: list[Span]) -> pa.Table:
         of_spans = [_loads(group, span) for group, span in zip(groups, spans, strict=True)]
-        loads = pa.concat_arrays(of_spans)
-        n = len(loads)
-        known = {"topic": self._scope.topic, "partition": self._scope.partition, "published": self._day}  # its date
-        columns = [loads if f.name == "load" else filled(f, known.get(f.name), n) for f in JUDGED]
-        return pa.table(columns, schema=JUDGED)
+        return _as_judged(pa.concat_arrays(of_spans), self._scope, self._day)
+
+
+def summed(rows: pa.Table) -> pa.Table:
+    """``LOAD`` rows among ``JUDGED`` ones, those about the same added up: many batches have some of them. What comes of
+    it has the topic partition and the date of the first."""
+    if not rows.num_rows:
+        return JUDGED.empty_table()
+    how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
+    found = pa.Table.from_struct_array(rows["load"]).group_by([*OF], use_threads=False).aggregate([*how.items()])
+    of = [column(found, name if name in OF else f"{name}_{how[name]}") for name in LOAD.names]
+    loads = pa.StructArray.from_arrays(of, fields=list(LOAD))
+    (first,) = rows.select(["topic", "partition", "published"]).slice(0, 1).to_pylist()
+    return _as_judged(loads, Scope(first["topic"], first["partition"]), first["published"])
+
+
+def _as_judged(loads: pa.StructArray, scope: Scope, day: int) -> pa.Table:
+    known = {"topic": scope.topic, "partition": scope.partition, "published": day}  # its date
+    columns = [loads if f.name == "load" else filled(f, known.get(f.name), len(loads)) for f in JUDGED]
+    return pa.table(columns, schema=JUDGED)
 
 
 def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:

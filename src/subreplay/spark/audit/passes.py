@@ -11,6 +11,7 @@ from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql.types import StructType
@@ -30,7 +31,7 @@ from subreplay.audit.external_sort import (
     unpacked,
 )
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF, summed
 from subreplay.audit.sums import TOTALS
 from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
@@ -46,8 +47,11 @@ from subreplay.spark.session import partitions, scratch
 from subreplay.whatif.balance import Connected
 
 Batches = Iterator[pa.RecordBatch]
-MOST_BYTES: Final = 1 << 28
+MOST_BYTES: Final = 1 << 27
 """Of judged rows that come to the driver."""
+MOST_GIVEN: Final = 1 << 17
+"""``LOAD`` rows that a task holds before it adds them up."""
+_OF_SUMS: Final = ["topic", "partition", "published", "load"]
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
     Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
@@ -81,20 +85,32 @@ def judged_here(log: Log, judge: Judge) -> pa.Table:
 
 def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
     """The same of a log that waits in files, where of judged rows only those with a finding are kept: these wait in
-    files, too, and are a table of the driver where they have at most ``MOST_BYTES``."""
+    files, too, and are a table of the driver where they have at most ``MOST_BYTES``. What consumers were given is added
+    up over all topic partitions."""
     folder = f"{log.direct[0].folder}/judged"
 
     def left(batches: Batches) -> Batches:
         path = f"{folder}-{uuid4()}"  # a task may be run twice
+        given: list[pa.Table] = []
         with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
             for batch in batches:
-                written.write_batch(batch)
+                is_sum = batch["load"].is_valid()
+                if is_sum.true_count:
+                    given.append(pa.Table.from_batches([batch.filter(is_sum)]).select(_OF_SUMS))
+                    if sum(map(len, given)) > MOST_GIVEN:
+                        given = [summed(pa.concat_tables(given)).select(_OF_SUMS)]
+                if is_sum.true_count < len(batch):
+                    written.write_batch(batch.filter(pc.invert(is_sum)))
+        with pa.OSFile(f"{path}-sums", "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
+            if given:
+                written.write_table(summed(pa.concat_tables(given)))
         yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)]})
 
     found = collect.rows(_of_files(log, judge, left, "path string, size long"))
     paths = [row["path"] for row in found]
+    sums = summed(pa.concat_tables(_opened(f"{path}-sums").read_all().select(_OF_SUMS) for path in paths))
     if sum(row["size"] for row in found) <= MOST_BYTES:
-        return pa.concat_tables([JUDGED.empty_table(), *(_opened(path).read_all() for path in paths)])
+        return pa.concat_tables([*(_opened(path).read_all() for path in paths), sums])
 
     def read(batches: Iterable[pa.RecordBatch]) -> Batches:
         for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
@@ -102,7 +118,8 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
             yield from map(rows.get_batch, range(rows.num_record_batches))
 
     spark = log.messages.sparkSession
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
+    rows = spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
+    return rows.unionAll(collect.of_rows(spark, sums, JUDGED))
 
 
 def _opened(path: str) -> pa.RecordBatchFileReader:
