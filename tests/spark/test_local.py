@@ -82,7 +82,6 @@ def test_findings_that_wait_in_files_are_the_same(
 
     codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
     monkeypatch.setattr(passes, "findings_here", here_and_there)
-    monkeypatch.setattr(passes, "MOST_GIVEN", 3)
     monkeypatch.setattr(collect, "MOST_ROWS", -1)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
     codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "waiting")]))
@@ -144,7 +143,7 @@ def given(path: Path) -> list[str]:
     rows = pa.Table.from_struct_array(table["load"])
     loads = pa.StructArray.from_arrays([column(rows, f.name).cast(f.type) for f in LOAD], fields=list(LOAD))
     judged = table.select(["topic", "partition", "published"]).append_column("load", loads)
-    return sorted(str(row) for row in summed(judged)["load"].to_pylist())
+    return sorted(str(row) for row in summed([judged])["load"].to_pylist())
 
 
 def test_a_struct_that_is_not_there_stays_null(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -42,6 +43,9 @@ ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
+MOST_HELD: Final = 1 << 17
+"""Rows that wait to be added up."""
+_OF_SUMS: Final = ["topic", "partition", "published", "load"]
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
@@ -108,11 +112,21 @@ class Given:
         return _as_judged(pa.concat_arrays(of_spans), self._scope, self._day)
 
 
-def summed(rows: pa.Table) -> pa.Table:
-    """``LOAD`` rows among ``JUDGED`` ones, those about the same added up: many batches have some of them. What comes of
-    it has the topic partition and the date of the first."""
-    if not rows.num_rows:
-        return JUDGED.empty_table()
+def summed(parts: Iterable[pa.Table]) -> pa.Table:
+    """``LOAD`` rows, which are among ``JUDGED`` ones, those about the same added up: each batch has some of them. What
+    comes of it has the topic partition and the date of the first. Held are ``MOST_HELD`` rows, or twice what comes of
+    them."""
+    held: list[pa.Table] = []
+    enough = MOST_HELD
+    for part in parts:
+        held.append(part.select(_OF_SUMS))
+        if sum(map(len, held)) > enough:
+            held = [_added_up(pa.concat_tables(held)).select(_OF_SUMS)]
+            enough = max(MOST_HELD, 2 * len(held[0]))
+    return _added_up(pa.concat_tables(held)) if any(map(len, held)) else JUDGED.empty_table()
+
+
+def _added_up(rows: pa.Table) -> pa.Table:
     how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
     found = pa.Table.from_struct_array(rows["load"]).group_by([*OF], use_threads=False).aggregate([*how.items()])
     of = [column(found, name if name in OF else f"{name}_{how[name]}") for name in LOAD.names]

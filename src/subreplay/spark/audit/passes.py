@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import reduce
 from itertools import chain
 from typing import Final
@@ -49,9 +50,6 @@ from subreplay.whatif.balance import Connected
 Batches = Iterator[pa.RecordBatch]
 MOST_BYTES: Final = 1 << 27
 """Of judged rows that come to the driver."""
-MOST_GIVEN: Final = 1 << 17
-"""``LOAD`` rows that a task holds before it adds them up."""
-_OF_SUMS: Final = ["topic", "partition", "published", "load"]
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
     Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
@@ -91,24 +89,15 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
 
     def left(batches: Batches) -> Batches:
         path = f"{folder}-{uuid4()}"  # a task may be run twice
-        given: list[pa.Table] = []
-        with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
-            for batch in batches:
-                is_sum = batch["load"].is_valid()
-                if is_sum.true_count:
-                    given.append(pa.Table.from_batches([batch.filter(is_sum)]).select(_OF_SUMS))
-                    if sum(map(len, given)) > MOST_GIVEN:
-                        given = [summed(pa.concat_tables(given)).select(_OF_SUMS)]
-                if is_sum.true_count < len(batch):
-                    written.write_batch(batch.filter(pc.invert(is_sum)))
-        with pa.OSFile(f"{path}-sums", "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
-            if given:
-                written.write_table(summed(pa.concat_tables(given)))
+        with _new_file(path) as kept:
+            sums = summed(_without_findings(batches, kept))
+        with _new_file(f"{path}-sums") as file:
+            file.write_table(sums)
         yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)]})
 
     found = collect.rows(_of_files(log, judge, left, "path string, size long"))
     paths = [row["path"] for row in found]
-    sums = summed(pa.concat_tables(_opened(f"{path}-sums").read_all().select(_OF_SUMS) for path in paths))
+    sums = summed(_opened(f"{path}-sums").read_all() for path in paths)
     if sum(row["size"] for row in found) <= MOST_BYTES:
         return pa.concat_tables([*(_opened(path).read_all() for path in paths), sums])
 
@@ -120,6 +109,22 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
     spark = log.messages.sparkSession
     rows = spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
     return rows.unionAll(collect.of_rows(spark, sums, JUDGED))
+
+
+def _without_findings(batches: Batches, file: pa.RecordBatchFileWriter) -> Iterator[pa.Table]:
+    """The ``LOAD`` rows among judged ones; all others go into a file."""
+    for batch in batches:
+        is_sum = batch["load"].is_valid()
+        if is_sum.true_count < len(batch):
+            file.write_batch(batch.filter(pc.invert(is_sum)))
+        if is_sum.true_count:
+            yield pa.Table.from_batches([batch.filter(is_sum)])
+
+
+@contextmanager
+def _new_file(path: str) -> Iterator[pa.RecordBatchFileWriter]:
+    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
+        yield written
 
 
 def _opened(path: str) -> pa.RecordBatchFileReader:

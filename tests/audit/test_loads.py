@@ -1,0 +1,54 @@
+"""What consumers were given, as batches tell it, added up."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from subreplay.audit.passes import loads
+from subreplay.audit.passes.loads import OF, summed
+from subreplay.model.rows import Scope
+from subreplay.model.tables import JUDGED, LOAD
+
+EXTENT = {"begin": min, "end": max}
+
+
+def drawn(draws: Random) -> dict[str, Any]:
+    """What a batch tells of one consumer; of windows nothing but messages and their kind, of all time more."""
+    counted = {name: draws.randint(0, 9) for name in LOAD.names if name not in OF}
+    of_window = {"messages", "bytes", "keys", "redelivered", "unacked"}
+    if draws.random() < 0.5:
+        counted = {name: value if name in of_window else None for name, value in counted.items()}
+    pane = draws.choice([0, 60])
+    about = {"width": 60, "slide": 60, "pane": pane, "first": pane, "consumer": draws.choice(["c1", "c2", None])}
+    return about | {"lag": None, "size": draws.choice([None, 1])} | counted
+
+
+def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for row in rows:
+        mine = found.setdefault(tuple(row[name] for name in OF), dict.fromkeys(LOAD.names) | {n: row[n] for n in OF})
+        for name in set(LOAD.names) - set(OF):
+            known = [value for value in (mine[name], row[name]) if value is not None]
+            mine[name] = EXTENT.get(name, lambda *two: sum(two))(*known) if len(known) == 2 else next(iter(known), None)
+    return sorted(found.values(), key=str)
+
+
+@pytest.mark.parametrize("held", [0, 5, 1000])
+def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads, "MOST_HELD", held)
+    draws = Random(held)
+    parts = [[drawn(draws) for _ in range(draws.randint(0, 9))] for _ in range(20)]
+    told = [loads._as_judged(pa.array(part, LOAD), Scope("t", n), n) for n, part in enumerate(parts)]
+    found = summed(told)
+    assert found.schema == JUDGED
+    assert sorted(found["load"].to_pylist(), key=str) == plainly([row for part in parts for row in part])
+    first = next(n for n, part in enumerate(parts) if part)
+    assert set(found["partition"].to_pylist()) == set(found["published"].to_pylist()) == {first}
+
+
+def test_of_nothing_comes_nothing() -> None:
+    assert summed([]).num_rows == summed([JUDGED.empty_table()]).num_rows == 0
