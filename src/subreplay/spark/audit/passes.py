@@ -49,7 +49,9 @@ from subreplay.whatif.balance import Connected
 
 Batches = Iterator[pa.RecordBatch]
 MOST_BYTES: Final = 1 << 27
-"""Of judged rows that come to the driver."""
+"""Of judged rows that come to the driver; it holds them as a table."""
+MOST_SUMS: Final = 1 << 20
+"""Rows of what tasks have added up that come to the driver; it adds them up."""
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
     Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
@@ -83,8 +85,8 @@ def judged_here(log: Log, judge: Judge) -> pa.Table:
 
 def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
     """The same of a log that waits in files, where of judged rows only those with a finding are kept: these wait in
-    files, too, and are a table of the driver where they have at most ``MOST_BYTES``. What consumers were given is added
-    up over all topic partitions."""
+    files, too, and are a table of the driver where they are not more than it takes. What consumers were given is added
+    up, of as few tasks as that over all topic partitions."""
     folder = f"{log.direct[0].folder}/judged"
 
     def left(batches: Batches) -> Batches:
@@ -93,13 +95,14 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
             sums = summed(_without_findings(batches, kept))
         with _new_file(f"{path}-sums") as file:
             file.write_table(sums)
-        yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)]})
+        yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)], "sums": [len(sums)]})
 
-    found = collect.rows(_of_files(log, judge, left, "path string, size long"))
-    paths = [row["path"] for row in found]
-    sums = summed(_opened(f"{path}-sums").read_all() for path in paths)
-    if sum(row["size"] for row in found) <= MOST_BYTES:
-        return pa.concat_tables([*(_opened(path).read_all() for path in paths), sums])
+    found = collect.rows(_of_files(log, judge, left, "path string, size long, sums long"))
+    of_rows, of_sums = zip(*((row["path"], f"{row['path']}-sums") for row in found), strict=True)
+    if sum(row["size"] for row in found) <= MOST_BYTES and sum(row["sums"] for row in found) <= MOST_SUMS:
+        sums = summed(_opened(path).read_all() for path in of_sums)
+        return pa.concat_tables([*(_opened(path).read_all() for path in of_rows), sums])
+    paths = [*of_rows, *of_sums]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Batches:
         for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
@@ -107,8 +110,7 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
             yield from map(rows.get_batch, range(rows.num_record_batches))
 
     spark = log.messages.sparkSession
-    rows = spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
-    return rows.unionAll(collect.of_rows(spark, sums, JUDGED))
+    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
 
 
 def _without_findings(batches: Batches, file: pa.RecordBatchFileWriter) -> Iterator[pa.Table]:
