@@ -117,13 +117,15 @@ def summed(parts: Iterable[pa.Table]) -> pa.Table:
     comes of it has the topic partition and the date of the first. Held are ``MOST_HELD`` rows, or twice what comes of
     them."""
     held: list[pa.Table] = []
-    enough = MOST_HELD
+    rows, enough = 0, MOST_HELD
     for part in parts:
         held.append(part.select(_OF_SUMS))
-        if sum(map(len, held)) > enough:
+        rows += len(part)
+        if rows > enough:
             held = [_added_up(pa.concat_tables(held)).select(_OF_SUMS)]
-            enough = max(MOST_HELD, 2 * len(held[0]))
-    return _added_up(pa.concat_tables(held)) if any(map(len, held)) else JUDGED.empty_table()
+            rows = len(held[0])
+            enough = max(MOST_HELD, 2 * rows)
+    return _added_up(pa.concat_tables(held)) if rows else JUDGED.empty_table()
 
 
 def _added_up(rows: pa.Table) -> pa.Table:

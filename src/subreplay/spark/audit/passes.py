@@ -41,13 +41,12 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
 from subreplay.spark.dealing import by_turn, dealt
-from subreplay.spark.read.direct import Reading
+from subreplay.spark.read.direct import Batches, Reading
 from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.session import partitions, scratch
 from subreplay.whatif.balance import Connected
 
-Batches = Iterator[pa.RecordBatch]
 MOST_BYTES: Final = 1 << 27
 """Of judged rows that come to the driver; it holds them as a table."""
 MOST_SUMS: Final = 1 << 20
@@ -92,7 +91,7 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
     def left(batches: Batches) -> Batches:
         path = f"{folder}-{uuid4()}"  # a task may be run twice
         with _new_file(path) as kept:
-            sums = summed(_without_findings(batches, kept))
+            sums = summed(_sums_among(batches, kept))
         with _new_file(f"{path}-sums") as file:
             file.write_table(sums)
         yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)], "sums": [len(sums)]})
@@ -113,7 +112,7 @@ def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
     return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
 
 
-def _without_findings(batches: Batches, file: pa.RecordBatchFileWriter) -> Iterator[pa.Table]:
+def _sums_among(batches: Batches, file: pa.RecordBatchFileWriter) -> Iterator[pa.Table]:
     """The ``LOAD`` rows among judged ones; all others go into a file."""
     for batch in batches:
         is_sum = batch["load"].is_valid()
