@@ -70,7 +70,7 @@ def test_findings_that_wait_in_files_are_the_same(
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
     run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: findings}}\n")
-    findings_here, found = passes.findings_here, []
+    findings_here, found = judged_files.findings, []
 
     def here_and_there(log: Log, judge: Judge) -> pa.Table | DataFrame:
         here = findings_here(log, judge)

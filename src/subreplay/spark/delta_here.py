@@ -28,7 +28,7 @@ from subreplay.config.run import Location, Schema
 
 _LONGEST: Final = 200  # bytes of a value that delta-rs makes a folder's name of; file systems take 255
 Columns = list[str] | dict[str, pc.Expression] | None
-_RETRIES: Final = 30  # where runs write other rows of the table at the same moment
+RETRIES: Final = 30  # where runs write other rows of the table at the same moment
 _SCHEME: Final = re.compile(r"[a-zA-Z][\w+.-]*:")
 
 
@@ -47,19 +47,17 @@ def replace(
     transaction; a table that is not there is made, partitioned by ``partitions``. Returns whether that was done; if
     not, no row has changed."""
     try:
-        from deltalake import CommitProperties, DeltaTable, write_deltalake
+        from deltalake import CommitProperties, write_deltalake
         from deltalake.exceptions import DeltaError
     except ModuleNotFoundError:  # where Spark was there before, it comes without the packages of the extra
         return False
     if any(len(quote(value, safe="")) > _LONGEST for value in where.values()):
         return False
-    rows = rows.cast(pa.schema([pa.field(f.name, _kept_by_delta(f.type)) for f in rows.schema]))
+    rows = rows.cast(kept_by_delta(rows.schema))
     try:
-        if not DeltaTable.is_deltatable(path):
-            # the empty table first: a condition needs one, and without a condition a run would replace what another
-            # one, which has made the table meanwhile, has written
-            with suppress(DeltaError):
-                DeltaTable.create(path, rows.schema, "error", list(partitions), configuration=dict(configuration))
+        # the empty table first: a condition needs one, and without a condition a run would replace what another one,
+        # which has made the table meanwhile, has written
+        make(path, rows.schema, partitions, configuration)
         write_deltalake(
             path,
             rows,
@@ -67,11 +65,26 @@ def replace(
             predicate=" AND ".join(f"{column} = {_literal(value)}" for column, value in where.items()),
             partition_by=list(partitions),
             schema_mode="merge",
-            commit_properties=CommitProperties(max_commit_retries=_RETRIES),
+            commit_properties=CommitProperties(max_commit_retries=RETRIES),
         )
     except (DeltaError, OSError):
         return False
     return True
+
+
+def make(path: str, schema: pa.Schema, partitions: Sequence[str], configuration: Mapping[str, str]) -> None:
+    """Make a table without rows where there is none; another run may do so at the same moment."""
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    if not DeltaTable.is_deltatable(path):
+        with suppress(DeltaError):
+            DeltaTable.create(path, schema, "error", list(partitions), configuration=dict(configuration))
+
+
+def kept_by_delta(schema: pa.Schema) -> pa.Schema:
+    """Columns as Spark's Delta keeps them: all may be null, and an instant is one of UTC."""
+    return pa.schema([pa.field(f.name, _kept_by_delta(f.type)) for f in schema])
 
 
 @dataclass(frozen=True)
@@ -113,7 +126,6 @@ def opened(path: str) -> Table | None:
 
 
 def _kept_by_delta(kind: pa.DataType) -> pa.DataType:
-    """A type as Spark's Delta keeps it: all may be null, and an instant is one of UTC."""
     if pa.types.is_struct(kind):
         return pa.struct([pa.field(f.name, _kept_by_delta(f.type)) for f in kind])
     if pa.types.is_list(kind):

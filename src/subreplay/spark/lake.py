@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.config.fields import quoted
 from subreplay.config.run import Location, Schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.spark import delta_here
+from subreplay.spark import delta_here, new_files
+from subreplay.spark.new_files import NewFiles
 from subreplay.spark.schemas import frame_of, spark_schema
 
 ATTEMPTS: Final = 8
@@ -125,6 +126,15 @@ def put(spark: SparkSession, rows: pa.Table, root: Location, name: str, **where:
         if delta_here.replace(rows_with_values(rows, where), there, _partitions(where), where, _OF_DELTA):
             return
     replace(of_arrow(spark, rows).coalesce(1), root, name, "delta", **where)
+
+
+def begin(spark: SparkSession, schema: pa.Schema, root: Location, name: str, **where: str) -> NewFiles | None:
+    """``replace`` of a Delta table by rows of that schema that tasks write into files; None where it is not on the disk
+    of this machine, or Spark has to look after it."""
+    if not delta_here.is_here(spark, root):
+        return None
+    rows = rows_with_values(schema.empty_table(), where)
+    return new_files.begun(os.path.abspath(_path(root, name)), rows.schema, _partitions(where), where, _OF_DELTA)
 
 
 def _partitions(where: Mapping[str, str]) -> list[str]:

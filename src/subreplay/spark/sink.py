@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.config.run import Location, Schema
 from subreplay.spark import collect, lake
 from subreplay.spark.delta_here import Table
+from subreplay.spark.new_files import NewFiles
 from subreplay.spark.session import KeptRows
 
 Tables = Mapping[str, DataFrame]
@@ -37,6 +38,9 @@ class Sink(Protocol):
 
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
         """The same with a table of few rows, which the driver has."""
+
+    def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
+        """The same with a table of such columns whose rows tasks write into files; None where Spark has to."""
 
     def find(self, name: str) -> DataFrame | None:
         """A table as earlier runs left it; None where none did."""
@@ -78,6 +82,13 @@ class OnDisk:
         """Replace them, and read nothing back before somebody looks at it."""
         lake.put(self.spark, rows, self.root, self.prefix + name, **where)
         self.whose[name] = where
+
+    def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
+        """Files that replace them, where these are on the disk of this machine."""
+        begun = lake.begin(self.spark, schema, self.root, self.prefix + name, **where)
+        if begun is not None:
+            self.whose[name] = where
+        return begun
 
     def find(self, name: str) -> DataFrame | None:
         """A table of that location."""
@@ -136,6 +147,10 @@ class Kept:
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
         """Keep the rows; nothing is written."""
         self.written[name] = lake.of_arrow(self.session(), lake.rows_with_values(rows, where)).coalesce(1)
+
+    def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
+        """None: nothing is written."""
+        return None
 
     def find(self, name: str) -> DataFrame | None:
         """A table that an earlier run kept."""

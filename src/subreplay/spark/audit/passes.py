@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import reduce
 from itertools import chain
-from typing import Final
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql.types import StructType
@@ -32,7 +28,7 @@ from subreplay.audit.external_sort import (
     unpacked,
 )
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF, summed
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF
 from subreplay.audit.sums import TOTALS
 from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
@@ -47,10 +43,6 @@ from subreplay.spark.schemas import spark_schema
 from subreplay.spark.session import partitions, scratch
 from subreplay.whatif.balance import Connected
 
-MOST_BYTES: Final = 1 << 27
-"""Of judged rows that come to the driver; it holds them as a table."""
-MOST_SUMS: Final = 1 << 20
-"""Rows of what tasks have added up that come to the driver; it adds them up."""
 NOT_OF_DELIVERIES = (
     Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
     Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
@@ -67,7 +59,7 @@ def judged(log: Log, judge: Judge) -> DataFrame:
     if log.here:
         return collect.of_rows(spark, judged_here(log, judge), JUDGED)
     if log.waits:
-        return _of_files(log, judge, iter, spark_schema(JUDGED))
+        return of_files(log, judge, iter, spark_schema(JUDGED))
     blocks = dealt(reduce(DataFrame.unionAll, map(_blocks, log.cheapest)), partitions(spark), "partition")
     # by all columns: what is judged together, and so added up, is the same in every run
     return blocks.sortWithinPartitions(*BLOCKS.names).mapInArrow(
@@ -82,57 +74,7 @@ def judged_here(log: Log, judge: Judge) -> pa.Table:
     return pa.Table.from_batches(_both_passes(judge, ordered), JUDGED)
 
 
-def findings_here(log: Log, judge: Judge) -> pa.Table | DataFrame:
-    """The same of a log that waits in files, where of judged rows only those with a finding are kept: these wait in
-    files, too, and are a table of the driver where they are not more than it takes. What consumers were given is added
-    up, of as few tasks as that over all topic partitions."""
-    folder = f"{log.direct[0].folder}/judged"
-
-    def left(batches: Batches) -> Batches:
-        path = f"{folder}-{uuid4()}"  # a task may be run twice
-        with _new_file(path) as kept:
-            sums = summed(_sums_among(batches, kept))
-        with _new_file(f"{path}-sums") as file:
-            file.write_table(sums)
-        yield pa.RecordBatch.from_pydict({"path": [path], "size": [os.path.getsize(path)], "sums": [len(sums)]})
-
-    found = collect.rows(_of_files(log, judge, left, "path string, size long, sums long"))
-    of_rows, of_sums = zip(*((row["path"], f"{row['path']}-sums") for row in found), strict=True)
-    if sum(row["size"] for row in found) <= MOST_BYTES and sum(row["sums"] for row in found) <= MOST_SUMS:
-        sums = summed(_opened(path).read_all() for path in of_sums)
-        return pa.concat_tables([*(_opened(path).read_all() for path in of_rows), sums])
-    paths = [*of_rows, *of_sums]
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
-        for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
-            rows = _opened(paths[number])
-            yield from map(rows.get_batch, range(rows.num_record_batches))
-
-    spark = log.messages.sparkSession
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
-
-
-def _sums_among(batches: Batches, file: pa.RecordBatchFileWriter) -> Iterator[pa.Table]:
-    """The ``LOAD`` rows among judged ones; all others go into a file."""
-    for batch in batches:
-        is_sum = batch["load"].is_valid()
-        if is_sum.true_count < len(batch):
-            file.write_batch(batch.filter(pc.invert(is_sum)))
-        if is_sum.true_count:
-            yield pa.Table.from_batches([batch.filter(is_sum)])
-
-
-@contextmanager
-def _new_file(path: str) -> Iterator[pa.RecordBatchFileWriter]:
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
-        yield written
-
-
-def _opened(path: str) -> pa.RecordBatchFileReader:
-    return pa.ipc.open_file(pa.memory_map(path))
-
-
-def _of_files(log: Log, judge: Judge, of_task: Callable[[Batches], Batches], schema: StructType | str) -> DataFrame:
+def of_files(log: Log, judge: Judge, of_task: Callable[[Batches], Batches], schema: StructType | str) -> DataFrame:
     """What ``of_task`` makes of the judged rows of a task, of a log that waits in files: tasks take topic partitions
     from them, the largest first."""
     spark, paths = log.messages.sparkSession, [path for reading in log.direct for path in reading.paths]

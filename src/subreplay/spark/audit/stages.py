@@ -25,9 +25,9 @@ from subreplay.config.run import RECORDED
 from subreplay.figures import MOST_TOLD, Figures
 from subreplay.model.columns import DAY, UNKNOWN
 from subreplay.model.rows import Scope
-from subreplay.model.tables import VIOLATIONS
+from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.spark import collect, keys, lake
-from subreplay.spark.audit import dead_letters, passes, topic_findings, withdrawals
+from subreplay.spark.audit import dead_letters, judged_files, passes, topic_findings, withdrawals
 from subreplay.spark.audit.windows import bounds, loads, violations
 from subreplay.spark.audit.worst import worst
 from subreplay.spark.read import checkpoint, clocks
@@ -82,8 +82,8 @@ def fold(source: Source) -> Judge:
 
 
 class Judged(NamedTuple):
-    """Judged rows, and ``LOAD`` rows, which add up what all of them say of consumers; few are tables, which the driver
-    has."""
+    """Judged rows, at least those with a finding, and ``LOAD`` rows, which add up what all of them say of consumers;
+    few are tables, which the driver has."""
 
     rows: DataFrame | pa.Table
     sums: DataFrame | pa.Table
@@ -95,17 +95,33 @@ def judge(source: Source, judge: Judge) -> Judged:
     subscription = config.subscription.name
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
-    log, rows = source.log_of_night(), None
+    log = source.log_of_night()
+    in_files = log.waits and not source.few
+    by_tasks = _by_tasks(source, judge) if in_files and not findings_only else None
+    rows: DataFrame | pa.Table
     if source.few:
         rows = passes.judged_here(log, adding)
-    elif findings_only and log.waits:
-        rows = passes.findings_here(log, adding)
+    elif in_files and (findings_only or by_tasks):
+        rows = judged_files.findings(log, adding, by_tasks)
+    else:
+        rows = passes.judged(log, adding)
     if isinstance(rows, pa.Table):
-        rows = source.put(audited.published(rows, subscription, judge), "audited")
+        rows = audited.published(rows, subscription, judge)
+        if by_tasks is None:
+            rows = source.put(rows, "audited")
         return Judged(audited.deliveries(rows), audited.sums(rows))
-    rows = passes.judged(log, adding) if rows is None else rows
-    written = source.write(passes.published(rows, subscription, judge), "audited")
-    return Judged(passes.deliveries(written), source.here_if_few(passes.added_up(passes.sums(written))))
+    rows = passes.published(rows, subscription, judge)
+    if by_tasks is None:
+        rows = source.write(rows, "audited")
+    return Judged(passes.deliveries(rows), source.here_if_few(passes.added_up(passes.sums(rows))))
+
+
+def _by_tasks(source: Source, judge: Judge) -> judged_files.Audited | None:
+    """Table ``audited`` as tasks write it; None where Spark has to."""
+    subscription = source.config.subscription.name
+    rows = audited.published(JUDGED.empty_table(), subscription, judge)
+    new = source.sink.begin(rows.schema, "audited", **source.where)
+    return None if new is None else judged_files.Audited(new, subscription, judge)
 
 
 def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table:
@@ -317,9 +333,10 @@ def _clocks(
 
 def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Every judged row; those that table ``audited`` does not keep are judged once more."""
-    config = source.config
-    if config.output.audited == "all":
+    if source.few:
         return _frame(source, judged.rows)
+    if source.config.output.audited == "all":
+        return passes.deliveries(source.sink.written["audited"])
     return passes.deliveries(passes.judged(source.log_of_night(), judge))
 
 
