@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from datetime import date
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -13,15 +14,13 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import summed
 from subreplay.cli import main
 from subreplay.model.columns import column
 from subreplay.model.tables import CHECKPOINT, JUDGED, LOAD, VIOLATIONS
 from subreplay.spark import collect, lake
-from subreplay.spark.audit import passes
+from subreplay.spark.audit import judged_files, passes
 from subreplay.spark.read import direct
-from subreplay.spark.read.log import Log
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
 from tests.support.recordings import ROOT
@@ -62,40 +61,41 @@ def test_few_rows_and_many_come_to_the_same_tables(
         assert few or name in ("violations_by_window", "quarantine", "withdrawn")
 
 
+@pytest.mark.parametrize("kept", ["findings", "all"])
 def test_findings_that_wait_in_files_are_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
-    """Of many rows those with a finding, where these alone are kept: as a table of the driver, and as a frame where
-    they would be too large for it."""
+    """Of many rows those with a finding: as a table of the driver, and as a frame where they would be too large for it,
+    or their sums. Table ``audited`` keeps these alone, or every row, which tasks write."""
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
-    run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: findings}}\n")
-    findings_here, found = judged_files.findings, []
+    run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: {kept}}}\n")
+    findings, found = judged_files.findings, {}
+    most = {"waiting": {}, "large": {"MOST_BYTES": -1}, "larger": {"MOST_BYTES": -1, "MOST_SUMS": -1}}
 
-    def here_and_there(log: Log, judge: Judge) -> pa.Table | DataFrame:
-        here = findings_here(log, judge)
-        with monkeypatch.context() as changed:
-            changed.setattr(passes, "MOST_BYTES", -1)
-            there = findings_here(log, judge)
-            found.append((here, collect.rows_of(there), there))
-        return here
+    def of(*asked: Any) -> pa.Table | DataFrame:
+        rows = found[out] = findings(*asked)
+        return rows
 
     codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
-    monkeypatch.setattr(passes, "findings_here", here_and_there)
+    monkeypatch.setattr(judged_files, "findings", of)
     monkeypatch.setattr(collect, "MOST_ROWS", -1)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
-    codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "waiting")]))
-    ((here, there, frame),) = found
-    assert isinstance(here, pa.Table)
-    assert isinstance(frame, DataFrame)
-    assert without_sums(here) == without_sums(there) != []
-    assert given(here) == given(there) != []
-    assert codes[0] == codes[1]
+    for out, numbers in most.items():
+        with monkeypatch.context() as changed:
+            for name, number in numbers.items():
+                changed.setattr(judged_files, name, number)
+            codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / out)]))
+    assert isinstance(found["waiting"], pa.Table)
+    assert isinstance(found["large"], DataFrame)
+    assert isinstance(found["larger"], DataFrame)
+    assert len(set(codes)) == 1
     for name in set(TABLES) - {"withdrawn"}:  # which nights have
-        few, waiting = (rows(tmp_path / out / "tables" / name) for out in ("few", "waiting"))
-        assert few == waiting, name
-    few_sums, sums = (DeltaTable(tmp_path / out / "tables/audited").to_pyarrow_table() for out in ("few", "waiting"))
-    assert given(few_sums) == given(sums) == given(here)
+        few, *others = (rows(tmp_path / out / "tables" / name) for out in ("few", *most))
+        assert others == [few] * len(most), name
+    few, *others = (given(DeltaTable(tmp_path / out / "tables/audited").to_pyarrow_table()) for out in ("few", *most))
+    assert given(found["waiting"]) == few != []
+    assert others == [few] * len(most)
 
 
 def test_few_rows_and_many_are_explained_alike(
@@ -134,10 +134,6 @@ def rows(path: Path, day: str | None = None) -> list[str]:
     if "load" in table.column_names:
         table = table.filter(table["load"].is_null())
     return sorted(str(row) for row in table.select(sorted(table.column_names)).to_pylist())
-
-
-def without_sums(judged: pa.Table) -> list[str]:
-    return sorted(map(str, judged.filter(judged["load"].is_null()).to_pylist()))
 
 
 def given(judged: pa.Table) -> list[str]:
