@@ -333,11 +333,9 @@ def _clocks(
 
 def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
     """Every judged row; those that table ``audited`` does not keep are judged once more."""
-    if source.few:
-        return _frame(source, judged.rows)
-    if source.config.output.audited == "all":
-        return passes.deliveries(source.sink.written["audited"])
-    return passes.deliveries(passes.judged(source.log_of_night(), judge))
+    if source.config.output.audited == "findings":
+        return passes.deliveries(passes.judged(source.log_of_night(), judge))
+    return _frame(source, judged.rows) if source.few else passes.deliveries(source.sink.written["audited"])
 
 
 def routing_warnings(source: Source) -> tuple[str, ...]:
