@@ -61,13 +61,16 @@ def test_few_rows_and_many_come_to_the_same_tables(
         assert few or name in ("violations_by_window", "quarantine", "withdrawn")
 
 
-@pytest.mark.parametrize("kept", ["findings", "all"])
+@pytest.mark.parametrize(
+    ("kept", "scenario"),
+    [("findings", "s5_failover_partitioned"), ("all", "s1f_key_shared_default_batching")],
+)
 def test_findings_that_wait_in_files_are_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, scenario: str
 ) -> None:
     """Of many rows those with a finding: as a table of the driver, and as a frame where they would be too large for it,
     or their sums. Table ``audited`` keeps these alone, or every row, which tasks write."""
-    assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(tmp_path / "in")]) == 0
+    assert main(["ingest", str(ROOT / f"4.0.8/{scenario}"), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
     run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: {kept}}}\n")
     findings, found = judged_files.findings, {}
@@ -90,6 +93,7 @@ def test_findings_that_wait_in_files_are_the_same(
     assert isinstance(found["large"], DataFrame)
     assert isinstance(found["larger"], DataFrame)
     assert len(set(codes)) == 1
+    assert len({(tmp_path / out / "report/report.json").read_bytes() for out in ("few", *most)}) == 1
     for name in set(TABLES) - {"withdrawn"}:  # which nights have
         few, *others = (rows(tmp_path / out / "tables" / name) for out in ("few", *most))
         assert others == [few] * len(most), name
