@@ -41,7 +41,7 @@ def test_few_rows_and_many_come_to_the_same_tables(
     first, second = dates(2)
     assert audit(run_file, tmp_path / "one", first) in (0, 1)
     few_rows, here = collect.MOST_ROWS, direct.IN_PROCESS
-    outs = {"few": (few_rows, here), "many": (-1, here), "of many": (150, here), "waiting": (-1, 0)}
+    outs = {"few": (few_rows, here), "many": (-1, here), "of many": (150, here), "waiting": (150, 0)}
     taken_from_files = Mock(wraps=passes.sizes)
     monkeypatch.setattr(passes, "sizes", taken_from_files)
     codes = set()
@@ -82,7 +82,7 @@ def test_findings_that_wait_in_files_are_the_same(
 
     codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
     monkeypatch.setattr(judged_files, "findings", of)
-    monkeypatch.setattr(collect, "MOST_ROWS", -1)
+    monkeypatch.setattr(collect, "MOST_ROWS", 150)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
     for out, numbers in most.items():
         with monkeypatch.context() as changed:
