@@ -72,7 +72,9 @@ class KeyWords:
     def words(self, keys: pa.Array) -> pa.Array:
         """A column of keys in words; each distinct one is looked at once."""
         coded = keys.dictionary_encode()
-        return pa.array([self.word(key) for key in coded.dictionary.to_pylist()], pa.string()).take(coded.indices)
+        distinct = coded.dictionary.to_pylist()  # without null
+        told = _digests(self.key) if not self.show else {key: self.word(key) for key in distinct}
+        return pa.array([told[key] for key in distinct], pa.string()).take(coded.indices)
 
     def numbers(self, keys: pa.Array) -> NDArray[np.uint64]:
         """The digest of each key as a number of 48 bits, also where keys are shown; none is null."""
