@@ -7,7 +7,7 @@ and evaluated where they are, by the same function.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
@@ -21,10 +21,11 @@ from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import DAY
 from subreplay.model.words import KeyWords
 from subreplay.spark import collect, lake
+from subreplay.spark.arrow_files import frame_of, opened
 from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
 from subreplay.traffic.evaluation import BLANK, COUNTS, WHERE
-from subreplay.traffic.measuring import COLUMNS, PLAIN, Profiler
+from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
 from subreplay.traffic.profile import HotKey, TrafficProfile, joined
 from subreplay.traffic.recent_load import LOAD, RecentLoad
 from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
@@ -50,12 +51,19 @@ def blocks(messages: DataFrame, words: KeyWords, topic: str, *, plain: bool = Fa
 
 def columns(plain: bool) -> tuple[str, ...]:
     """The columns of messages in the ``LOG`` shape that a profile needs: each costs as much as a scan of it."""
-    return PLAIN if plain else tuple(name for name in COLUMNS if name != "topic")
+    return PLAIN if plain else OF_TOPIC
 
 
 def made(words: KeyWords, topic: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``BLOCKS`` of such rows."""
     return as_blocks(Profiler(words, topic).profiles(batches))
+
+
+def left(spark: SparkSession, paths: Sequence[str], messages: int) -> DataFrame | pa.Table:
+    """``BLOCKS`` rows that tasks left in files, of so many messages: a table where the driver holds their profile."""
+    if messages > IN_PROCESS:
+        return frame_of(spark, paths, BLOCKS)
+    return pa.concat_tables(opened(path).read_all() for path in paths)
 
 
 def write(spark: SparkSession, config: RunConfig, topic: str, messages: DataFrame) -> Rows:

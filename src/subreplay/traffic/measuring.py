@@ -27,6 +27,8 @@ from subreplay.traffic.profile import NO_KEY, WORD_BITS, Hashes, Indexes, Keys, 
 COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "ordering_key", "batch_key",
                   "batch_ordering_key", "producer", "sequence_id", "size")  # fmt: skip
 """The columns of ``LOG`` that a profile is made of."""
+OF_TOPIC: Final = COLUMNS[1:]
+"""Those of messages of one topic that is known."""
 PLAIN: Final = ("partition", "entry", "at", "key", "size")
 """Those that tell all of plain messages: of one topic, each with a key, and without an ordering key or a batch."""
 BLOCK: Final = 1 << 21

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, nullcontext
-from itertools import chain
+from contextlib import nullcontext
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -24,11 +23,11 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import summed
 from subreplay.model.tables import JUDGED
 from subreplay.spark import collect, lake
+from subreplay.spark.arrow_files import frame_of, new_file, opened
 from subreplay.spark.audit.passes import of_files
 from subreplay.spark.new_files import NewFile, NewFiles, Writing
 from subreplay.spark.read.direct import Batches
 from subreplay.spark.read.log import Log
-from subreplay.spark.schemas import spark_schema
 
 MOST_BYTES: Final = 1 << 27
 """Of judged rows that come to the driver; it holds them as a table."""
@@ -56,9 +55,9 @@ def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table |
 
     def left(batches: Batches) -> Batches:
         path = f"{folder}-{uuid4()}"  # a task may be run twice
-        with _new_file(path) as kept, nullcontext() if table is None else table.new.writing() as writing:
+        with new_file(path, JUDGED) as kept, nullcontext() if table is None else table.new.writing() as writing:
             sums = summed(_sums_among(batches, kept, table, writing))
-        with _new_file(f"{path}-sums") as file:
+        with new_file(f"{path}-sums", JUDGED) as file:
             file.write_table(sums)
         of_table = json.dumps([] if writing is None else writing.files)
         told = {"path": path, "size": os.path.getsize(path), "sums": len(sums), "of_table": of_table}
@@ -67,7 +66,7 @@ def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table |
     found = collect.rows(of_files(log, judge, left, "path string, size long, sums long, of_table string"))
     of_rows, of_sums = zip(*((row["path"], f"{row['path']}-sums") for row in found), strict=True)
     few = sum(row["sums"] for row in found) <= MOST_SUMS
-    of_tasks = (_opened(path).read_all() for path in of_sums)
+    of_tasks = (opened(path).read_all() for path in of_sums)
     sums: Iterable[pa.Table] = [summed(of_tasks)] if few else of_tasks
     if table is not None:
         with table.new.writing() as writing:
@@ -76,8 +75,8 @@ def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table |
         of_table = [NewFile(*file) for row in found for file in json.loads(row["of_table"])]
         table.new.commit([*of_table, *writing.files])
     if few and sum(row["size"] for row in found) <= MOST_BYTES:
-        return pa.concat_tables([*(_opened(path).read_all() for path in of_rows), *sums])
-    return _frame(log, [*of_rows, *of_sums])
+        return pa.concat_tables([*(opened(path).read_all() for path in of_rows), *sums])
+    return frame_of(log.messages.sparkSession, [*of_rows, *of_sums], JUDGED)
 
 
 def _sums_among(
@@ -96,25 +95,3 @@ def _sums_among(
             table.add(pa.Table.from_batches([others]), writing)
             others = others.filter(pc.not_equal(others["codes"], 0))
         file.write_batch(others)
-
-
-def _frame(log: Log, paths: list[str]) -> DataFrame:
-    """The rows of files as a frame, read by a task each."""
-
-    def read(batches: Iterable[pa.RecordBatch]) -> Batches:
-        for number in chain.from_iterable(batch.column(0).to_pylist() for batch in batches):
-            rows = _opened(paths[number])
-            yield from map(rows.get_batch, range(rows.num_record_batches))
-
-    spark = log.messages.sparkSession
-    return spark.range(0, len(paths), 1, len(paths)).mapInArrow(read, spark_schema(JUDGED))
-
-
-@contextmanager
-def _new_file(path: str) -> Iterator[pa.RecordBatchFileWriter]:
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, JUDGED) as written:
-        yield written
-
-
-def _opened(path: str) -> pa.RecordBatchFileReader:
-    return pa.ipc.open_file(pa.memory_map(path))

@@ -27,10 +27,14 @@ from subreplay.adapters.tables.rows import Columns, checked, valid_rows
 from subreplay.audit.external_sort import BY_POSITION, WAITING_BLOCK, shuffle_blocks
 from subreplay.audit.waiting_blocks import leave
 from subreplay.config.run import Location
+from subreplay.model.columns import MOST_BYTES
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect, delta_here
+from subreplay.spark.arrow_files import new_file
 from subreplay.spark.collect import Rows
 from subreplay.spark.schemas import spark_schema
+from subreplay.traffic.measuring import BLOCK, OF_TOPIC, Profiler
+from subreplay.traffic.storage import BLOCKS, as_blocks
 
 IN_PROCESS: Final = 1 << 17
 """Rows of a table that the driver reads itself: fewer than a task is worth."""
@@ -65,12 +69,14 @@ def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic:
 @dataclass(frozen=True)
 class Reading:
     """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid. Who counts them leaves
-    them in ``folder``, where one is given, as blocks of the log that wait (``audit.waiting_blocks``)."""
+    them in ``folder``, where one is given, as blocks of the log that wait (``audit.waiting_blocks``); of many messages
+    beside it the profile, where a ``profiler`` is given."""
 
     spark: SparkSession
     files: Files
     every_row: bool = False
     folder: str | None = None
+    profiler: Profiler | None = None
 
     @property
     def table(self) -> str:
@@ -108,7 +114,7 @@ class Reading:
 
     def counts(self) -> Rows:
         """What ``adapters.tables.counts`` counts of messages or deliveries. Raises ``Unreadable``."""
-        mine, table, paths = self.files, self.table, self.paths
+        mine, table, paths, profiler = self.files, self.table, self.paths, self.profiler
         if self.small:
             if paths:
                 with _told():
@@ -119,6 +125,8 @@ class Reading:
             found: list[pa.Table] = []
             rows = _counted(table, checked(mine, piece), found)
             if paths:
+                if profiler is not None:
+                    rows = _profiled(rows, profiler, f"{paths[number]}-profile")
                 log = (log_rows.as_log(table, batch) for batch in rows)
                 leave(shuffle_blocks(log, BY_POSITION, WAITING_BLOCK), paths[number])
             else:
@@ -134,6 +142,11 @@ class Reading:
         """The files in which its blocks wait, once it is counted."""
         numbers = range(1 if self.small else len(self._pieces))
         return () if self.folder is None else tuple(f"{self.folder}/{self.table}-{number}" for number in numbers)
+
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The files in which their profile is, once many messages are counted with a ``profiler``."""
+        return () if self.small or self.profiler is None else tuple(f"{path}-profile" for path in self.paths)
 
     def rows(self) -> pa.Table:
         """The valid rows of a small table in canonical columns, of which all may be null. Raises ``Unreadable``."""
@@ -206,3 +219,26 @@ def _counted(table: str, rows: Iterable[tuple[pa.RecordBatch, Mask | None]], fou
         valid = batch if keeps is None else batch.filter(pa.array(keeps))
         if valid.num_rows:
             yield valid
+
+
+def _profiled(rows: Batches, profiler: Profiler, path: str) -> Batches:
+    """Valid messages as they come; their profile is in a file when all have."""
+    unfinished = f"{path}.{os.getpid()}"
+    held: list[pa.RecordBatch] = []
+    number = size = 0
+    with new_file(unfinished, BLOCKS) as file:
+        for batch in rows:
+            yield batch
+            held.append(log_rows.some_columns(batch, OF_TOPIC))
+            number, size = number + batch.num_rows, size + held[-1].nbytes
+            if number >= BLOCK or size >= MOST_BYTES:
+                _write(file, profiler, held)
+                number = size = 0
+        _write(file, profiler, held)
+    os.replace(unfinished, path)
+
+
+def _write(file: pa.RecordBatchFileWriter, profiler: Profiler, held: list[pa.RecordBatch]) -> None:
+    for block in as_blocks(profiler.profiles(held)):
+        file.write_batch(block)
+    held.clear()

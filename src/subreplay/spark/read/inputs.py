@@ -23,11 +23,13 @@ from subreplay.errors import InputError, NothingThere
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
 from subreplay.model.tables import INPUTS
+from subreplay.model.words import KeyWords
 from subreplay.spark import lake
 from subreplay.spark.collect import local, together
 from subreplay.spark.read import direct, traffic
 from subreplay.spark.read.contracts import Split, split
 from subreplay.spark.read.direct import Reading
+from subreplay.traffic.measuring import Profiler
 
 T = TypeVar("T")
 MOST_NAMES: Final = 1_000  # that are looked at
@@ -146,14 +148,15 @@ class Inputs:
         """The same, of which nothing is read without Spark."""
         return replace(self, direct={}, files={})
 
-    def leaving_log(self) -> Inputs:
+    def leaving_log(self, words: KeyWords) -> Inputs:
         """The same, where both messages and deliveries are read here and there are many of them: who counts them leaves
-        them in files, as what is judged next."""
+        them in files, as what is judged next; and the profile of messages, whose keys are told in ``words``."""
         both = [self.direct[name] for name in ("messages", "deliveries") if name in self.direct]
         if len(both) < 2 or all(reading.small for reading in both):
             return self
-        left = {reading.table: replace(reading, folder=self.reads.folder(reading.spark)) for reading in both}
-        return replace(self, direct={**self.direct, **left})
+        messages, deliveries = (replace(reading, folder=self.reads.folder(reading.spark)) for reading in both)
+        messages = replace(messages, profiler=Profiler(words, self.topic))
+        return replace(self, direct={**self.direct, "messages": messages, "deliveries": deliveries})
 
     def unchecked(self, tables: Set[str]) -> Inputs:
         """The same, without a further look at each row of messages and deliveries where all rows of these ``tables``

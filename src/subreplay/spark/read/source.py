@@ -87,6 +87,8 @@ class Source:
             blocks = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
         elif reading.small:
             blocks = pa.Table.from_batches(made(reading.messages(columns)), BLOCKS)
+        elif reading.profiles:
+            blocks = profiled.left(self.spark, reading.profiles, self.statistics.extent["messages"])
         else:
             blocks = reading.of_messages(made, BLOCKS, columns)
         return Profiled(blocks, self.statistics.extent["messages"])
@@ -178,7 +180,7 @@ def read(
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
     if sink.lasts and not messages_only:
-        inputs = inputs.leaving_log()
+        inputs = inputs.leaving_log(config.keys.words)
     inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)
