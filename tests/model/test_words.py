@@ -27,15 +27,29 @@ def test_a_column_has_the_word_of_each_key() -> None:
 
 
 def test_digests_that_are_remembered_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subreplay.model.words._REMEMBERED", 2)
+    monkeypatch.setattr("subreplay.model.words._REMEMBERED", 3)
     words = KeyWords.of(False, "remembered")
     keys = [b"a", b"b", b"c", b"a", b"long" * 100]
     sealed = [hashlib.blake2b(key, key=words.key, person=b"key", digest_size=6).hexdigest() for key in keys]
     for _ in range(2):
         assert words.words(pa.array(keys, pa.binary())).to_pylist() == sealed
         assert words.numbers(pa.array(keys, pa.binary())).tolist() == [int(digest, 16) for digest in sealed]
-    assert len(_digests(words.key)) <= 2
-    assert keys[-1] not in _digests(words.key)
+    remembered = _digests(words.key).keys.to_pylist()
+    assert 1 < len(remembered) <= 3
+    assert keys[-1] not in remembered
+
+
+def test_a_digest_is_not_that_of_another_key_of_the_same_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("subreplay.hashing.identity.key_identity", lambda keys: np.full(len(keys), 7))
+    words, keys = KeyWords.of(False, "alike"), pa.array([b"a", b"b", b"a", b"c"], pa.binary())
+    for _ in range(2):
+        assert words.words(keys).to_pylist() == [words.word(key) for key in keys.to_pylist()]
+
+
+def test_a_digest_keeps_its_leading_zeros() -> None:
+    words = KeyWords.of(False, "s")
+    key = next(b"%d" % i for i in range(100_000) if (words.word(b"%d" % i) or "").startswith("000"))
+    assert words.words(pa.array([key])).to_pylist() == [words.word(key)]
 
 
 def test_what_goes_to_workers_does_not_hold_the_secret() -> None:

@@ -10,8 +10,12 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from subreplay.model.columns import Ints
+
+Ints: TypeAlias = NDArray[np.int64]
 DIGEST = 12  # hexadecimal digits of a key's digest
 MOST_SLOTS_TOLD: Final = 65_536
 """Where there are more, as with the 31-bit hashes of 3.2, a slot all but names its key."""
@@ -19,6 +23,7 @@ _REMEMBERED: Final = 1 << 17  # digests of keys that a process remembers: some 4
 _SHORT: Final = 128  # bytes of the longest key of which one is
 _TAG = 16  # bytes
 _ROUNDS = 100_000  # what one guess of a secret costs whoever has a digest of a known key
+_HEX: Final = np.array([f"{byte:02x}".encode() for byte in range(256)])
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -67,20 +72,21 @@ class KeyWords:
         """A key in words; None for a message without a key."""
         if key is None:
             return None
-        return key.decode("utf-8", "replace") if self.show else _digests(self.key)[key]
+        return key.decode("utf-8", "replace") if self.show else f"{_digests(self.key).of(key):0{DIGEST}x}"
 
     def words(self, keys: pa.Array) -> pa.Array:
         """A column of keys in words; each distinct one is looked at once."""
         coded = keys.dictionary_encode()
-        distinct = coded.dictionary.to_pylist()  # without null
-        told = _digests(self.key) if not self.show else {key: self.word(key) for key in distinct}
-        return pa.array([told[key] for key in distinct], pa.string()).take(coded.indices)
+        distinct = coded.dictionary  # without null
+        if self.show:
+            told = pa.array([self.word(key) for key in distinct.to_pylist()], pa.string())
+        else:
+            told = _in_hex(_digests(self.key).of_all(distinct))
+        return told.take(coded.indices)
 
     def numbers(self, keys: pa.Array) -> NDArray[np.uint64]:
         """The digest of each key as a number of 48 bits, also where keys are shown; none is null."""
-        known = _digests(self.key)
-        digests = bytes.fromhex("".join([f"0000{known[key]}" for key in keys.to_pylist()]))
-        return np.frombuffer(digests, ">u8").astype(np.uint64)
+        return _digests(self.key).of_all(keys)
 
     def shows_slots(self, space: tuple[int, int]) -> bool:
         """Whether slots of that space are told: where many keys share each, or keys are shown."""
@@ -126,21 +132,59 @@ IN_THE_CLEAR: Final = KeyWords(True, b"")
 """Keys as they are, where nothing leaves."""
 
 
-class _Digests(dict[bytes, str]):
-    """Digests of keys under one ``key``. Those of short keys are remembered: a busy key comes in every batch."""
+class _Digests:
+    """Digests of keys under one ``key``, as numbers. Those of short keys are remembered, in order of their identities:
+    a busy key comes in every batch."""
 
     def __init__(self, key: bytes) -> None:
         self._begun = hashlib.blake2b(key=key, person=b"key", digest_size=DIGEST // 2)
+        self._forget()
 
-    def __missing__(self, data: bytes) -> str:
+    def _forget(self) -> None:
+        self.identities = np.array([-1])  # which no key has, so that there is always one to be found
+        self.numbers = np.zeros(1, np.uint64)
+        self.keys = pa.array([b""], pa.binary())
+
+    def of(self, key: bytes) -> int:
+        """The digest of one key."""
         sealed = self._begun.copy()
-        sealed.update(data)
-        digest = sealed.hexdigest()
-        if len(data) <= _SHORT:
-            if len(self) >= _REMEMBERED:
-                self.clear()
-            self[data] = digest
-        return digest
+        sealed.update(key)
+        return int.from_bytes(sealed.digest(), "big")
+
+    def of_all(self, keys: pa.Array) -> NDArray[np.uint64]:
+        """The digests of keys, of which none is null."""
+        if not len(keys):
+            return np.zeros(0, np.uint64)
+        from subreplay.hashing.identity import key_identity  # which is compiled: who needs one key does not wait for it
+
+        identities = key_identity(keys)
+        at = np.minimum(np.searchsorted(self.identities, identities), len(self.identities) - 1)
+        met = self.identities[at] == identities
+        same = met & np.asarray(pc.equal(self.keys.take(pa.array(at)), keys))
+        numbers = self.numbers[at]
+        if not same.all():
+            others = np.flatnonzero(~same)
+            numbers[others] = [self.of(key) for key in keys.take(pa.array(others)).to_pylist()]
+            new = np.flatnonzero(~met & np.asarray(pc.less_equal(pc.binary_length(keys), _SHORT)))
+            self._remember(identities[new], numbers[new], keys.take(pa.array(new)))
+        return numbers
+
+    def _remember(self, identities: Ints, numbers: NDArray[np.uint64], keys: pa.Array) -> None:
+        if len(self.identities) + len(identities) > _REMEMBERED:
+            self._forget()
+        room = _REMEMBERED - len(self.identities)
+        together = np.concatenate([self.identities, identities[:room]])
+        order = np.argsort(together, kind="stable")
+        self.identities = together[order]
+        self.numbers = np.concatenate([self.numbers, numbers[:room]])[order]
+        self.keys = pa.concat_arrays([self.keys, keys[:room]]).take(pa.array(order))
+
+
+def _in_hex(numbers: NDArray[np.uint64]) -> pa.Array:
+    """Digests as words."""
+    digits = _HEX[numbers.astype(">u8").view(np.uint8).reshape(-1, 8)[:, -DIGEST // 2 :]]
+    ends = np.arange(len(numbers) + 1, dtype=np.int32) * DIGEST
+    return pa.StringArray.from_buffers(len(numbers), pa.py_buffer(ends), pa.py_buffer(digits.tobytes()))
 
 
 @lru_cache(maxsize=4)

@@ -100,13 +100,13 @@ def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:
     """Own, sticky and routing key of each message as indexes in the distinct ones."""
     key = column(rows, "key")
     if rows["ordering_key"].null_count == rows.num_rows and not (ints(rows, "batch_index") >= 0).any():
-        columns = [key]  # all three are the same
-    else:
-        columns = [own_keys(rows), pc.coalesce(*outer_keys(rows)), key]
-    coded = pa.chunked_array(columns).dictionary_encode().unify_dictionaries()
-    codes = [_indexes(chunk) for chunk in coded.chunks]
-    key, sticky, routed = codes * 3 if len(codes) == 1 else codes
-    return key, sticky, routed, coded.chunk(0).dictionary
+        coded = key.dictionary_encode()
+        own = _indexes(coded)
+        return own, own, own, coded.dictionary  # all three are the same
+    columns = pa.chunked_array([own_keys(rows), pc.coalesce(*outer_keys(rows)), key])
+    chunks = columns.dictionary_encode().unify_dictionaries().chunks
+    own, sticky, routed = (_indexes(chunk) for chunk in chunks)
+    return own, sticky, routed, chunks[0].dictionary
 
 
 def _indexes(coded: pa.DictionaryArray) -> Indexes:
