@@ -75,9 +75,11 @@ def test_loads(spark: SparkSession, width: int, slide: int) -> None:
             (window, consumer, len(mine), sum(row[4] for row in mine), sum(row[5] for row in mine),
              sum(row[6] == Code.UNACKED.bit for row in mine), len({row[3] for row in mine} - {None}))
         )  # fmt: skip
-    given_out = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000).sums
+    given_out, added = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000), []
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
-    added = [given_out(facts(part), codes(part)) for part in (rows[:50], rows[50 : len(given)], rows[len(given) :])]
+    for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
+        given_out.add(facts(part), codes(part))
+        added += [given_out.sums()] if len(part) != 30 else []
     loads = pa.concat_tables(added)["load"].combine_chunks().flatten()
     mine = pa.table(loads, schema=pa.schema(list(LOAD)))
     assert rows_of(windows.loads(lake.of_arrow(spark, mine), Span(width, slide))) == expected

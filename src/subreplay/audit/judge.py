@@ -139,12 +139,15 @@ class Judge(Context):
                         still.add(rows, found.codes)
                     shown = examples.choose(found)
                     if given is not None:
-                        yield from given.sums(rows, found.codes).to_batches()
+                        given.add(rows, found.codes)
+                        if given.many:
+                            yield from given.sums().to_batches()
                     if self.findings_only:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
                     yield from with_findings(rows, found, shown, dispatcher.sessions.labels).to_batches()
         if given is not None:
+            yield from given.sums().to_batches()
             yield from given.lags().to_batches()
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)

@@ -7,8 +7,8 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -45,12 +45,14 @@ OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_HELD: Final = 1 << 17
 """Rows that wait to be added up."""
+MOST_WAITING: Final = 1 << 14
+"""Sums of batches that are worth a table of them."""
+_FEW: Final = 1 << 10
 _OF_SUMS: Final = ["topic", "partition", "published", "load"]
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
 _UNACKED, _ELSEWHERE = Code.UNACKED.bit, Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
-_GROUP: Final = ("consumer", "pane", "first")
 _EXTENT: Final = {"begin": "min", "end": "max"}
 
 
@@ -65,14 +67,20 @@ class Given:
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
         self._panes = States(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._numbers: dict[str, int] = {}  # of consumers
+        self._held: dict[Span, list[_Sums]] = {span: [] for span in self._spans}
+        self._undelivered: list[tuple[int, int]] = []
 
-    def sums(self, facts: pa.Table, codes: Ints) -> pa.Table:
-        """``FACTS`` in order of time, all delivered or none, and their findings -> ``JUDGED`` rows with their sums."""
+    @property
+    def many(self) -> bool:
+        """Whether more sums wait than are worth a table."""
+        return sum(len(sums.row) for held in self._held.values() for sums in held) > MOST_WAITING
+
+    def add(self, facts: pa.Table, codes: Ints) -> None:
+        """Add ``FACTS`` in order of time, all delivered or none, and their findings."""
         self._day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])
         if not flags(facts, "delivered")[0]:
-            again = int(ints(facts, "stored_again").sum())
-            rows = pa.table({"undelivered": [facts.num_rows], "stored_again": [again]})
-            return self._rows([rows], [ALL_TIME])
+            self._undelivered.append((facts.num_rows, int(ints(facts, "stored_again").sum())))
+            return
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
@@ -87,29 +95,69 @@ class Given:
             "redelivered": nth > 0,
             "unacked": codes & _UNACKED != 0,
         }
-        groups = []
         for number, span in enumerate(self._spans):
             pane = np.zeros(len(at), np.int64) if span == ALL_TIME else at - at % span.slide
             first, new = _first_windows(self._panes.rows, row, number, pane, span.width, span.slide)
-            rows = counted | {"pane": pane, "first": first, "keys": new, "consumer": np.asarray(names.indices)}
-            if span == ALL_TIME:
-                rows |= _totals(facts, codes, nth) | dict.fromkeys(_EXTENT, at)
-            ways = {name: _EXTENT.get(name, "sum") for name in rows if name not in _GROUP}
-            grouped = pa.table(rows).group_by(list(_GROUP), use_threads=False).aggregate([*ways.items()])
-            named = {f"{name}_{way}": name for name, way in ways.items()}
-            grouped = grouped.rename_columns([named.get(name, name) for name in grouped.column_names])
-            who = names.dictionary.take(column(grouped, "consumer"))
-            groups.append(grouped.set_column(grouped.column_names.index("consumer"), "consumer", who))
-        return self._rows(groups, list(self._spans))
+            values = counted | {"keys": new} | (_totals(facts, codes, nth) if span == ALL_TIME else {})
+            group = {"pane": pane, "first": first, "consumer": consumer}
+            self._held[span].append(_Sums.of(group, values, at, span.slide))
+
+    def sums(self) -> pa.Table:
+        """``JUDGED`` rows with the sums of what was added since they were last asked for."""
+        loads = [self._loads(span, held) for span, held in self._held.items() if held]
+        if self._undelivered:
+            undelivered, again = np.array(self._undelivered, np.int64).T
+            loads.append(_loads(ALL_TIME, {"undelivered": undelivered, "stored_again": again}))
+        self._held, self._undelivered = {span: [] for span in self._spans}, []
+        return _as_judged(pa.concat_arrays(loads), self._scope, self._day) if loads else JUDGED.empty_table()
 
     def lags(self) -> pa.Table:
         """``JUDGED`` rows that count the lags of all that was added."""
         counted = self._lags.rows([*self._numbers])
-        return self._rows([counted], [NO_TIME]) if counted.num_rows else JUDGED.empty_table()
+        if not counted.num_rows:
+            return JUDGED.empty_table()
+        loads = _loads(NO_TIME, {name: column(counted, name) for name in counted.column_names})
+        return _as_judged(loads, self._scope, self._day)
 
-    def _rows(self, groups: list[pa.Table], spans: list[Span]) -> pa.Table:
-        of_spans = [_loads(group, span) for group, span in zip(groups, spans, strict=True)]
-        return _as_judged(pa.concat_arrays(of_spans), self._scope, self._day)
+    def _loads(self, span: Span, held: list[_Sums]) -> pa.StructArray:
+        columns: dict[str, Any] = {
+            name: np.concatenate([sums.columns[name] for sums in held]) for name in held[0].columns
+        }
+        names = pa.array([*self._numbers], pa.string())
+        columns["consumer"] = names.take(pa.array(columns["consumer"]))
+        if span != ALL_TIME:
+            columns = {name: values for name, values in columns.items() if name not in _EXTENT}
+        return _loads(span, columns)
+
+
+class _Sums(NamedTuple):
+    """Sums of some deliveries by group: the first row of each, and columns of ``LOAD``, consumers by their numbers."""
+
+    row: Ints
+    columns: Mapping[str, Ints]
+
+    @classmethod
+    def of(cls, group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> _Sums:
+        """The sums of ``values``; ``at`` rises. Panes and first windows of a ``group`` start every ``slide`` ns."""
+        code, groups = np.zeros(len(at), np.int64), 1
+        for name, part in group.items():
+            part, kinds = _dense(part if name == "consumer" else (part - part.min()) // slide)
+            code, groups = _dense(code * kinds + part, groups * kinds)
+        first, last, sums = _added_up_by(code, groups, np.stack([*values.values()]).astype(np.int64, copy=False))
+        some = np.flatnonzero(first >= 0)
+        some = some[np.argsort(first[some])]
+        row = first[some]
+        columns = {name: part[row] for name, part in group.items()} | dict(zip(values, sums[:, some], strict=True))
+        return cls(row, columns | {"begin": at[row], "end": at[last[some]]})
+
+
+def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
+    """Numbers from 0 below ``kinds``, by as few as there is room to count by, and how many these are."""
+    kinds = int(numbers.max()) + 1 if kinds is None else kinds
+    if kinds <= max(_FEW, 4 * len(numbers)):
+        return numbers, kinds
+    distinct, numbers = np.unique(numbers, return_inverse=True)
+    return numbers, len(distinct)
 
 
 def summed(parts: Iterable[pa.Table]) -> pa.Table:
@@ -160,18 +208,12 @@ def _totals(facts: pa.Table, codes: Ints, nth: Ints) -> dict[str, np.ndarray]:
     }
 
 
-def _loads(group: pa.Table, span: Span) -> pa.StructArray:
-    n = group.num_rows
-    given = {"width": pa.array([span.width] * n), "slide": pa.array([span.slide] * n)}
-    columns = []
-    for f in LOAD:
-        if f.name in given:
-            columns.append(given[f.name])
-        elif f.name in group.column_names:
-            columns.append(column(group, f.name).cast(f.type))
-        else:
-            columns.append(filled(f, None, n))
-    return pa.StructArray.from_arrays(columns, fields=list(LOAD))
+def _loads(span: Span, columns: Mapping[str, Any]) -> pa.StructArray:
+    """``LOAD`` values; null or 0 where there is no column."""
+    n = len(next(iter(columns.values())))
+    given = {"width": np.full(n, span.width), "slide": np.full(n, span.slide), **columns}
+    arrays = [pa.array(given[f.name], f.type) if f.name in given else filled(f, None, n) for f in LOAD]
+    return pa.StructArray.from_arrays(arrays, fields=list(LOAD))
 
 
 @compiled
@@ -191,3 +233,18 @@ def _first_windows(
                 new[i] = 1
                 panes[row[i], span] = pane[i]
     return first, new
+
+
+@compiled
+def _added_up_by(code: Ints, groups: int, values: Ints) -> tuple[Ints, Ints, Ints]:  # pragma: no cover - compiled
+    """The first and last row of each group, -1 where it has none, and its sum of each row of ``values``."""
+    first, last = np.full(groups, -1, np.int64), np.full(groups, -1, np.int64)
+    sums = np.zeros((len(values), groups), np.int64)
+    for i in range(len(code)):
+        if first[code[i]] < 0:
+            first[code[i]] = i
+        last[code[i]] = i
+    for k in range(len(values)):
+        for i in range(len(code)):
+            sums[k, code[i]] += values[k, i]
+    return first, last, sums
