@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from subreplay.model.columns import Ints
 
-Ints: TypeAlias = NDArray[np.int64]
 DIGEST = 12  # hexadecimal digits of a key's digest
 MOST_SLOTS_TOLD: Final = 65_536
 """Where there are more, as with the 31-bit hashes of 3.2, a slot all but names its key."""
