@@ -20,13 +20,16 @@ from subreplay.adapters.tables.files import Files, opened
 from subreplay.audit.external_sort import BY_POSITION, external_merge, shuffle_blocks, unpacked
 from subreplay.config import run as config
 from subreplay.model.tables import INPUTS, LOG
-from subreplay.spark import collect
+from subreplay.model.words import IN_THE_CLEAR
+from subreplay.spark import collect, profiled
 from subreplay.spark.audit.passes import _blocks
 from subreplay.spark.read import checkpoint, direct, input_statistics
 from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.inputs import Inputs, read_inputs
 from subreplay.spark.read.log import as_log
-from subreplay.traffic.measuring import PLAIN
+from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
+from subreplay.traffic.profile import joined
+from subreplay.traffic.storage import profiles_of
 
 pytestmark = pytest.mark.spark
 DAY = Date(2023, 11, 14)
@@ -209,6 +212,30 @@ def test_a_profile_is_made_of_the_columns_that_it_needs(read: Inputs, monkeypatc
     assert _in_order(found) == _in_order(collect.rows_of(expected).to_pylist())
     here = [row for batch in same(read.direct["messages"].messages(PLAIN)) for row in batch.to_pylist()]
     assert _in_order(here) == _in_order(found)
+
+
+def test_a_profile_made_while_messages_are_counted_is_theirs(
+    read: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = read.direct["messages"]
+    profiler = Profiler(IN_THE_CLEAR, read.topic)
+    expected = profiler.profile(pa.Table.from_batches(small.messages(OF_TOPIC)))
+    monkeypatch.setattr(direct, "IN_PROCESS", 0)
+    monkeypatch.setattr("subreplay.adapters.tables.files.PIECE", 30)
+    large = Reading(small.spark, small.files, folder=str(tmp_path), profiler=profiler)
+    assert large.counts() == small.counts()
+    assert len(large.profiles) > 1
+    for most in (len(expected), len(expected) - 1):
+        monkeypatch.setattr(profiled, "IN_PROCESS", most)
+        left = profiled.left(large.spark, large.profiles, len(expected))
+        assert isinstance(left, pa.Table) == (most == len(expected))
+        blocks = left if isinstance(left, pa.Table) else collect.rows_of(left)
+        found = joined([*profiles_of(blocks.to_batches())])
+        assert len(found) == len(expected) > 0
+        assert found.extent == expected.extent
+        assert found.hottest(1_000) == expected.hottest(1_000)
+        of_each, wanted = (sorted(zip(p.at, p.entry, p.size, strict=True)) for p in (found, expected))
+        assert of_each == wanted
 
 
 @pytest.mark.parametrize(
