@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from subreplay.audit.passes import loads
 from subreplay.audit.passes.loads import summed
 from subreplay.cli import main
 from subreplay.model.columns import column
@@ -81,6 +82,9 @@ def test_findings_that_wait_in_files_are_the_same(
         return rows
 
     codes = [main(["audit", "--config", str(run_file), "--out", str(tmp_path / "few")])]
+    with monkeypatch.context() as changed:
+        changed.setattr(loads, "MOST_WAITING", 0)  # what consumers were given is told anew of each batch
+        codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / "told often")]))
     monkeypatch.setattr(judged_files, "findings", of)
     monkeypatch.setattr(collect, "MOST_ROWS", 150)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
@@ -93,7 +97,7 @@ def test_findings_that_wait_in_files_are_the_same(
     assert isinstance(found["large"], DataFrame)
     assert isinstance(found["larger"], DataFrame)
     assert len(set(codes)) == 1
-    assert len({(tmp_path / out / "report/report.json").read_bytes() for out in ("few", *most)}) == 1
+    assert len({(tmp_path / out / "report/report.json").read_bytes() for out in ("few", "told often", *most)}) == 1
     for name in set(TABLES) - {"withdrawn"}:  # which nights have
         few, *others = (rows(tmp_path / out / "tables" / name) for out in ("few", *most))
         assert others == [few] * len(most), name

@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit import sums
 from subreplay.audit.codes import Code
+from subreplay.audit.passes import loads as loads_of_batches
 from subreplay.audit.passes.loads import REPEATED, Given, Span
 from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
@@ -58,8 +59,9 @@ def alike(table: pa.Table) -> set[tuple[Any, ...]]:
     return {tuple(v.replace(tzinfo=None) if isinstance(v, datetime) else v for v in row) for row in rows}
 
 
-@pytest.mark.parametrize(("width", "slide"), [(40, 40), (40, 10)])
-def test_loads(spark: SparkSession, width: int, slide: int) -> None:
+@pytest.mark.parametrize(("width", "slide", "few"), [(40, 40, 1 << 10), (40, 10, 1 << 10), (40, 1, 0)])
+def test_loads(spark: SparkSession, width: int, slide: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loads_of_batches, "_FEW", few)  # 0: more windows than there is room to count by
     rng = random.Random(7)
     bits = (0, Code.UNACKED.bit, Code.LOST.bit)
     rows = [
@@ -77,9 +79,10 @@ def test_loads(spark: SparkSession, width: int, slide: int) -> None:
         )  # fmt: skip
     given_out, added = Given(Scope("t", 0), (Span(width, slide),), 1_000_000_000), []
     rows.sort(key=lambda row: (not row[0], row[1]))  # as they are judged
-    for part in (rows[:30], rows[30:50], rows[50 : len(given)], rows[len(given) :]):
-        given_out.add(facts(part), codes(part))
-        added += [given_out.sums()] if len(part) != 30 else []
+    for parts in ((rows[:30], rows[30:50]), (rows[50 : len(given)],), (rows[len(given) :],)):
+        for part in parts:
+            given_out.add(facts(part), codes(part))
+        added.append(given_out.sums())
     loads = pa.concat_tables(added)["load"].combine_chunks().flatten()
     mine = pa.table(loads, schema=pa.schema(list(LOAD)))
     assert rows_of(windows.loads(lake.of_arrow(spark, mine), Span(width, slide))) == expected

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,7 @@ from subreplay.model.columns import Ints
 DIGEST = 12  # hexadecimal digits of a key's digest
 MOST_SLOTS_TOLD: Final = 65_536
 """Where there are more, as with the 31-bit hashes of 3.2, a slot all but names its key."""
-_REMEMBERED: Final = 1 << 17  # digests of keys that a process remembers: some 40 MB
+_REMEMBERED: Final = 1 << 17  # digests of keys that a process remembers: at most some 20 MB
 _SHORT: Final = 128  # bytes of the longest key of which one is
 _TAG = 16  # bytes
 _ROUNDS = 100_000  # what one guess of a secret costs whoever has a digest of a known key
@@ -131,18 +131,25 @@ IN_THE_CLEAR: Final = KeyWords(True, b"")
 """Keys as they are, where nothing leaves."""
 
 
+class _Known(NamedTuple):
+    """Digests as numbers, in order of their keys' identities. The first is of an identity that no key has, so that
+    there is always one to be found."""
+
+    identities: Ints
+    numbers: NDArray[np.uint64]
+    keys: pa.Array
+
+
+_NOTHING_KNOWN: Final = _Known(np.array([-1]), np.zeros(1, np.uint64), pa.array([b""], pa.binary()))
+
+
 class _Digests:
-    """Digests of keys under one ``key``, as numbers. Those of short keys are remembered, in order of their identities:
-    a busy key comes in every batch."""
+    """Digests of keys under one ``key``, as numbers. Those of short keys are remembered: a busy key comes in every
+    batch."""
 
     def __init__(self, key: bytes) -> None:
         self._begun = hashlib.blake2b(key=key, person=b"key", digest_size=DIGEST // 2)
-        self._forget()
-
-    def _forget(self) -> None:
-        self.identities = np.array([-1])  # which no key has, so that there is always one to be found
-        self.numbers = np.zeros(1, np.uint64)
-        self.keys = pa.array([b""], pa.binary())
+        self.known = _NOTHING_KNOWN  # replaced as a whole: threads share it
 
     def of(self, key: bytes) -> int:
         """The digest of one key."""
@@ -156,27 +163,26 @@ class _Digests:
             return np.zeros(0, np.uint64)
         from subreplay.hashing.identity import key_identity  # which is compiled: who needs one key does not wait for it
 
-        identities = key_identity(keys)
-        at = np.minimum(np.searchsorted(self.identities, identities), len(self.identities) - 1)
-        met = self.identities[at] == identities
-        same = met & np.asarray(pc.equal(self.keys.take(pa.array(at)), keys))
-        numbers = self.numbers[at]
+        identities, known = key_identity(keys), self.known
+        at = np.minimum(np.searchsorted(known.identities, identities), len(known.identities) - 1)
+        met = known.identities[at] == identities
+        same = met & np.asarray(pc.equal(known.keys.take(pa.array(at)), keys))
+        numbers = known.numbers[at]
         if not same.all():
             others = np.flatnonzero(~same)
             numbers[others] = [self.of(key) for key in keys.take(pa.array(others)).to_pylist()]
-            new = np.flatnonzero(~met & np.asarray(pc.less_equal(pc.binary_length(keys), _SHORT)))
-            self._remember(identities[new], numbers[new], keys.take(pa.array(new)))
+            new = np.flatnonzero(~met & np.asarray(pc.less_equal(pc.binary_length(keys), _SHORT)))[: _REMEMBERED - 1]
+            if len(new):
+                more = _Known(identities[new], numbers[new], keys.take(pa.array(new)))
+                self.known = _both(known if len(known.identities) + len(new) <= _REMEMBERED else _NOTHING_KNOWN, more)
         return numbers
 
-    def _remember(self, identities: Ints, numbers: NDArray[np.uint64], keys: pa.Array) -> None:
-        if len(self.identities) + len(identities) > _REMEMBERED:
-            self._forget()
-        room = _REMEMBERED - len(self.identities)
-        together = np.concatenate([self.identities, identities[:room]])
-        order = np.argsort(together, kind="stable")
-        self.identities = together[order]
-        self.numbers = np.concatenate([self.numbers, numbers[:room]])[order]
-        self.keys = pa.concat_arrays([self.keys, keys[:room]]).take(pa.array(order))
+
+def _both(known: _Known, more: _Known) -> _Known:
+    identities = np.concatenate([known.identities, more.identities])
+    order = np.argsort(identities, kind="stable")
+    numbers = np.concatenate([known.numbers, more.numbers])
+    return _Known(identities[order], numbers[order], pa.concat_arrays([known.keys, more.keys]).take(pa.array(order)))
 
 
 def _in_hex(numbers: NDArray[np.uint64]) -> pa.Array:

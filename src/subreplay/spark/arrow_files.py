@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -14,9 +15,11 @@ from subreplay.spark.schemas import spark_schema
 
 @contextmanager
 def new_file(path: str, schema: pa.Schema) -> Iterator[pa.RecordBatchFileWriter]:
-    """A file that can be opened once it is written."""
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, schema) as written:
+    """A file of ``schema``, which is there when all of it is: a task may be run twice."""
+    unfinished = f"{path}.{os.getpid()}"
+    with pa.OSFile(unfinished, "wb") as file, pa.ipc.new_file(file, schema) as written:
         yield written
+    os.replace(unfinished, path)
 
 
 def opened(path: str) -> pa.RecordBatchFileReader:

@@ -1,8 +1,8 @@
 """The traffic of a run as its profile, made by Spark: in this process where it fits, else where Spark's tasks are.
 
 A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
-the driver, which then needs no job for a scenario. Of more messages than ``IN_PROCESS`` the blocks are parted by key
-and evaluated where they are, by the same function.
+the driver, or wait for it in files, so it needs no job for a scenario. Of more messages than ``IN_PROCESS`` the blocks
+are parted by key and evaluated where they are, by the same function.
 """
 
 from __future__ import annotations

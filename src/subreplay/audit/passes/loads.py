@@ -48,6 +48,7 @@ MOST_HELD: Final = 1 << 17
 MOST_WAITING: Final = 1 << 14
 """Sums of batches that are worth a table of them."""
 _FEW: Final = 1 << 10
+"""Numbers that there is always room to count by."""
 _OF_SUMS: Final = ["topic", "partition", "published", "load"]
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
@@ -67,19 +68,20 @@ class Given:
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
         self._panes = States(len(self._spans))  # the last pane of a key at a consumer, in each span
         self._numbers: dict[str, int] = {}  # of consumers
-        self._held: dict[Span, list[_Sums]] = {span: [] for span in self._spans}
-        self._undelivered: list[tuple[int, int]] = []
+        self._held: dict[Span, list[dict[str, Ints]]] = {span: [] for span in self._spans}  # columns of ``LOAD``
+        self._undelivered = self._stored_again = 0  # messages, and how often these were
 
     @property
     def many(self) -> bool:
         """Whether more sums wait than are worth a table."""
-        return sum(len(sums.row) for held in self._held.values() for sums in held) > MOST_WAITING
+        return sum(len(columns["pane"]) for held in self._held.values() for columns in held) > MOST_WAITING
 
     def add(self, facts: pa.Table, codes: Ints) -> None:
         """Add ``FACTS`` in order of time, all delivered or none, and their findings."""
         self._day = int(ints(facts, "at" if flags(facts, "delivered")[0] else "published")[0])
         if not flags(facts, "delivered")[0]:
-            self._undelivered.append((facts.num_rows, int(ints(facts, "stored_again").sum())))
+            self._undelivered += facts.num_rows
+            self._stored_again += int(ints(facts, "stored_again").sum())
             return
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
@@ -100,15 +102,16 @@ class Given:
             first, new = _first_windows(self._panes.rows, row, number, pane, span.width, span.slide)
             values = counted | {"keys": new} | (_totals(facts, codes, nth) if span == ALL_TIME else {})
             group = {"pane": pane, "first": first, "consumer": consumer}
-            self._held[span].append(_Sums.of(group, values, at, span.slide))
+            columns, begin, end = _by_group(group, values, span.slide)
+            self._held[span].append(columns | ({"begin": at[begin], "end": at[end]} if span == ALL_TIME else {}))
 
     def sums(self) -> pa.Table:
         """``JUDGED`` rows with the sums of what was added since they were last asked for."""
         loads = [self._loads(span, held) for span, held in self._held.items() if held]
         if self._undelivered:
-            undelivered, again = np.array(self._undelivered, np.int64).T
-            loads.append(_loads(ALL_TIME, {"undelivered": undelivered, "stored_again": again}))
-        self._held, self._undelivered = {span: [] for span in self._spans}, []
+            counted = {"undelivered": [self._undelivered], "stored_again": [self._stored_again]}
+            loads.append(_loads(ALL_TIME, counted))
+        self._held, self._undelivered, self._stored_again = {span: [] for span in self._spans}, 0, 0
         return _as_judged(pa.concat_arrays(loads), self._scope, self._day) if loads else JUDGED.empty_table()
 
     def lags(self) -> pa.Table:
@@ -119,36 +122,27 @@ class Given:
         loads = _loads(NO_TIME, {name: column(counted, name) for name in counted.column_names})
         return _as_judged(loads, self._scope, self._day)
 
-    def _loads(self, span: Span, held: list[_Sums]) -> pa.StructArray:
-        columns: dict[str, Any] = {
-            name: np.concatenate([sums.columns[name] for sums in held]) for name in held[0].columns
-        }
-        names = pa.array([*self._numbers], pa.string())
-        columns["consumer"] = names.take(pa.array(columns["consumer"]))
-        if span != ALL_TIME:
-            columns = {name: values for name, values in columns.items() if name not in _EXTENT}
+    def _loads(self, span: Span, held: list[dict[str, Ints]]) -> pa.StructArray:
+        columns: dict[str, Any] = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
+        columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
         return _loads(span, columns)
 
 
-class _Sums(NamedTuple):
-    """Sums of some deliveries by group: the first row of each, and columns of ``LOAD``, consumers by their numbers."""
-
-    row: Ints
-    columns: Mapping[str, Ints]
-
-    @classmethod
-    def of(cls, group: Mapping[str, Ints], values: Mapping[str, np.ndarray], at: Ints, slide: int) -> _Sums:
-        """The sums of ``values``; ``at`` rises. Panes and first windows of a ``group`` start every ``slide`` ns."""
-        code, groups = np.zeros(len(at), np.int64), 1
-        for name, part in group.items():
-            part, kinds = _dense(part if name == "consumer" else (part - part.min()) // slide)
-            code, groups = _dense(code * kinds + part, groups * kinds)
-        first, last, sums = _added_up_by(code, groups, np.stack([*values.values()]).astype(np.int64, copy=False))
-        some = np.flatnonzero(first >= 0)
-        some = some[np.argsort(first[some])]
-        row = first[some]
-        columns = {name: part[row] for name, part in group.items()} | dict(zip(values, sums[:, some], strict=True))
-        return cls(row, columns | {"begin": at[row], "end": at[last[some]]})
+def _by_group(
+    group: Mapping[str, Ints], values: Mapping[str, np.ndarray], slide: int
+) -> tuple[dict[str, Ints], Ints, Ints]:
+    """Groups of deliveries in the order of their first rows, with their sums of ``values``; and the first and last row
+    of each. Panes and first windows start every ``slide`` ns."""
+    code, groups = np.zeros(len(group["pane"]), np.int64), 1
+    for name, part in group.items():
+        part, kinds = _dense(part if name == "consumer" else (part - part.min()) // slide)
+        code, groups = _dense(code * kinds + part, groups * kinds)
+    first, last, sums = _added_up_by(code, groups, np.stack([*values.values()]).astype(np.int64, copy=False))
+    some = np.flatnonzero(first >= 0)
+    some = some[np.argsort(first[some])]
+    first, last = first[some], last[some]
+    columns = {name: part[first] for name, part in group.items()}
+    return columns | dict(zip(values, sums[:, some], strict=True)), first, last
 
 
 def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:

@@ -223,10 +223,9 @@ def _counted(table: str, rows: Iterable[tuple[pa.RecordBatch, Mask | None]], fou
 
 def _profiled(rows: Batches, profiler: Profiler, path: str) -> Batches:
     """Valid messages as they come; their profile is in a file when all have."""
-    unfinished = f"{path}.{os.getpid()}"
     held: list[pa.RecordBatch] = []
     number = size = 0
-    with new_file(unfinished, BLOCKS) as file:
+    with new_file(path, BLOCKS) as file:
         for batch in rows:
             yield batch
             held.append(log_rows.some_columns(batch, OF_TOPIC))
@@ -235,7 +234,6 @@ def _profiled(rows: Batches, profiler: Profiler, path: str) -> Batches:
                 _write(file, profiler, held)
                 number = size = 0
         _write(file, profiler, held)
-    os.replace(unfinished, path)
 
 
 def _write(file: pa.RecordBatchFileWriter, profiler: Profiler, held: list[pa.RecordBatch]) -> None:
