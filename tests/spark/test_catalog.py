@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from subreplay.cli import main
 from subreplay.config.run import Schema
+from subreplay.errors import EnvironmentFailed
 from subreplay.spark import lake
 from tests.support.days import dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
@@ -40,6 +42,39 @@ def test_a_run_replaces_its_own_rows_of_a_named_table(spark: SparkSession, audit
     lake.replace(spark.range(1).withColumn("more", F.lit(1)), audits, "found", "delta", subscription="c", topic="t")
     assert "more" in lake.read(spark, audits, "found", "delta").columns  # a later version may add columns
     assert lake.find(spark, audits, "nowhere") is None
+
+
+def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, audits: Schema) -> None:
+    ready, failed = threading.Barrier(6), []
+
+    def run(number: int) -> None:
+        frame = spark.newSession().range(number + 1)
+        ready.wait()
+        try:
+            lake.replace(frame, audits, "found", "delta", subscription="s", topic=f"t{number}", date="2026-11-21")
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    found = lake.read(spark, audits, "found", "delta").groupBy("topic").count().collect()
+    assert {row.topic: row["count"] for row in found} == {f"t{number}": number + 1 for number in range(6)}
+
+
+def test_files_where_a_named_table_has_to_be_made_are_told(
+    spark: SparkSession, audits: Schema, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lake, "ATTEMPTS", 1)
+    warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
+    left = warehouse / "audits_of_ours.db/found/left.parquet"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(b"")
+    with pytest.raises(EnvironmentFailed, match="found: files lie where this table has to be made.*delete them"):
+        lake.replace(spark.range(1), audits, "found", "delta", subscription="s", topic="t", date="2026-11-21")
 
 
 def test_nights_go_on_from_one_another_and_explain_reads_them(
