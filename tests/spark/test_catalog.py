@@ -73,7 +73,7 @@ def test_files_where_a_named_table_has_to_be_made_are_told(
     left = warehouse / "audits_of_ours.db/found/left.parquet"
     left.parent.mkdir(parents=True)
     left.write_bytes(b"")
-    with pytest.raises(EnvironmentFailed, match="found: files lie where this table has to be made.*delete them"):
+    with pytest.raises(EnvironmentFailed, match=r"found: files lie where this table has to be made.*delete them"):
         lake.replace(spark.range(1), audits, "found", "delta", subscription="s", topic="t", date="2026-11-21")
 
 
