@@ -43,11 +43,12 @@ class Delivery:
     """A row in a test's words."""
 
     def __init__(self, row, names):
-        self.ordinal, self.index, self.redeliveries = int(row.ordinal), int(row.index), int(row.redeliveries)
-        self.consumer = names[row.consumer] if row.consumer >= 0 else None
-        self.outcome, self.settled, self.retries = Outcome(row.outcome).name, bool(row.settled), int(row.retries)
+        """``row`` has plain values by name: of numpy each costs many times as much."""
+        self.ordinal, self.index, self.redeliveries = row["ordinal"], row["index"], row["redeliveries"]
+        self.consumer = names[row["consumer"]] if row["consumer"] >= 0 else None
+        self.outcome, self.settled, self.retries = Outcome(row["outcome"]).name, bool(row["settled"]), row["retries"]
         for name in ("delivered_at", "received_at", "acked_at", "nacked_at"):
-            setattr(self, name, ms(int(row[name])))
+            setattr(self, name, ms(row[name]))
 
     def __repr__(self):
         return f"{self.consumer}:{self.ordinal} {self.outcome} {self.delivered_at} {self.received_at} {self.acked_at}"
@@ -59,7 +60,8 @@ class Predicted:
         arrays = list(replay.deliveries(until))
         self.table = np.concatenate(arrays) if arrays else np.zeros(0)
         self.names = [consumer.name for consumer in replay.timeline.consumers]
-        rows = [Delivery(row, self.names) for rows in arrays for row in rows]
+        plain = (dict(zip(rows.dtype.names, row, strict=True)) for rows in arrays for row in rows.tolist())
+        rows = [Delivery(row, self.names) for row in plain]
         self.rows = sorted(rows, key=lambda r: (r.delivered_at is None, r.delivered_at or 0, r.ordinal, r.index))
 
     def of(self, ordinal):
