@@ -27,12 +27,20 @@ def midnight(day: Date) -> int:
 
 def ints(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:
     """An integer column as int64; nulls become ``missing``."""
-    return np.array(pc.fill_null(rows.column(name).cast(pa.int64()), missing).to_numpy(), np.int64)
+    values = column(rows, name)
+    if values.type != pa.int64():
+        values = values.cast(pa.int64())
+    if values.null_count:
+        values = pc.fill_null(values, missing)
+    return np.array(values.to_numpy(), np.int64)
 
 
 def flags(rows: pa.Table, name: str) -> NDArray[np.bool_]:
     """A boolean column; null is false."""
-    return np.asarray(pc.fill_null(rows.column(name), False).to_numpy(zero_copy_only=False), np.bool_)
+    values = column(rows, name)
+    if values.null_count:
+        values = pc.fill_null(values, False)
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
 
 
 def column(rows: pa.Table, name: str) -> pa.Array:

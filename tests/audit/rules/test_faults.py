@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -47,7 +48,8 @@ def found_in(judge: Judge, tables: Mapping[str, pa.Table], others: Iterable[Find
     of_rows = {"failing": fails, "allowed": rows["codes"].to_numpy() & ~fails}
     found: dict[str, dict[str, list[str]]] = {"failing": defaultdict(list), "allowed": defaultdict(list)}
     for kind, bits in of_rows.items():
-        for code in Code:
+        there = int(np.bitwise_or.reduce(bits))
+        for code in (code for code in Code if there & code.bit):
             for row in rows.filter(bits & code.bit != 0).select(["ledger", "entry"]).to_pylist():
                 found[kind][code.name].append(f"{row['ledger']}:{row['entry']}")
     for finding in others:
