@@ -1,6 +1,6 @@
 """``python -m tests.bench [--quick]``: every benchmark, one after the other, and their figures in build/bench."""
 
-import sys
+from argparse import ArgumentParser
 from functools import partial
 from pathlib import Path
 
@@ -24,7 +24,9 @@ from tests.bench import (
     whatif,
 )
 
-quick = "--quick" in sys.argv
+parser = ArgumentParser("python -m tests.bench", description="Run every benchmark, write their figures to build/bench.")
+parser.add_argument("--quick", action="store_true", help="audit a tenth of the rows, leave out the longest replays")
+quick = parser.parse_args().quick
 path = Path("build/bench") / f"{figures.found()['commit']}.json"
 for measure in (
     partial(cores.main, 0.5 if quick else 4),
