@@ -214,17 +214,34 @@ def test_a_profile_is_made_of_the_columns_that_it_needs(read: Inputs, monkeypatc
     assert _in_order(here) == _in_order(found)
 
 
+@pytest.mark.parametrize(("more", "is_read"), [({}, True), ({"options": {"mergeSchema": "true"}}, False)])
+def test_a_table_that_is_named_is_read_alike_where_it_is_as_plain(
+    spark: SparkSession, tmp_path: Path, more: dict[str, Any], is_read: bool
+) -> None:
+    as_parquet(drawn("messages", random.Random(1), 100), tmp_path / "of_ours")
+    given = {"path": str(tmp_path / "of_ours"), "format": "parquet"} | more
+    asked = {"traffic": {"messages": given}, "subscription": {"topic": "t"}}
+    found = read_inputs(spark, config.parse(asked, "run.yaml"), messages_only=True)
+    assert [*found.direct] == ["messages"] * is_read
+    if is_read:
+        rows = found.direct["messages"].rows().to_pylist()
+        assert len(rows) > 10
+        assert _in_order(rows) == _in_order(collect.rows_of(found.messages).to_pylist())
+
+
+@pytest.mark.parametrize("log_waits", [True, False])
 def test_a_profile_made_while_messages_are_counted_is_theirs(
-    read: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    read: Inputs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_waits: bool
 ) -> None:
     small = read.direct["messages"]
     profiler = Profiler(IN_THE_CLEAR, read.topic)
     expected = profiler.profile(pa.Table.from_batches(small.messages(OF_TOPIC)))
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
     monkeypatch.setattr("subreplay.adapters.tables.files.PIECE", 30)
-    large = Reading(small.spark, small.files, folder=str(tmp_path), profiler=profiler)
+    large = Reading(small.spark, small.files, folder=str(tmp_path), log_waits=log_waits, profiler=profiler)
     assert large.counts() == small.counts()
     assert len(large.profiles) > 1
+    assert all(Path(path).exists() == log_waits for path in large.paths or [str(tmp_path / "messages-0")])
     for most in (len(expected), len(expected) - 1):
         monkeypatch.setattr(profiled, "IN_PROCESS", most)
         left = profiled.left(large.spark, large.profiles, len(expected))

@@ -53,9 +53,9 @@ def _told() -> Iterator[None]:
         raise Unreadable(str(error)) from error
 
 
-def files_of(spark: SparkSession, root: Location, name: str, form: str) -> Files | None:
-    """An input table below ``root``, where it can be read here."""
-    return files.opened(f"{root}/{name}", form, name) if delta_here.is_here(spark, root) else None
+def files_of(spark: SparkSession, path: str, name: str, form: str) -> Files | None:
+    """Input table ``name``, which is at ``path``, where it can be read here."""
+    return files.opened(path, form, name) if delta_here.is_here(spark, path) else None
 
 
 def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic: str) -> int | None:
@@ -69,13 +69,14 @@ def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic:
 @dataclass(frozen=True)
 class Reading:
     """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid. Who counts them leaves
-    them in ``folder``, where one is given, as blocks of the log that wait (``audit.waiting_blocks``); of many messages
-    beside it the profile, where a ``profiler`` is given."""
+    in ``folder`` what is looked at next: the rows as blocks of the log that wait (``audit.waiting_blocks``), where
+    ``log_waits``; and the profile of many messages, where a ``profiler`` is given."""
 
     spark: SparkSession
     files: Files
     every_row: bool = False
     folder: str | None = None
+    log_waits: bool = False
     profiler: Profiler | None = None
 
     @property
@@ -114,7 +115,7 @@ class Reading:
 
     def counts(self) -> Rows:
         """What ``adapters.tables.counts`` counts of messages or deliveries. Raises ``Unreadable``."""
-        mine, table, paths, profiler = self.files, self.table, self.paths, self.profiler
+        mine, table, paths, profiles, profiler = self.files, self.table, self.paths, self.profiles, self.profiler
         if self.small:
             if paths:
                 with _told():
@@ -124,9 +125,9 @@ class Reading:
         def counted(number: int, piece: Piece) -> Batches:
             found: list[pa.Table] = []
             rows = _counted(table, checked(mine, piece), found)
+            if profiler is not None:
+                rows = _profiled(rows, profiler, profiles[number])
             if paths:
-                if profiler is not None:
-                    rows = _profiled(rows, profiler, f"{paths[number]}-profile")
                 log = (log_rows.as_log(table, batch) for batch in rows)
                 leave(shuffle_blocks(log, BY_POSITION, WAITING_BLOCK), paths[number])
             else:
@@ -141,12 +142,14 @@ class Reading:
     def paths(self) -> tuple[str, ...]:
         """The files in which its blocks wait, once it is counted."""
         numbers = range(1 if self.small else len(self._pieces))
-        return () if self.folder is None else tuple(f"{self.folder}/{self.table}-{number}" for number in numbers)
+        return tuple(f"{self.folder}/{self.table}-{number}" for number in numbers) if self.log_waits else ()
 
     @property
     def profiles(self) -> tuple[str, ...]:
         """The files in which their profile is, once many messages are counted with a ``profiler``."""
-        return () if self.small or self.profiler is None else tuple(f"{path}-profile" for path in self.paths)
+        if self.small or self.profiler is None:
+            return ()
+        return tuple(f"{self.folder}/profile-{number}" for number in range(len(self._pieces)))
 
     def rows(self) -> pa.Table:
         """The valid rows of a small table in canonical columns, of which all may be null. Raises ``Unreadable``."""

@@ -154,9 +154,19 @@ class Inputs:
         both = [self.direct[name] for name in ("messages", "deliveries") if name in self.direct]
         if len(both) < 2 or all(reading.small for reading in both):
             return self
-        messages, deliveries = (replace(reading, folder=self.reads.folder(reading.spark)) for reading in both)
-        messages = replace(messages, profiler=Profiler(words, self.topic))
-        return replace(self, direct={**self.direct, "messages": messages, "deliveries": deliveries})
+        folder = self.reads.folder
+        waiting = {r.table: replace(r, folder=folder(r.spark), log_waits=True) for r in both}
+        return replace(self, direct={**self.direct, **waiting}).leaving_profile(words)
+
+    def leaving_profile(self, words: KeyWords) -> Inputs:
+        """The same, where many messages are read here: who counts them leaves their profile in files, its keys told in
+        ``words``."""
+        reading = self.direct.get("messages")
+        if reading is None or reading.small:
+            return self
+        folder = reading.folder or self.reads.folder(reading.spark)
+        messages = replace(reading, folder=folder, profiler=Profiler(words, self.topic))
+        return replace(self, direct={**self.direct, "messages": messages})
 
     def unchecked(self, tables: Set[str]) -> Inputs:
         """The same, without a further look at each row of messages and deliveries where all rows of these ``tables``

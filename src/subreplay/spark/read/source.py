@@ -181,6 +181,8 @@ def read(
         known_secret.require_same(sink, config, inputs.topic, before.night)
     if sink.lasts and not messages_only:
         inputs = inputs.leaving_log(config.keys.words)
+    elif sink.lasts and config.traffic.profile is None:
+        inputs = inputs.leaving_profile(config.keys.words)
     inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     rejected = rejects(inputs, found.with_rejected)

@@ -95,9 +95,9 @@ def table(
         return _table(_empty(spark, name), frozenset(INPUTS[name].names))
     elif given is None:
         location = f"{traffic.path.rstrip('/')}/{name}"
-        files = direct.files_of(spark, traffic.path, name, traffic.format)
+        files = direct.files_of(spark, location, name, traffic.format)
         if files is not None:
-            return _of_this_machine(spark, files, traffic.path, traffic.format)
+            return _of_this_machine(files, partial(lake.read, spark, traffic.path, name, traffic.format), location)
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
             return _table(_empty(spark, name), frozenset(INPUTS[name].names))
@@ -107,7 +107,12 @@ def table(
     elif given.from_ in ADAPTERS:
         return _of_files(spark, given, name, Reads() if reads is None else reads)
     else:
-        found, location = opened(spark, given, f"traffic.{name}", config), given.location
+        location, source = given.location, partial(opened, spark, given, f"traffic.{name}", config)
+        if given.path is not None and not (given.from_ or given.maps or given.texts):
+            files = direct.files_of(spark, given.path, name, given.format)
+            if files is not None:
+                return _of_this_machine(files, source, location)
+        found = source()
         if given.maps:
             return _mapped(found, given, name, f"traffic.{name}")
     return _table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
@@ -117,13 +122,9 @@ def _table(frame: DataFrame, absent: frozenset[str], **more: Any) -> Table:
     return Table(lambda: frame, absent, **more)
 
 
-def _of_this_machine(spark: SparkSession, files: Files, root: str, form: str) -> Table:
-    name = files.table
-
-    def opened() -> DataFrame:
-        return require(lake.read(spark, root, name, form), INPUTS[name], f"{root.rstrip('/')}/{name}")
-
-    return Table(opened, files.absent, files=files)
+def _of_this_machine(files: Files, source: Callable[[], DataFrame], location: str) -> Table:
+    """A table of such files; ``source`` opens it with Spark, where Spark is asked."""
+    return Table(lambda: require(source(), INPUTS[files.table], location), files.absent, files=files)
 
 
 def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) -> DataFrame:
