@@ -132,6 +132,14 @@ def test_of_two_runs_of_the_same_at_once_one_wins(spark: SparkSession, tmp_path:
     assert read(spark, tmp_path).count() == 5
 
 
+def test_another_run_is_told_behind_what_spark_says_of_its_job() -> None:
+    def save() -> None:
+        raise RuntimeError("[TASK_WRITE_FAILED] of a task: [DELTA_CONCURRENT_APPEND] another run")
+
+    with pytest.raises(EnvironmentFailed, match="another run is writing the same"):
+        lake._committed(save, "found")
+
+
 def at_once(spark: SparkSession, root: Path, runs: list[dict[str, str]], rows: int, write: Any) -> list[Exception]:
     """What went wrong when all of them wrote at the same time, each in a session of its own."""
     failed: list[Exception] = []

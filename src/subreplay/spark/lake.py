@@ -25,9 +25,10 @@ from subreplay.spark.schemas import frame_of, spark_schema
 
 ATTEMPTS: Final = 8
 """How often a table is written at most, where other runs change its layout meanwhile."""
-_CONDITION = re.compile(r"\[(?:DELTA_|_LEGACY_ERROR_TEMP_)?([A-Z_0-9]+)")
+_THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
+_CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-9]+)")
 _NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
-_MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", "TABLE_OR_VIEW_ALREADY_EXISTS", _NOT_EMPTY)
+_MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
