@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -213,6 +212,6 @@ if __name__ == "__main__":
     asked = sys.argv[1:]
     if asked and asked[0] != "--quick":
         told = loaded() if asked[0] == "load" else ROWS[asked[0]]()
-        print(json.dumps(told | {"peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+        print(json.dumps(told | {"peak": figures.peak()}))
     else:
         main(quick=bool(asked))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
+import resource
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -36,6 +38,15 @@ def tell(row: str, **figures: float) -> None:
     """Keep the figures of a row; a row that is told again was measured again, and the least of each counts."""
     before = _told.get(row, {})
     _told[row] = {name: min(value, before.get(name, value)) for name, value in figures.items()}
+
+
+def peak() -> float:
+    """The most memory that this process has held, MiB. What ``getrusage`` tells is at least what its parent held when
+    it made it, so Linux is asked, where it is there."""
+    status = Path("/proc/self/status")
+    if status.exists() and (held := re.search(r"^VmHWM:\s+(\d+) kB", status.read_text(), re.MULTILINE)):
+        return int(held[1]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def found() -> dict[str, Any]:

@@ -9,7 +9,6 @@ is its own (interpreter and libraries included, about 170 MiB). Seconds are of t
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -94,7 +93,7 @@ def measure(row: str, count: int) -> dict[str, float]:
     began = time.process_time()
     told = replay(assignor, service, round(count * times), SIZES.get(row, FEW))
     seconds = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = figures.peak()
     return {"records": round(count * times), "rows": told, "seconds": seconds, "peak": peak}
 
 
@@ -104,7 +103,7 @@ def _fold() -> dict[str, float]:
     began = time.process_time()
     kept = kafka("kafka.cooperative_sticky", 1, members, partitions)
     seconds = time.process_time() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = figures.peak()
     return {"epochs": kept.epochs, "seconds": seconds, "peak": peak}
 
 

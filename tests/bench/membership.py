@@ -9,7 +9,6 @@ put a function of the number of consumers into ``ROWS``.
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -92,7 +91,7 @@ def measure(row: str, consumers: int) -> dict[str, float]:
     began = time.perf_counter()
     kept = ROWS[row](consumers)
     seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = figures.peak()
     return {"seconds": seconds, "peak": peak} | kept._asdict()
 
 

@@ -1,6 +1,10 @@
 """Figures of benchmarks: what is kept of them, and two files side by side."""
 
 import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
 
 from tests.bench import compare, figures
 
@@ -16,6 +20,14 @@ def test_the_least_of_a_figure_is_kept_with_machine_commit_and_ratios(tmp_path, 
     assert told["ratios"] == {"audit, rows a second of Polars": 0.5}
     assert told["machine"]["cores"] >= 1
     assert told["commit"]
+
+
+def test_the_peak_of_a_process_is_not_that_of_the_one_that_made_it():
+    held = bytearray(200 << 20)
+    held[:: resource.getpagesize()] = b"x" * len(held[:: resource.getpagesize()])  # every page of it is there
+    asked = [sys.executable, "-c", "from tests.bench.figures import peak; print(peak())"]
+    child = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert float(child.stdout) + len(held) / 2**20 < figures.peak() + 100
 
 
 def test_two_files_stand_side_by_side(tmp_path, capsys):

@@ -9,7 +9,6 @@ by of the same columns before and after.
 
 from __future__ import annotations
 
-import resource
 import statistics
 import sys
 import tempfile
@@ -210,7 +209,7 @@ def main(millions: float = 10) -> None:
         figures.tell(f"profile of {messages:,}: {name}", seconds=best)
         goal = "at most 10 s for 10 M" if many > 1 else "at least 50 M"
         print(f"{name:48}{rate:8.0f} M messages/s {best:8.2f} s   {goal}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    peak = figures.peak()
     print(f"{'memory of this process':48}{peak:8.0f} MiB   at most 2,048")
 
 
