@@ -154,8 +154,7 @@ class Inputs:
         both = [self.direct[name] for name in ("messages", "deliveries") if name in self.direct]
         if len(both) < 2 or all(reading.small for reading in both):
             return self
-        folder = self.reads.folder
-        waiting = {r.table: replace(r, folder=folder(r.spark), log_waits=True) for r in both}
+        waiting = {r.table: replace(r, folder=self.reads.folder(r.spark), log_waits=True) for r in both}
         return replace(self, direct={**self.direct, **waiting}).leaving_profile(words)
 
     def leaving_profile(self, words: KeyWords) -> Inputs:
@@ -164,8 +163,8 @@ class Inputs:
         reading = self.direct.get("messages")
         if reading is None or reading.small:
             return self
-        folder = reading.folder or self.reads.folder(reading.spark)
-        messages = replace(reading, folder=folder, profiler=Profiler(words, self.topic))
+        folder, profiler = self.reads.folder(reading.spark), Profiler(words, self.topic)
+        messages = replace(reading, folder=folder, profiler=profiler)
         return replace(self, direct={**self.direct, "messages": messages})
 
     def unchecked(self, tables: Set[str]) -> Inputs:
