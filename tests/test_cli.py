@@ -52,7 +52,7 @@ def spoken(capsys, monkeypatch):
 @pytest.fixture(autouse=True)
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
-    monkeypatch.setattr(session.SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(session, "is_there", lambda: False)
 
 
 class Session:

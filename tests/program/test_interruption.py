@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -40,31 +40,48 @@ def test_who_cannot_be_asked_is_not_waited_for():
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def start(interruption: Interruption, *signals: int, fails: bool = False) -> Iterator[str]:
+def start(interruption: Interruption, *signals: int, fails: bool = False) -> list[str]:
     """What there is of Java after each signal that arrives while it starts."""
-    with interruption.expected(), interruption.deferred():
+    started = []
+
+    def work() -> None:
         for number in signals:
-            signal.raise_signal(number)
-            yield "a part of Java"
+            os.kill(os.getpid(), number)
+            started.append("a part of Java")
         if fails:
             raise OSError
+
+    with suppress(KeyboardInterrupt), interruption.expected():
+        interruption.deferred(work)
+    return started
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("times", [1, 2])
 def test_signals_wait_for_java_to_have_started(number: int, times: int):
     """Java that is left while it starts does not end."""
-    interruption, started = Interruption(), []
-    with pytest.raises(KeyboardInterrupt):
-        started.extend(start(interruption, *[number] * times))
-    assert started == ["a part of Java"] * times
+    interruption = Interruption()
+    assert start(interruption, *[number] * times) == ["a part of Java"] * times
     assert interruption.code == 128 + number
 
 
 def test_java_that_does_not_start_hides_no_signal():
     interruption = Interruption()
-    with pytest.raises(KeyboardInterrupt):
-        list(start(interruption, signal.SIGINT, fails=True))
+    assert start(interruption, signal.SIGINT, fails=True) == ["a part of Java"]
+    assert interruption.code == 130
+
+
+def test_nobody_puts_another_handler_in_place_while_java_starts():
+    """As pyspark does in the main thread, where it calls Java, which is being called already."""
+
+    def as_pyspark() -> None:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    interruption = Interruption()
+    with pytest.raises(KeyboardInterrupt), interruption.expected():
+        interruption.deferred(as_pyspark)
     assert interruption.code == 130
 
 

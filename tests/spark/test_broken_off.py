@@ -19,6 +19,16 @@ from tests.support.recordings import ROOT
 pytestmark = pytest.mark.spark
 
 AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
+SIGNALLED = """
+import os, signal, threading
+from pyspark.sql import SparkSession
+made = SparkSession.__init__
+def make(*given, **named):
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    made(*given, **named)
+SparkSession.__init__ = make
+"""
+"""A signal in the second in which Spark's context is there, and Java makes its session."""
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +73,14 @@ def test_a_signal_ends_a_run_and_its_children(ended, here, number, code):
     returned, said = ended(lambda audit: os.killpg(audit.pid, number) if number == signal.SIGINT else audit.terminate())
     assert (returned, said) == (code, ["subreplay: interrupted; each table is as it was before, or whole"])
     assert not list(here.rglob("report.html"))
+
+
+def test_a_signal_while_spark_makes_its_session_ends_the_run(run_file, here):
+    command = [sys.executable, "-c", SIGNALLED + AUDIT, str(run_file)]
+    environment = os.environ | {"PYTHONPATH": str(Path(main.__code__.co_filename).parents[1])}
+    audit = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert audit.returncode == 130
+    assert audit.stderr.endswith("subreplay: interrupted; each table is as it was before, or whole\n")
 
 
 def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, here):

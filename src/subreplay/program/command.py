@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -114,17 +114,16 @@ def _imported(module: str) -> None:
 def session(options: Spark, meanwhile: str | None = None) -> SparkSession:
     """The session of a command; what Java says while it starts, and later, goes to the log file. The module that needs
     the session next, with all that it imports, is imported ``meanwhile``."""
-    from subreplay.spark.session import SparkSession, open_session  # only here: the other commands work without Spark
+    from subreplay.spark.session import is_there, open_session  # only here: the other commands work without Spark
 
-    starting = SparkSession.getActiveSession() is None
-    if starting and meanwhile is not None:
-        Thread(target=_imported, args=[meanwhile], daemon=True).start()
-    with (
-        terminal.progress("starting Spark") if starting else nullcontext(),
-        log.instead_of_output(),
-        interruption.deferred(),
-    ):
-        spark = open_session(options)
+    if is_there():
+        with log.instead_of_output():
+            spark = open_session(options)
+    else:
+        if meanwhile is not None:
+            Thread(target=_imported, args=[meanwhile], daemon=True).start()
+        with terminal.progress("starting Spark"), log.instead_of_output():
+            spark = interruption.deferred(lambda: open_session(options))
     interruption.cancelling(spark.interruptAll)
     if terminal.verbose:
         log.keep()

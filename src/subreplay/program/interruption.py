@@ -6,10 +6,12 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+T = TypeVar("T")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 PATIENCE = 5.0  # seconds until the command ends without an answer
 PAUSE = 0.5  # seconds between two cancellings
@@ -43,26 +45,24 @@ class Interruption:
                 signal.signal(number, handler)
 
     def cancelling(self, cancel: Callable[[], object]) -> None:
-        """From now on call ``cancel`` first. Spark has put its own handler in place, which does not end threads."""
+        """From now on call ``cancel`` first."""
         self._cancel = cancel
-        if threading.current_thread() is threading.main_thread():
-            self._listen()
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """A signal takes effect when this ends, and so do those that follow it.
+    def deferred(self, work: Callable[[], T]) -> T:
+        """What ``work`` gives; a signal takes effect when it ends, and so do those that follow it.
 
         Java writes where it listens into a folder that pyspark removes when it is broken off, and without that folder
-        Java never ends.
+        Java never ends. The work has a thread of its own, because in the main thread pyspark's ``SparkContext`` puts
+        its own handler in place, which calls Java in the middle of another call.
         """
         if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+            return work()
         waiting: list[int] = []
         for number in SIGNALS:
             signal.signal(number, lambda number, _: waiting.append(number))
         try:
-            yield
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(work).result()
         finally:
             self._listen()
             if waiting:

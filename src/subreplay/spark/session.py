@@ -20,7 +20,16 @@ from pyspark.sql.utils import is_remote
 from subreplay import __version__
 from subreplay.config.run import Spark
 
-__all__ = ["DataFrame", "KeptRows", "SparkSession", "as_it_was", "fit_batches", "open_session", "partitions"]
+__all__ = [
+    "DataFrame",
+    "KeptRows",
+    "SparkSession",
+    "as_it_was",
+    "fit_batches",
+    "is_there",
+    "open_session",
+    "partitions",
+]
 
 _DELTA = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -78,6 +87,14 @@ def open_session(options: Spark) -> SparkSession:
     # the number of rows sees to it; to look after the bytes of each row costs more than all rules
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
     return session
+
+
+def is_there() -> bool:
+    """Whether the thread, or else the program, has a session already."""
+    try:
+        return SparkSession.active() is not None
+    except PySparkException:
+        return False
 
 
 def partitions(session: SparkSession) -> int:
