@@ -63,8 +63,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config.run import Spark
     from subreplay.spark.session import open_session
-    from tests.support.quick_session import QUICK
+    from tests.support.quick_session import QUICK, remember_names
 
+    remember_names()
     warehouse = tmp_path_factory.mktemp("warehouse")
     conf = QUICK | {"spark.sql.warehouse.dir": str(warehouse)}
     session = open_session(Spark(shuffle_partitions=2, conf=conf))

@@ -24,7 +24,7 @@ from subreplay.model.words import KeyWords
 from subreplay.reports.assemble.report import GUESSABLE
 from subreplay.spark import lake
 from subreplay.spark.audit import passes
-from subreplay.spark.read.contracts import split
+from subreplay.spark.read.contracts import Split
 from subreplay.spark.schemas import require, spark_schema
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
@@ -293,7 +293,8 @@ def test_rows_that_break_the_contract_are_counted_in_quarantine_with_every_reaso
 ) -> None:
     messages = require(lake.read(spark, str(steady / "in"), "messages", "delta"), MESSAGES, "messages")
     broken = messages.limit(2).withColumns({"size": F.lit(-1).cast("long"), "batch_index": F.lit(-7)})
-    valid, rejected, checked = split("messages", messages.unionAll(broken))
+    parts = Split("messages", messages.unionAll(broken))
+    valid, rejected, checked = parts.valid, parts.rejected, parts.checked
     assert (valid.count(), rejected.count(), checked.where("valid").count(), checked.count()) == (4000, 2, 4000, 4002)
     reasons = [r.asDict() for r in rejected.first().reasons]
     assert [(r["column"], r["value"]) for r in reasons] == [("batch_index", "-7"), ("size", "-1")]

@@ -31,7 +31,7 @@ from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.spark import collect
 from subreplay.spark.arrow_functions import of_arrays
-from subreplay.spark.read.contracts import split
+from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.log import nanos
 from subreplay.spark.schemas import require
 from subreplay.timelines.membership import dispatcher_events
@@ -146,7 +146,7 @@ def owners(
     rows = require(membership, MEMBERSHIP, "membership")
     for column, value in {"subscription": subscription, "topic": topic}.items():
         rows = rows if value is None else rows.where(F.col(column) == value)
-    parts = split("membership", rows)
+    parts = Split("membership", rows)
     rejected = collect.rows(parts.rejected.limit(1))
     if rejected:
         why = rejected[0]["reasons"][0]

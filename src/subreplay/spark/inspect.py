@@ -26,7 +26,7 @@ from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError
 from subreplay.policies import make
 from subreplay.spark.collect import rows
-from subreplay.spark.read.contracts import split
+from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.live import package
 from subreplay.spark.read.traffic import opened, table
 from subreplay.spark.schemas import arrow_schema
@@ -187,7 +187,7 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
 
 
 def _held(frame: DataFrame) -> Held:
-    checked = split("messages", frame).checked
+    checked = Split("messages", frame).checked
     key = F.coalesce("ordering_key", "key")
     good = F.col("valid")
     (found,) = rows(

@@ -31,7 +31,7 @@ from subreplay.model.tables import CHECKPOINT, INPUTS, LOG, OPEN_POSITIONS
 from subreplay.spark import collect
 from subreplay.spark.collect import fits, local
 from subreplay.spark.delta_here import Table
-from subreplay.spark.read.contracts import split
+from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.direct import Reading, Unreadable
 from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.read.log import Log, delivery_rows, message_rows
@@ -337,4 +337,4 @@ def _valid(inputs: Inputs, name: str, mine: Column) -> DataFrame:
     """Valid rows of other days; what is not valid was rejected on its own day."""
     if inputs.near is not None:
         return inputs.near[name].where(mine)
-    return split(name, inputs.tables[name].where(mine)).valid
+    return Split(name, inputs.tables[name].where(mine)).valid

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import pyspark.sql.functions as F
@@ -100,39 +102,60 @@ _TOGETHER: Final = {
 }
 
 
-class Split(NamedTuple):
-    """``valid`` rows keep the contract, ``rejected`` are the others as ``quarantine`` rows with every reason; of all
-    rows, ``checked`` tells whether they are ``valid``."""
+@dataclass(frozen=True)
+class Split:
+    """The rows of an input table by its contract. Where they have column ``rejected``, that of a source (``traffic``),
+    rows for which that is not null are rejected already, with their reasons.
 
-    valid: DataFrame
-    rejected: DataFrame
-    checked: DataFrame
+    Each frame is planned when it is asked for: hardly any run needs ``rejected``, which takes by far the longest.
+    """
 
+    table: str
+    rows: DataFrame
 
-def split(table: str, frame: DataFrame) -> Split:
-    """The rows of an input table by its contract. Where it has column ``rejected``, that of a source (``traffic``),
-    rows for which that is not null are rejected already, with their reasons."""
-    if "rejected" in frame.columns:
-        read = _of_contract(table, frame.where("rejected IS NULL").drop("rejected"))
-        unread = frame.where("rejected IS NOT NULL")
-        told = unread.select(F.lit(table).alias("table"), "rejected.*")
-        unread = unread.drop("rejected").withColumn("valid", F.lit(False))
-        return Split(read.valid, read.rejected.unionByName(told), read.checked.unionByName(unread))
-    return _of_contract(table, frame)
+    @cached_property
+    def valid(self) -> DataFrame:
+        """Rows that keep the contract."""
+        return self._read.where(self._good)
 
+    @cached_property
+    def rejected(self) -> DataFrame:
+        """The others as ``quarantine`` rows, with every reason."""
+        file = F.col("_metadata.file_path") if "_metadata" in self._read.columns else F.lit(self.table)
+        found = self._read.where(~self._good).select(
+            F.lit(self.table).alias("table"),
+            file.alias("file"),
+            F.lit(-1).cast("long").alias("row"),
+            _raw(self._read).alias("raw"),
+            _reasons(contracts(self.table)).alias("reasons"),
+        )
+        if not self._of_source:
+            return found
+        return found.unionByName(self._unread.select(F.lit(self.table).alias("table"), "rejected.*"))
 
-def _of_contract(table: str, frame: DataFrame) -> Split:
-    checks = contracts(table)
-    good = _known(" AND ".join(f"({check.holds})" for check in checks))
-    reasons = _reasons(checks)
-    rejected = frame.where(~good).select(
-        F.lit(table).alias("table"),
-        F.col("_metadata.file_path").alias("file") if "_metadata" in frame.columns else F.lit(table).alias("file"),
-        F.lit(-1).cast("long").alias("row"),
-        _raw(frame).alias("raw"),
-        reasons.alias("reasons"),
-    )
-    return Split(frame.where(good), rejected, frame.withColumn("valid", good))
+    @cached_property
+    def checked(self) -> DataFrame:
+        """All rows, of which column ``valid`` tells whether they are valid."""
+        found = self._read.withColumn("valid", self._good)
+        if not self._of_source:
+            return found
+        return found.unionByName(self._unread.drop("rejected").withColumn("valid", F.lit(False)))
+
+    @cached_property
+    def _of_source(self) -> bool:
+        return "rejected" in self.rows.columns
+
+    @cached_property
+    def _read(self) -> DataFrame:
+        return self.rows.where("rejected IS NULL").drop("rejected") if self._of_source else self.rows
+
+    @property
+    def _unread(self) -> DataFrame:
+        return self.rows.where("rejected IS NOT NULL")
+
+    @cached_property
+    def _good(self) -> Column:
+        return _known(" AND ".join(f"({check.holds})" for check in contracts(self.table)))
 
 
 def _known(condition: str) -> Column:

@@ -27,7 +27,7 @@ from subreplay.model.words import KeyWords
 from subreplay.spark import lake
 from subreplay.spark.collect import local, together
 from subreplay.spark.read import direct, traffic
-from subreplay.spark.read.contracts import Split, split
+from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.direct import Reading
 from subreplay.traffic.measuring import Profiler
 
@@ -213,10 +213,10 @@ def read_inputs(
 
     def parted(name: str) -> Split:
         if name == "group":
-            return split("membership", tables["membership"].frame.where(mine & ~of_topic & _until(config.date)))
+            return Split("membership", tables["membership"].frame.where(mine & ~of_topic & _until(config.date)))
         if name == "dead_letters":
-            return split("messages", _dead_letters(tables["messages"].frame, config, topic))
-        return split(name, selected(name))
+            return Split("messages", _dead_letters(tables["messages"].frame, config, topic))
+        return Split(name, selected(name))
 
     names = [*asked, *(["group"] if grouped else []), *(["dead_letters"] if config.topic.dead_letter else [])]
     parts = Asked({name: partial(parted, name) for name in names})
