@@ -1,4 +1,4 @@
-"""Windows of loads and violations: what panes add up to is what every window holds, counted one by one."""
+"""Windows of loads and violations, and keys of mixed batches: what is added up is what counting one by one finds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from subreplay.model.columns import UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import LOAD
 from subreplay.spark import collect, lake
-from subreplay.spark.audit import windows
+from subreplay.spark.audit import passes, windows
 
 pytestmark = pytest.mark.spark
 VIOLATIONS = "verdict string, moment timestamp, code string, consumer string, cause string"
@@ -111,3 +111,20 @@ def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spar
     assert ends == {(True,)}
     tumbling = found.where("tumbling").selectExpr("sum(count)").first()
     assert tumbling[0] == sum(verdict != "valid" for verdict, *_ in rows)
+
+
+def test_keys_that_several_consumers_had_in_one_epoch_are_counted(spark: SparkSession) -> None:
+    rng = random.Random(7)
+    kinds = pa.schema({"delivered": pa.bool_(), "key": pa.string(), "epoch": pa.int64(), "consumer": pa.string()})
+    drawn = [
+        (rng.random() < 0.7, rng.choice([f"k{n}" for n in range(30)] + [None]), rng.randrange(4), rng.choice("ab"))
+        for _ in range(90)
+    ]
+    rows = pa.Table.from_pylist([dict(zip(kinds.names, row, strict=True)) for row in drawn], kinds)
+    had: dict[Any, dict[int, set[str]]] = {}
+    for delivered, key, epoch, consumer in drawn:
+        if delivered and key is not None:
+            had.setdefault(key, {}).setdefault(epoch, set()).add(consumer)
+    scattered = sum(any(len(of_epoch) > 1 for of_epoch in epochs.values()) for epochs in had.values())
+    assert 0 < scattered < len(had)
+    assert sums.scattered_keys(rows) == passes.scattered_keys(lake.of_arrow(spark, rows)) == (scattered, len(had))

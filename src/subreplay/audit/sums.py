@@ -112,6 +112,15 @@ def counts_of_others(found: pa.Table, which: Sequence[Code], width: int) -> pa.T
     return _counts([_findings(_floor(_nanos(mine, "moment"), width), mine["consumer"], mine["code"], excuse)])
 
 
+def scattered_keys(rows: pa.Table) -> tuple[int, int]:
+    """Keys that reached several consumers within one epoch, and keys in all: what mixed batches do to a steady
+    group."""
+    given = rows.filter(pc.and_(rows["delivered"], rows["key"].is_valid()))
+    of_epoch = given.group_by(["key", "epoch"], use_threads=False).aggregate([("consumer", "count_distinct")])
+    of_key = of_epoch.group_by(["key"], use_threads=False).aggregate([("consumer_count_distinct", "max")])
+    return int(np.count_nonzero(ints(of_key, "consumer_count_distinct_max") > 1)), len(of_key)
+
+
 def coarser(counts: pa.Table, width: int) -> Rows:
     """Finding counts summed into windows of ``width`` ns."""
     by = ["window", "code", "excuse", "consumer"]

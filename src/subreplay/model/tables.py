@@ -313,3 +313,13 @@ VIOLATIONS: Final = pa.schema(
         _required("explanation", pa.string()),
     ]
 )
+
+WITHDRAWN: Final = pa.schema(
+    [
+        *(field for field in _POSITION if field.name != "topic"),
+        _required("code", pa.string()),
+        _required("told", pa.date32()),  # on which day
+        _required("at", TIME),  # what came
+        _required("explanation", pa.string()),
+    ]
+)

@@ -219,7 +219,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         },
         contradicted={"membership": source.statistics.contradicted, "deliveries": summed.totals["contradicted"]},
         quarantine=reasons(source.inputs, source.statistics.with_rejected),
-        scattered=passes.scattered_keys(_every_row(source, judge, judged)) if mixed else None,
+        scattered=_scattered(source, judge, judged) if mixed else None,
     )
 
 
@@ -295,6 +295,9 @@ def _withdrawn(source: Source) -> collect.Rows:
     found = withdrawals.found(source.spark, source.sink, source.config, source.inputs)
     if found is None:
         return []
+    if isinstance(found, pa.Table):  # without rows
+        source.put(found, "withdrawn")
+        return []
     written = source.write(found, "withdrawn")
     position = F.struct("partition", "ledger", "entry", "batch_index")
     nth = F.row_number().over(Window.partitionBy("code", "told").orderBy(position))
@@ -320,7 +323,8 @@ def _clocks(
         return Clocks()
     if not may_be_off(lags, judge.terms.clock_skew):
         return Clocks()
-    off = shifts(collect.rows(clocks.lags(_every_row(source, judge, judged))), judge.terms.clock_skew)
+    rows = _frame(source, _every_row(source, judge, judged))
+    off = shifts(collect.rows(clocks.lags(rows)), judge.terms.clock_skew)
     if not off:
         return Clocks()
     log = clocks.corrected(source.log_of_night(), off)
@@ -331,11 +335,17 @@ def _clocks(
     return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
 
 
-def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame:
+def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table:
     """Every judged row; those that table ``audited`` does not keep are judged once more."""
     if source.config.output.audited == "findings":
         return passes.deliveries(passes.judged(source.log_of_night(), judge))
-    return _frame(source, judged.rows) if source.few else passes.deliveries(source.sink.written["audited"])
+    return judged.rows if source.few else passes.deliveries(source.sink.written["audited"])
+
+
+def _scattered(source: Source, judge: Judge, judged: Judged) -> tuple[int, int]:
+    """Keys that reached several consumers within one epoch, and keys in all."""
+    rows = _every_row(source, judge, judged)
+    return sums.scattered_keys(rows) if isinstance(rows, pa.Table) else passes.scattered_keys(rows)
 
 
 def routing_warnings(source: Source) -> tuple[str, ...]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
-from subreplay.spark.read.checkpoint import of_earlier_nights, told
+from subreplay.model.tables import WITHDRAWN
+from subreplay.spark.read.checkpoint import of_earlier_nights, told, told_here
 from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.sink import Sink
 
@@ -15,18 +18,22 @@ _POSITION = ("partition", "ledger", "entry", "batch_index")
 ONE_SKIPPED = 2  # witnesses of a SKIP: the delivery, and the message that was jumped over; a third one tells of others
 
 
-def found(spark: SparkSession, sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | None:
+def found(spark: SparkSession, sink: Sink, config: RunConfig, inputs: Inputs) -> DataFrame | pa.Table | None:
     """Table ``withdrawn``: failing findings of earlier nights that this day corrects, each once. A message that was
     told LOST has come; one that was delivered as UNKNOWN_MESSAGE stands in the log; the only one that a consumer's
-    stream jumped over (SKIP) was given to it. None where no night was before."""
-    before = told(spark, sink, config, inputs.topic, Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
+    stream jumped over (SKIP) was given to it. Where they told none of these, as most nights, a table without rows: to
+    plan what follows takes longer than to look. None where no night was before."""
+    codes = (Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
+    here = told_here(sink, config, inputs.topic, *codes)
+    if here is not None and not pc.any(pc.not_equal(here["verdict"], "valid"), min_count=0).as_py():
+        return WITHDRAWN.empty_table()
+    before = told(spark, sink, config, inputs.topic, *codes)
     if before is None:
         return None
     before = before.where("verdict != 'valid'")
     failing = before.select(*_POSITION, "code", F.col("date").alias("told"))
-    if failing.isEmpty():  # as most nights: to plan what follows takes longer than to look
-        nothing = {"at": F.lit(None).cast("timestamp"), "explanation": F.lit(None).cast("string")}
-        return failing.where("false").withColumns(nothing)
+    if here is None and failing.isEmpty():
+        return WITHDRAWN.empty_table()
     came = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy(*_POSITION).agg(
         F.lit(Code.LOST.name).alias("code"),
         F.min("delivered_at").alias("at"),

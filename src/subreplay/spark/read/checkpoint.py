@@ -214,6 +214,8 @@ def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs
         there = sum(reading.asked_for() for reading in readings.values())
         if not fits(day + there, 0):  # before any of them is read
             return inputs
+        if not there:
+            return replace(inputs, near={})
         rows = {name: reading.rows() for name, reading in readings.items()}
     except Unreadable:
         return inputs
@@ -223,7 +225,7 @@ def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs
         return inputs
     spark = inputs.ingest.spark
     near = {name: collect.of_rows(spark, mine, INPUTS[name]) for name, mine in rows.items()}
-    return replace(inputs, near=near if there else {})
+    return replace(inputs, near=near)
 
 
 def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
@@ -237,17 +239,23 @@ def with_earlier_messages(config: RunConfig, inputs: Inputs, log: Log) -> Log:
 
 def told(spark: SparkSession, sink: Sink, config: RunConfig, topic: str, *codes: Code) -> DataFrame | None:
     """Table ``violations`` as far as earlier nights have told some codes; None where none can have."""
-    here = None if config.date is None else sink.here("violations")
-    if here is not None:
-        mine = here.equal(subscription=config.subscription.name, topic=topic) & (pc.field("date") < config.date)
-        mine &= pc.field("code").isin([code.name for code in codes])
-        if here.count(mine) <= collect.MOST_ROWS:
-            rows = here.rows(mine)
-            return collect.of_rows(spark, rows, rows.schema)
+    rows = told_here(sink, config, topic, *codes)
+    if rows is not None:
+        return collect.of_rows(spark, rows, rows.schema)
     violations = None if config.date is None else sink.find("violations")
     if violations is None:
         return None
     return violations.where(of_earlier_nights(config, topic) & F.col("code").isin([code.name for code in codes]))
+
+
+def told_here(sink: Sink, config: RunConfig, topic: str, *codes: Code) -> pa.Table | None:
+    """The same rows, where they are few and read without Spark."""
+    here = None if config.date is None else sink.here("violations")
+    if here is None:
+        return None
+    mine = here.equal(subscription=config.subscription.name, topic=topic) & (pc.field("date") < config.date)
+    mine &= pc.field("code").isin([code.name for code in codes])
+    return here.rows(mine) if here.count(mine) <= collect.MOST_ROWS else None
 
 
 def of_earlier_nights(config: RunConfig, topic: str) -> Column:
