@@ -24,9 +24,10 @@ class _QuickFlags(Flags):
     two dozen, most of which nobody has set: that is a tenth of the time."""
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, _QuickFlags) and self._values == other._values:
-            return True
-        return isinstance(other, Flags) and bool(super().__eq__(other))
+        if not isinstance(other, Flags):
+            return False
+        mine, others = self._values, other._values
+        return mine == others or all(getattr(self, name) == getattr(other, name) for name in mine.keys() | others)
 
     def __hash__(self) -> int:
         return _HASH
