@@ -18,6 +18,7 @@ from subreplay.adapters.base import Ingested, Rejected
 from subreplay.capture.events import EVENTS, METADATA, VERSION
 from subreplay.errors import InputError
 from subreplay.model.tables import INPUTS
+from subreplay.spark import ingest, lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from tests.adapters.kafka_group.encoding import records as encoded
@@ -124,11 +125,34 @@ def test_streams(
     options: Options,
 ) -> None:  # fmt: skip
     monkeypatch.setattr(sources, "AT_ONCE", 0)
+    monkeypatch.setattr(sources, "HERE", -1)
     path = made(tmp_path / "given")
     with sources.reading(spark, name, path, options) as read:
         same(read, ADAPTERS[name](path, options))
 
 
-def test_what_a_task_finds_wrong_is_told_as_by_the_driver(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["delta", "parquet"])
+def test_what_the_driver_reads_is_written_as_what_tasks_read(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    path, written = captures(tmp_path / "given"), {}
+    for reader, kind, most in (("driver", Ingested, sources.HERE), ("tasks", Read, -1)):
+        monkeypatch.setattr(sources, "HERE", most)
+        root = str(tmp_path / reader)
+        with sources.reading(spark, "capture", path, Options()) as read:
+            assert isinstance(read, kind)
+            for _ in range(2):  # the second replaces the first
+                ingest.write(spark, read, root, form, str(path))
+        tables = [lake.read(spark, root, name, form) for name in (*INPUTS, "quarantine")]
+        written[reader] = [(table.schema, sorted(map(str, table.collect()))) for table in tables]
+    assert written["driver"] == written["tasks"]
+    assert len({row.topic for row in lake.read(spark, root, "deliveries", form).collect()}) == 2
+    assert all(rows for _, rows in written["tasks"][2:])
+
+
+def test_what_a_task_finds_wrong_is_told_as_by_the_driver(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sources, "HERE", -1)
     with pytest.raises(InputError, match="no capture file"), sources.reading(spark, "capture", tmp_path, Options()):
         pass

@@ -9,8 +9,9 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
-from subreplay.adapters.base import Options
+from subreplay.adapters.base import Ingested, Options
 from subreplay.adapters.broker_log.logs import NAME as BROKER_LOG
+from subreplay.spark import delta_here
 from subreplay.spark.adapters import broker_log, streamed, whole
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.session import KeptRows
@@ -18,6 +19,9 @@ from subreplay.spark.session import KeptRows
 AT_ONCE: int = 2**21
 """Bytes of files that one task reads in one go though they could be streamed, as it takes no stages for that: some
 150,000 captured events."""
+HERE: int = 2**21
+"""Bytes of files of this machine that the driver reads itself, for which no task has to start; those of a broker's log
+are larger."""
 
 
 def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Options) -> Read:
@@ -34,10 +38,23 @@ def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Op
 
 
 @contextmanager
-def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Iterator[Read]:
-    """The same, kept as long as the context lasts."""
+def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Iterator[Read | Ingested]:
+    """The same, kept as long as the context lasts; of few bytes on this machine what the driver read itself."""
+    if name != BROKER_LOG and delta_here.is_here(spark, str(path)) and _at_most(path, HERE):
+        yield ADAPTERS[name](path, options)
+        return
     kept = KeptRows()
     try:
         yield read(spark, kept, name, path, options)
     finally:
         kept.release()
+
+
+def _at_most(path: Path, most: int) -> bool:
+    """Whether a file, or all files of a folder, have at most so many bytes."""
+    size = 0
+    for file in (path,) if path.is_file() else path.rglob("*"):
+        size += file.stat().st_size if file.is_file() else 0
+        if size > most:
+            return False
+    return size <= most

@@ -11,10 +11,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from subreplay.adapters.base import Adapter, FileCount, Ingested, Options, Reason, Rejected, Told
+from subreplay.adapters.base import Adapter, FileCount, Options, Reason, Rejected, Told
 from subreplay.adapters.streams import REJECTED, Rows, quarantine
 from subreplay.model.tables import INPUTS, QUARANTINE
-from subreplay.spark import lake
 from subreplay.spark.adapters import tasks
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.session import KeptRows
@@ -29,13 +28,6 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     (text,) = tasks.small(found, _TOLD)[_TOLD]["json"].to_pylist()
     told = _of_json(text)
     return Read({name: tasks.of_kind(found, name) for name in told.rows}, tasks.of_kind(found, REJECTED), told)
-
-
-def in_process(spark: SparkSession, ingested: Ingested) -> Read:
-    """What this process read itself: a recording that came with the package, say, which no task can reach."""
-    told = ingested.told
-    tables = {name: lake.of_arrow(spark, ingested.tables[name]) for name in told.rows}
-    return Read(tables, lake.of_arrow(spark, quarantine(ingested.rejected)), told)
 
 
 def _rows(adapter: Adapter, asked: tuple[Path, Options]) -> Rows:
