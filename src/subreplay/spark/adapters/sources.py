@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -40,7 +41,8 @@ def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Op
 @contextmanager
 def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Iterator[Read | Ingested]:
     """The same, kept as long as the context lasts; of few bytes on this machine what the driver read itself."""
-    if name != BROKER_LOG and delta_here.is_here(spark, str(path)) and _at_most(path, HERE):
+    paths = [each for each in (path, options.coordinator_log, options.statistics) if each is not None]
+    if name != BROKER_LOG and delta_here.is_here(spark, str(path)) and _at_most(HERE, paths):
         yield ADAPTERS[name](path, options)
         return
     kept = KeptRows()
@@ -50,10 +52,10 @@ def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Ite
         kept.release()
 
 
-def _at_most(path: Path, most: int) -> bool:
-    """Whether a file, or all files of a folder, have at most so many bytes."""
+def _at_most(most: int, paths: Iterable[Path]) -> bool:
+    """Whether files, and all files of folders, have at most so many bytes together."""
     size = 0
-    for file in (path,) if path.is_file() else path.rglob("*"):
+    for file in chain.from_iterable((path,) if path.is_file() else path.rglob("*") for path in paths):
         size += file.stat().st_size if file.is_file() else 0
         if size > most:
             return False
