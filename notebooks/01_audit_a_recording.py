@@ -19,7 +19,6 @@ from subreplay.config import run as config
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 from subreplay.spark import explain, ingest, lake
-from subreplay.spark.adapters.whole import in_process
 from subreplay.spark.session import open_session
 
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
@@ -46,7 +45,7 @@ if "display" not in globals():
 
 with as_file(files("subreplay.demo") / "recording") as recording:
     ingested = ADAPTERS["pulsar-recording"](recording)
-ingest.write(spark, in_process(spark, ingested), f"{folder}/input", "delta", "the bundled recording")
+ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording")
 
 display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in ingested.counts],
                               "file string, rows_in long, valid long, quarantined long"))  # fmt: skip

@@ -23,7 +23,6 @@ from subreplay.config import run as config
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 from subreplay.spark import ingest, lake, trace
-from subreplay.spark.adapters.whole import in_process
 from subreplay.spark.session import open_session
 
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
@@ -57,7 +56,7 @@ moved["consumer"] = "c2" if moved["consumer"] != "c2" else "c3"
 again |= {"delivered_at": again["acked_at"] + timedelta(seconds=1), "acked_at": None, "received_at": None}
 broken = pa.Table.from_pylist([*deliveries, again], ingested.tables["deliveries"].schema)
 ingested = replace(ingested, tables=ingested.tables | {"deliveries": broken})
-ingest.write(spark, in_process(spark, ingested), f"{folder}/input", "delta", "the bundled recording, with two faults")
+ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording, with two faults")
 
 # COMMAND ----------
 
