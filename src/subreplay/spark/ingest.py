@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as F
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.base import Ingested
 from subreplay.adapters.streams import quarantine
@@ -21,42 +21,35 @@ _NO_TOPIC = "none"  # of which no row is
 def write(spark: SparkSession, read: Read | Ingested, root: str, form: str, source: str) -> None:
     """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
     is replaced. A table that the source tells nothing of is made, and empty, where there is none."""
-    if isinstance(read, Ingested):
-        _write_here(spark, read, root, form, source)
-        return
-    if "messages" in read.tables:
+    if isinstance(read, Read) and "messages" in read.tables:
         lengths = (F.octet_length(key) for key in KEYS)
         (widest,) = read.tables["messages"].agg(*map(F.max, lengths)).collect()
         fit_batches(spark, sum(length or 0 for length in widest))
     for name, schema in INPUTS.items():
-        topics = []
-        if name in read.tables:
-            rows = read.tables[name].select(*schema.names)
-            topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
-        if not topics and lake.find(spark, root, name, form) is None:
+        rows = read.tables[name].select(schema.names) if name in read.tables else schema.empty_table()
+        by_topic = _by_topic(rows)
+        if not by_topic and lake.find(spark, root, name, form) is None:
             _make(spark, schema.empty_table(), root, name, form)
-        for topic in topics:
-            lake.replace(rows.where(F.col("topic") == topic), root, name, form, topic=topic)
-    lake.replace(read.rejected.withColumn("source", F.lit(source)), root, "quarantine", form, source=source)
+        for topic, mine in by_topic.items():
+            _replace(spark, mine, root, name, form, topic=topic)
+    rejected = read.rejected if isinstance(read, Read) else quarantine(read.rejected)
+    _replace(spark, rejected, root, "quarantine", form, source=source)
 
 
-def _write_here(spark: SparkSession, read: Ingested, root: str, form: str, source: str) -> None:
-    """The same of what the driver read."""
+def _by_topic(rows: DataFrame | pa.Table) -> dict[str, DataFrame | pa.Table]:
+    if isinstance(rows, pa.Table):
+        topics = sorted(rows["topic"].unique().to_pylist())
+        return {topic: rows.filter(pc.field("topic") == topic) for topic in topics}
+    topics = sorted(row.topic for row in rows.select("topic").distinct().collect())
+    return {topic: rows.where(F.col("topic") == topic) for topic in topics}
 
-    def put(rows: pa.Table, name: str, **where: str) -> None:
-        if form == "delta":
-            lake.put(spark, rows, root, name, **where)
-        else:
-            lake.replace(lake.of_arrow(spark, rows), root, name, form, **where)
 
-    for name, schema in INPUTS.items():
-        rows = read.tables[name].select(schema.names).cast(schema) if name in read.tables else schema.empty_table()
-        topics = sorted(pc.unique(rows["topic"]).to_pylist())
-        if not topics and lake.find(spark, root, name, form) is None:
-            _make(spark, rows, root, name, form)
-        for topic in topics:
-            put(rows.filter(pc.equal(rows["topic"], topic)), name, topic=topic)
-    put(quarantine(read.rejected), "quarantine", source=source)
+def _replace(spark: SparkSession, rows: DataFrame | pa.Table, root: str, name: str, form: str, **where: str) -> None:
+    if isinstance(rows, pa.Table) and form == "delta":
+        lake.put(spark, rows, root, name, **where)
+    else:
+        frame = lake.of_arrow(spark, rows) if isinstance(rows, pa.Table) else rows
+        lake.replace(frame, root, name, form, **where)
 
 
 def _make(spark: SparkSession, rows: pa.Table, root: str, name: str, form: str) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,6 +11,7 @@ from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.base import Ingested, Options
 from subreplay.adapters.broker_log.logs import NAME as BROKER_LOG
+from subreplay.adapters.streams import size_of
 from subreplay.spark import delta_here
 from subreplay.spark.adapters import broker_log, streamed, whole
 from subreplay.spark.adapters.frames import Read
@@ -42,7 +42,7 @@ def read(spark: SparkSession, kept: KeptRows, name: str, path: Path, options: Op
 def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Iterator[Read | Ingested]:
     """The same, kept as long as the context lasts; of few bytes on this machine what the driver read itself."""
     paths = [each for each in (path, options.coordinator_log, options.statistics) if each is not None]
-    if name != BROKER_LOG and delta_here.is_here(spark, str(path)) and _at_most(HERE, paths):
+    if name != BROKER_LOG and delta_here.is_here(spark, str(path)) and sum(map(_size, paths)) <= HERE:
         yield ADAPTERS[name](path, options)
         return
     kept = KeptRows()
@@ -52,11 +52,6 @@ def reading(spark: SparkSession, name: str, path: Path, options: Options) -> Ite
         kept.release()
 
 
-def _at_most(most: int, paths: Iterable[Path]) -> bool:
-    """Whether files, and all files of folders, have at most so many bytes together."""
-    size = 0
-    for file in chain.from_iterable((path,) if path.is_file() else path.rglob("*") for path in paths):
-        size += file.stat().st_size if file.is_file() else 0
-        if size > most:
-            return False
-    return size <= most
+def _size(path: Path) -> int:
+    """The bytes of a file, or of all files of a folder."""
+    return size_of([path] if path.is_file() else (file for file in path.rglob("*") if file.is_file()))

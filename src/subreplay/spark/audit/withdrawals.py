@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from subreplay.audit.codes import Code
 from subreplay.config.run import RunConfig
 from subreplay.model.tables import WITHDRAWN
+from subreplay.spark.collect import of_rows
 from subreplay.spark.read.checkpoint import of_earlier_nights, told, told_here
 from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.sink import Sink
@@ -25,15 +26,19 @@ def found(spark: SparkSession, sink: Sink, config: RunConfig, inputs: Inputs) ->
     plan what follows takes longer than to look. None where no night was before."""
     codes = (Code.LOST, Code.UNKNOWN_MESSAGE, Code.SKIP)
     here = told_here(sink, config, inputs.topic, *codes)
-    if here is not None and not pc.any(pc.not_equal(here["verdict"], "valid"), min_count=0).as_py():
-        return WITHDRAWN.empty_table()
-    before = told(spark, sink, config, inputs.topic, *codes)
-    if before is None:
-        return None
-    before = before.where("verdict != 'valid'")
+    if here is None:
+        before = told(spark, sink, config, inputs.topic, *codes)
+        if before is None:
+            return None
+        before = before.where("verdict != 'valid'")
+        if before.isEmpty():
+            return WITHDRAWN.empty_table()
+    else:
+        here = here.filter(pc.not_equal(here["verdict"], "valid"))
+        if not len(here):
+            return WITHDRAWN.empty_table()
+        before = of_rows(spark, here, here.schema)
     failing = before.select(*_POSITION, "code", F.col("date").alias("told"))
-    if here is None and failing.isEmpty():
-        return WITHDRAWN.empty_table()
     came = inputs.deliveries.where("delivered_at IS NOT NULL").groupBy(*_POSITION).agg(
         F.lit(Code.LOST.name).alias("code"),
         F.min("delivered_at").alias("at"),
