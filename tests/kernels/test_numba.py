@@ -14,7 +14,6 @@ from subreplay.kernels.by_reference import Reference, by_reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.linking import _QuickFlags
-from subreplay.kernels.loops import loop
 
 
 @pytest.fixture(autouse=True)
@@ -36,8 +35,8 @@ def longest(arrays, parts):
 
 
 @pytest.mark.long
-def test_a_loop_counts_no_references():
-    counted, uncounted = compiled(longest), loop(longest)
+def test_an_operation_counts_no_references():
+    counted, uncounted = compiled(longest), operation(longest)
 
     assert counted(np.arange(7), 2) == uncounted(np.arange(7), 2) == 4
     assert "NRT_decref" in _code(counted)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.by_reference import by_reference
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import Ints
 
 Flags = NDArray[np.bool_]
@@ -73,14 +73,14 @@ class Found(NamedTuple):
         return Found(self.codes[rows], self.excuses[rows], self.proof[:, rows], self.proven[:, rows])
 
 
-@step
+@hot
 def remember(rows: Ints, row: int, column: int, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """Store delivery ``i`` as a witness."""
     for w in range(WITNESS):
         rows[row, column + w] = d[w, i]
 
 
-@step
+@hot
 def prove(
     proof: Ints, proven: Flags, kind: int, i: int, rows: Ints, row: int, column: int, same_key: bool
 ) -> None:  # pragma: no cover - compiled

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import operation
 
 DEFAULT_CAPACITY = 16
 MAX_CAPACITY = 1 << 30
@@ -55,7 +56,7 @@ def map_order(codes: Ints, capacity: int = DEFAULT_CAPACITY) -> Ints:  # pragma:
     return order
 
 
-@compiled
+@operation
 def capacity_for(expected: int) -> int:  # pragma: no cover - compiled
     """The buckets of ``new HashMap(expected)`` at first.
 
@@ -68,7 +69,7 @@ def capacity_for(expected: int) -> int:  # pragma: no cover - compiled
     return buckets
 
 
-@compiled
+@operation
 def copy_capacity_for(size: int) -> int:  # pragma: no cover - compiled
     """The buckets of ``new HashSet(collection)`` at first, given the size of the collection: 16 at least.
 

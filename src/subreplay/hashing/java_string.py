@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.arrow_bytes import Column, hash_column
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import hot
 
 _NOT_UTF8 = MASK_31 + 1  # no hash has this bit
 _SMALLEST = np.array([0, 0, 0x80, 0x800, 0x10000])  # code point of an encoding this many bytes long
@@ -69,7 +70,7 @@ def _hash_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uin
     return hashes
 
 
-@compiled
+@hot
 def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma: no cover - compiled
     """The hash of UTF-8 text, or ``_NOT_UTF8``."""
     total, at = 0, begin
@@ -91,7 +92,7 @@ def _hash_bytes(data: NDArray[np.uint8], begin: int, end: int) -> int:  # pragma
     return total & MASK_31
 
 
-@compiled
+@hot
 def _lead_byte(byte: int) -> tuple[int, int]:  # pragma: no cover - compiled
     """How many bytes a first byte announces (0: it cannot be one), and its own bits of the code point."""
     if byte < 0x80:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.arrow_bytes import Column, hash_column
 from subreplay.hashing.murmur3 import MASK_31, little_endian
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import operation
 
 _SEED = np.uint32(0x9747B28C)
 _M = np.uint32(0x5BD1E995)
@@ -42,7 +43,7 @@ def _murmur2_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.
     return hashes
 
 
-@compiled
+@operation
 def _murmur2_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
     h = np.uint32(_SEED ^ np.uint32(end - begin))
     body = begin + (end - begin) // 4 * 4

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column, hash_column
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import hot
 
 MASK_31 = 0x7FFFFFFF
 
@@ -43,7 +44,7 @@ def _murmur3_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.
     return hashes
 
 
-@compiled
+@hot
 def _murmur3_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
     h = np.uint32(0)
     body = begin + (end - begin) // 4 * 4
@@ -55,7 +56,7 @@ def _murmur3_bytes(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32: 
     return np.uint32(h ^ (h >> np.uint32(16)))
 
 
-@compiled
+@hot
 def little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  # pragma: no cover - compiled
     """Up to four bytes ``data[begin:end]`` as an unsigned number."""
     block = np.uint32(0)
@@ -67,11 +68,11 @@ def little_endian(data: NDArray[np.uint8], begin: int, end: int) -> np.uint32:  
 # numba widens arithmetic to 64 bits: the cast back to 32 is the wrap-around of the algorithm
 
 
-@compiled
+@hot
 def _scrambled(block: np.uint32) -> np.uint32:  # pragma: no cover - compiled
     return np.uint32(_rotated(np.uint32(block * _C1), 15) * _C2)
 
 
-@compiled
+@hot
 def _rotated(value: np.uint32, bits: int) -> np.uint32:  # pragma: no cover - compiled
     return np.uint32((value << np.uint32(bits)) | (value >> np.uint32(32 - bits)))

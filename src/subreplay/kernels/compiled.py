@@ -15,6 +15,8 @@ from typing import Any, Final, TypeVar, cast
 import numba
 from numba.core.compiler_lock import global_compiler_lock
 
+from subreplay.kernels.linking import OperationCompiler
+
 F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
@@ -35,11 +37,11 @@ def compiled(function: F, **options: Any) -> F:
     """
     if INTERPRETED:
         return function
-    options = {"nogil": True} | options
+    given: dict[str, Any] = {"nogil": True, "pipeline_class": OperationCompiler} | options
     try:
-        kernel = numba.njit(cache=True, **options)(function)
+        kernel = numba.njit(cache=True, **given)(function)
     except RuntimeError:  # numba found no place for its cache: compile once per process
-        return cast(F, numba.njit(**options)(function))
+        return cast(F, numba.njit(**given)(function))
     kept = cast(Any, kernel)._cache._cache_file
     kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
     cast(Any, kernel).compile = _waiting(cast(Any, kernel).compile, f"{kept._index_path}.lock")

@@ -1,4 +1,5 @@
-"""How the dispatcher is compiled: operations are called from Python, all else is compiled into those that call it.
+"""How rules, the dispatcher and groups are compiled: operations are called from Python, all else is compiled into those
+that call it.
 
 Nothing is counted: the caller in Python holds the arrays, and a kernel allocates nothing.
 """
@@ -12,7 +13,7 @@ import numba
 from numba.core import types
 
 from subreplay.kernels.compiled import INTERPRETED, UNCOUNTED, compiled
-from subreplay.kernels.linking import OperationCompiler, PartCompiler
+from subreplay.kernels.linking import PartCompiler
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -23,7 +24,7 @@ _PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipel
 def operation(function: F) -> F:
     """A function to be called from Python. In other compiled code that calls it, it is a part like any other: it would
     be optimised twice else."""
-    whole: Any = _once(compiled(function, pipeline_class=OperationCompiler, **_OPTIONS))
+    whole: Any = _once(compiled(function, **_OPTIONS))
     if not INTERPRETED:
         part: Any = inlined(function)
         whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 
 
-@step
+@hot
 def up_to(values: Any, value: int, low: int, high: int) -> int:  # pragma: no cover - compiled
     """How many of sorted ``values`` are at most ``value``, where that is known to be from ``low`` to ``high``."""
     while low < high:

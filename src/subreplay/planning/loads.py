@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from subreplay.errors import InputError
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 
 MOST_DENSE = 1 << 27
@@ -99,7 +99,7 @@ def _summed(group: Ints, work: Ints, groups: int) -> Ints:
     return sums
 
 
-@loop
+@operation
 def _add(thing: Ints, window: Ints, work: Ints, owners: Ints, loads: Ints) -> None:  # pragma: no cover - compiled
     for i in range(len(thing)):
         loads[owners[thing[i]], window[i]] += work[i]

@@ -18,6 +18,7 @@ import numpy as np
 
 from subreplay.errors import ConfigError
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 from subreplay.model.range_table import Range
 
@@ -163,7 +164,7 @@ def _nearest(total: Ints, wanted: int) -> int:
     return at - 1 if at and wanted - total[at - 1] < total[at] - wanted else at
 
 
-@compiled
+@operation
 def _reach(before: Ints, start: int, capacity: int) -> int:  # pragma: no cover - compiled
     """One past the last slot of a consumer that begins at ``start`` and may have ``capacity`` in each window."""
     end: int = before.shape[0] - 1
@@ -180,7 +181,7 @@ def _reach(before: Ints, start: int, capacity: int) -> int:  # pragma: no cover 
     return end
 
 
-@compiled
+@operation
 def _reached(before: Ints, capacities: Ints) -> bool:  # pragma: no cover - compiled
     """Whether consumers of these capacities, in this order, can have all slots."""
     start = 0

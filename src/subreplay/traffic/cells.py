@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.kernels.by_reference import by_reference
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile
@@ -70,7 +70,7 @@ def _cut(profile: TrafficProfile, extent: Extent, runs: Runs, hashes: NDArray[np
     return Cells(key, scope, number, first, begins, ends, window, size, last)
 
 
-@loop
+@operation
 def _count(
     begin: Ints, end: Ints, at: Ints, start: int, width: int, cells: Ints
 ) -> None:  # pragma: no cover - compiled
@@ -83,7 +83,7 @@ def _count(
                 cells[run + 1] += 1
 
 
-@loop
+@operation
 def _fill(
     begin: Ints, end: Ints, at: Ints, sizes: Ints, start: int, width: int, first: Ints, begins: Ints, ends: Ints,
     window: Ints, size: Ints, last: Ints,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.kernels.by_reference import by_reference
-from subreplay.kernels.loops import loop, step
+from subreplay.kernels.inlining import hot, operation
 from subreplay.kernels.search import up_to
 from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope
@@ -124,7 +124,7 @@ class _Counts(NamedTuple):
     whole: Ints
 
 
-@loop
+@operation
 def _add_up(
     cells: Cells, slots: Ints, rows: _Rows, owned: Ownership, told: NDArray[np.bool_], counts: _Counts, noted: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
@@ -187,7 +187,7 @@ def _add_up(
                 counts.whole[2] += 1
 
 
-@step
+@hot
 def _bytes(rows: _Rows, begin: int, end: int) -> Any:  # pragma: no cover - compiled
     """How large some messages are together."""
     total = np.int64(0)
@@ -196,7 +196,7 @@ def _bytes(rows: _Rows, begin: int, end: int) -> Any:  # pragma: no cover - comp
     return total
 
 
-@step
+@hot
 def _deal(
     counts: _Counts, row: int, key: int, rows: _Rows, begin: int, end: int, owned: Ownership, first: int, length: int
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
@@ -212,7 +212,7 @@ def _deal(
         whole[_LAST] = key
 
 
-@step
+@hot
 def _remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
     """``number % by`` of numbers that are not negative; a division of 32 bits takes a fraction of the time."""
     if (number | by) >> 32 == 0:
@@ -220,7 +220,7 @@ def _remainder(number: Any, by: Any) -> Any:  # pragma: no cover - compiled
     return number % by
 
 
-@step
+@hot
 def _picked(owned: Ownership, state: int, number: int, nobody: int) -> int:  # pragma: no cover - compiled
     """The consumer of a state that gets messages of a number."""
     length = owned.length[state]
@@ -229,7 +229,7 @@ def _picked(owned: Ownership, state: int, number: int, nobody: int) -> int:  # p
     return owned.members[owned.first[state] + (number % length if length > 1 else 0)]
 
 
-@step
+@hot
 def _count(
     counts: _Counts, row: int, consumer: int, key: int, messages: Any, size: Any, moved: bool
 ) -> None:  # fmt: skip  # pragma: no cover - compiled

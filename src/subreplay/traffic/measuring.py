@@ -15,7 +15,7 @@ from subreplay.hashing.identity import key_identity
 from subreplay.hashing.java_string import java_string_hash_array
 from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import DAY, Ints, column, gathered, ints
 from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
 from subreplay.model.rows import Scope
@@ -174,7 +174,7 @@ def _by_run(number: Ints, at: Ints, runs: int) -> Ints:
     return ordered
 
 
-@loop
+@operation
 def _counting_sort(number: Ints, order: Ints, begin: Ints, ordered: Ints) -> None:  # pragma: no cover - compiled
     """``order``, stably sorted by ``number``; ``begin`` are zeros, one more than there are numbers."""
     for i in range(len(number)):

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.kernels.search import up_to
 from subreplay.model.columns import NEVER, Ints
 from subreplay.traffic.ownership import Owners
@@ -100,7 +100,7 @@ def _bounds(owners: Owners) -> Ints:
     return np.cumsum([0, *(len(mine) for mine in owners.starts)])
 
 
-@loop
+@operation
 def _cut(
     at: Ints, sizes: Ints, begin: Ints, end: Ints, scope: Ints, starts: Ints, bounds: Ints, found: Ints
 ) -> int:  # pragma: no cover - compiled

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Scope
 
@@ -265,7 +265,7 @@ def _laid_out(parts: Sequence[NDArray[Any]], runs: Sequence[Runs], begins: Seque
     return found
 
 
-@loop
+@operation
 def _copy_runs(
     values: NDArray[Any], begin: Ints, end: Ints, to: Ints, found: NDArray[Any]
 ) -> None:  # pragma: no cover - compiled

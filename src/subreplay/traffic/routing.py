@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31
 from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Scope
 from subreplay.traffic.profile import NO_KEY, Hashes, Keys, Runs, TrafficProfile
@@ -138,7 +138,7 @@ def _in_turn(moved: TrafficProfile, profile: TrafficProfile, routing: ProducerRo
     return sent_on.taken(together.at(np.argsort(together.key, kind="stable")))
 
 
-@loop
+@operation
 def _deal(
     producer: NDArray[np.int32], size: Ints, partitions: int, sticky: int, chosen: Ints
 ) -> None:  # fmt: skip  # pragma: no cover - compiled
@@ -154,7 +154,7 @@ def _deal(
         chosen[i] = turn % partitions if sticky == 0 else _mixed(np.int64(producer[i]) * 1_000_003 + turn) % partitions
 
 
-@loop
+@operation
 def _mixed(number: Any) -> Any:  # pragma: no cover - compiled
     """A number in place of one drawn by chance (the finish of Murmur3, of 32 bits)."""
     mixed = number & 0xFFFFFFFF

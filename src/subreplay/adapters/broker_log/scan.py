@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.adapters.broker_log.words import ENDING, LITERAL, NO_FIELD, NUMBER, NUMBERS, TEXTS, UNTIL, Program
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import inlined, operation
 
 Ints: TypeAlias = NDArray[np.int64]
 int64: Any = np.int64  # what compiled loops count with; their callers see plain numbers
@@ -70,7 +70,7 @@ def _digits(data: NDArray[np.uint8], start: int, count: int) -> int:
     return value
 
 
-_digits = loop(_digits)
+_digits = inlined(_digits)
 
 
 def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -82,7 +82,7 @@ def natural(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bo
     return i, value, start < i <= start + MOST_DIGITS
 
 
-natural = loop(natural)
+natural = inlined(natural)
 
 
 def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def _time(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int]:
     return ((days * 24 + hour) * 60 + minute - zone) * 60_000 + second * 1_000 + millis, at
 
 
-_time = loop(_time)
+_time = inlined(_time)
 
 
 def _find(
@@ -137,7 +137,7 @@ def _find(
     return -1
 
 
-_find = loop(_find)
+_find = inlined(_find)
 
 
 def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8], begin: int, stop: int) -> int:
@@ -149,7 +149,7 @@ def _same(data: NDArray[np.uint8], start: int, end: int, words: NDArray[np.uint8
     return k
 
 
-_same = loop(_same)
+_same = inlined(_same)
 
 
 def _ends_within(
@@ -162,7 +162,7 @@ def _ends_within(
     return False
 
 
-_ends_within = loop(_ends_within)
+_ends_within = inlined(_ends_within)
 
 
 def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, bool]:
@@ -184,7 +184,7 @@ def _address(data: NDArray[np.uint8], start: int, end: int) -> tuple[int, int, b
     return start, end, gone
 
 
-_address = loop(_address)
+_address = inlined(_address)
 
 
 def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int) -> bool:
@@ -195,7 +195,7 @@ def _again(data: NDArray[np.uint8], start: int, stop: int, since: int, end: int)
     return False
 
 
-_again = loop(_again)
+_again = inlined(_again)
 
 
 def _match(data: NDArray[np.uint8], i: int, end: int, program: Program, pattern: int, row: int, found: Scanned) -> int:
@@ -233,7 +233,7 @@ def _match(data: NDArray[np.uint8], i: int, end: int, program: Program, pattern:
     return _MATCHED if i == end else _DEPARTED
 
 
-_match = loop(_match)
+_match = inlined(_match)
 
 
 def _scan(data: NDArray[np.uint8], offsets: NDArray[np.int64], program: Program, found: Scanned) -> None:
@@ -295,4 +295,4 @@ def _scan(data: NDArray[np.uint8], offsets: NDArray[np.int64], program: Program,
             found.kind[row] = HEADLESS
 
 
-_scan = loop(_scan)
+_scan = operation(_scan)

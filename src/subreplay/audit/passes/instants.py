@@ -38,7 +38,7 @@ from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
 from subreplay.audit.sessions import Sessions
 from subreplay.kernels.by_reference import by_reference
-from subreplay.kernels.loops import loop, step
+from subreplay.kernels.inlining import hot, operation
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 
 PROGRESS: Final = np.dtype(
@@ -198,7 +198,7 @@ _WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer message
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
 
 
-@loop
+@operation
 def _recall(
     r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
 ) -> Any:  # pragma: no cover - compiled
@@ -225,7 +225,7 @@ def _recall(
     return 0
 
 
-@loop
+@operation
 def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
     progress = r.progress[0]
     while progress.next_recalled < progress.next_join:
@@ -235,7 +235,7 @@ def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
     return 0
 
 
-@loop
+@operation
 def _read(
     r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, c: Conditions, horizon: int, found: Found
 ) -> Any:  # pragma: no cover - compiled
@@ -274,13 +274,13 @@ def _read(
     return 0
 
 
-@step
+@hot
 def _has_joined(members: Ints, session: int, at: int) -> Any:  # pragma: no cover - compiled
     """Whether a session's turn has come by then; one that was rejected is passed at once."""
     return members[session, JOINED] <= at or members[session, JOINED] == NEVER
 
 
-@step
+@hot
 def _join(members: Ints, session: int, everything: Ints, highest: int) -> None:  # pragma: no cover - compiled
     """What had been delivered, and what lasts longest of it, when a consumer joined; nothing if it was rejected."""
     if members[session, JOINED] != NEVER:

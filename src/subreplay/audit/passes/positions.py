@@ -17,7 +17,7 @@ from subreplay.audit.passes.states import States
 from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
-from subreplay.kernels.loops import loop, step
+from subreplay.kernels.inlining import hot, operation
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 
 # The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
@@ -99,7 +99,7 @@ def read_positions(
     )  # fmt: skip
 
 
-@loop
+@operation
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints,
     m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
@@ -125,7 +125,7 @@ def _read(
 _SKIP = Code.SKIP.bit
 
 
-@step
+@hot
 def _stream(
     reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints, i: int, a: Ints
 ) -> None:  # pragma: no cover - compiled
@@ -156,7 +156,7 @@ def _stream(
             reached[session] = ordinal
 
 
-@step
+@hot
 def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: no cover - compiled
     """Note a message that is never acknowledged, if a consumer that had it left before all that are noted."""
     for j in range(p[FIRST, i], p[END, i]):
@@ -167,7 +167,7 @@ def _leave(behind: Ints, p: Ints, i: int, a: Ints, m: Ints) -> None:  # pragma: 
                 behind[_LEFT_AT + w] = m[LEDGER + w, p[HEAD, i]]
 
 
-@step
+@hot
 def _others(
     open_: Ints, length: int, never: Ints, skipped: int, since: int, at: int
 ) -> Any:  # pragma: no cover - compiled
@@ -180,7 +180,7 @@ def _others(
     return following < length and open_[following, _DONE] > at
 
 
-@step
+@hot
 def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover - compiled
     """The first open message behind an ordinal: of those, the one that was done last."""
     low, high = 0, length
@@ -193,7 +193,7 @@ def _after(open_: Ints, length: int, ordinal: int) -> int:  # pragma: no cover -
     return low
 
 
-@step
+@hot
 def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
     """When a message no longer had to come: acknowledged, or misplaced, which explains its absence elsewhere."""
     for j in range(p[FIRST, i], p[END, i]):
@@ -202,7 +202,7 @@ def _done(p: Ints, i: int, a: Ints) -> Any:  # pragma: no cover - compiled
     return min(p[FIRST_ACK, i], p[LAPSES, i])
 
 
-@step
+@hot
 def _open(
     open_: Ints, opened: Ints, ordinal: int, m: Ints, head: int, done: int
 ) -> None:  # pragma: no cover - compiled

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from subreplay.kernels.compiled import compiled
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot, operation
 from subreplay.model.columns import UNKNOWN, Ints
 
 NOWHERE = -1
@@ -70,7 +70,7 @@ class States:
         return np.append(self.rows[: self.count[0]], nothing, 0)[_indices(self.index, ids)]
 
 
-@step
+@hot
 def _slot_of(index: Ints, identity: int) -> Any:  # pragma: no cover - compiled
     """Where an identity stands, or the free row where it would."""
     last = len(index) - 1
@@ -102,8 +102,10 @@ def _indices(index: Ints, ids: Ints) -> Ints:  # pragma: no cover - compiled
     return indices
 
 
-@compiled
+@operation
 def _move(before: Ints, after: Ints) -> None:  # pragma: no cover - compiled
     for i in range(len(before)):
         if before[i, 0] != NOWHERE:
-            after[_slot_of(after, before[i, 0])] = before[i]
+            at = _slot_of(after, before[i, 0])
+            # one by one: to assign a row to a row, numba compiles the words of an error for seconds
+            after[at, 0], after[at, 1] = before[i, 0], before[i, 1]

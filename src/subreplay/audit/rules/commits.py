@@ -14,7 +14,7 @@ import pyarrow as pa
 from subreplay.audit.codes import GROUP, Code, Excuse, Rule
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.needs import Need
-from subreplay.kernels.loops import loop
+from subreplay.kernels.inlining import operation
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 
 RULES = (
@@ -84,7 +84,7 @@ def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
     return rows
 
 
-@loop
+@operation
 def _read(
     offsets: Ints, commit: Ints, ordinal: Ints, session: Ints, again: Any, codes: Ints, excuses: Ints, previous: Ints
 ) -> Any:  # pragma: no cover - compiled

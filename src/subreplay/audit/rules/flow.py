@@ -12,7 +12,7 @@ from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import UNKNOWN, Ints, ints
 from subreplay.profiles import PULSAR_4_2, ByProfile
 
@@ -124,7 +124,7 @@ class Queues(NamedTuple):
         self.untaken[:, np.repeat(self.rings[sessions, _START], lengths) + nth] = held.T
 
 
-@step
+@hot
 def within_permits(
     rings: Ints, untaken: Ints, d: Ints, i: int, horizon: int, codes: Ints, excuses: Ints
 ) -> None:  # pragma: no cover - compiled
@@ -146,19 +146,19 @@ def within_permits(
     rings[s, _SERVED] = number + 1
 
 
-@step
+@hot
 def _taken_at(d: Ints, i: int) -> Any:  # pragma: no cover - compiled
     """When a delivery left the queue at the latest."""
     return d[UNTIL, i] if d[RECEIVED, i] == UNKNOWN else min(d[UNTIL, i], d[RECEIVED, i])
 
 
-@step
+@hot
 def _around(index: int, capacity: int) -> int:  # pragma: no cover - compiled
     """An index of a ring, counted on beyond its end, but not twice."""
     return index - capacity if index >= capacity else index
 
 
-@step
+@hot
 def _push(rings: Ints, untaken: Ints, s: int, end: int, horizon: int) -> Any:  # pragma: no cover - compiled
     """The index at the back of a queue for a delivery with that end, where no later end stands before it."""
     start, capacity, front, length = rings[s, _START], rings[s, _CAPACITY], rings[s, _FRONT], rings[s, _LENGTH]
@@ -170,7 +170,7 @@ def _push(rings: Ints, untaken: Ints, s: int, end: int, horizon: int) -> Any:  #
     return index
 
 
-@step
+@hot
 def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # pragma: no cover - compiled
     """What is known by now of the end of a delivery that the night before left in a queue."""
     s = d[SESSION, i]
@@ -182,7 +182,7 @@ def recall_untaken(rings: Ints, untaken: Ints, d: Ints, i: int) -> None:  # prag
             return
 
 
-@step
+@hot
 def settle_untaken(rings: Ints, untaken: Ints, horizon: int) -> None:  # pragma: no cover - compiled
     """Bring queues whose ends were recalled into order."""
     for s in range(len(rings)):

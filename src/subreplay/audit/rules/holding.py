@@ -22,7 +22,7 @@ from subreplay.audit.deliveries import (
 )
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.order import HIGHEST, ORDER_STATE
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 
 RULES = (
@@ -93,7 +93,7 @@ _TWO, _BEFORE, _STUCK = Code.KEY_TWO_OWNERS.bit, Code.BEFORE_PREDECESSOR_ACK.bit
 _CLOSING, _READ_BEFORE = Excuse.CLOSING.bit, Excuse.READ_BEFORE_JOIN.bit
 
 
-@step
+@hot
 def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> int:  # pragma: no cover - compiled
     """Where the holder stands that lasts longest at another session."""
     if horizon != NEVER:
@@ -104,13 +104,13 @@ def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> i
     return first if rows[row, first + SESSION] != session else first + _HOLD
 
 
-@step
+@hot
 def longest(rows: Ints, row: int, first: int, apart: int) -> int:  # pragma: no cover - compiled
     """Where the holder stands that lasts longest; one beyond the horizon would stand ``apart`` columns further on."""
     return first + apart if rows[row, first + apart + SESSION] >= 0 else first
 
 
-@step
+@hot
 def hold(
     rows: Ints, row: int, first: int, d: Ints, i: int, until: int, horizon: int
 ) -> None:  # pragma: no cover - compiled
@@ -130,7 +130,7 @@ def hold(
             rows[row, first + w], rows[row, second + w] = rows[row, second + w], rows[row, first + w]
 
 
-@step
+@hot
 def before_join(members: Ints, session: int, everything: Ints) -> None:  # pragma: no cover - compiled
     """Of what was delivered before a consumer joined, note what lasts longest, if longer than what was noted."""
     for pair, apart in ((0, 0), (PAIR, _HOLD)):
@@ -159,7 +159,7 @@ def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
     return until
 
 
-@step
+@hot
 def one_holder(
     keys: Ints, k: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, horizon: int, codes: Ints,
     excuses: Ints, proof: Ints, proven: Flags,
@@ -181,7 +181,7 @@ def one_holder(
     hold(keys, k, OF_KEY, d, i, d[UNTIL, i], horizon)
 
 
-@step
+@hot
 def held_back(
     slots: Ints, s: int, members: Ints, d: Ints, i: int, join_waits_for_all: bool, stuck_after: int, horizon: int,
     codes: Ints, proof: Ints, proven: Flags,
@@ -204,7 +204,7 @@ def held_back(
         prove(proof, proven, HOLDER, i, rows, row, holder, rows[row, holder + WITNESS] == d[KEY, i])
 
 
-@step
+@hot
 def pass_by(slots: Ints, s: int, members: Ints, session: int, horizon: int) -> None:  # pragma: no cover - compiled
     """A consumer that is given something of a slot may have passed by messages of it before, while nothing held it:
     the hold that begins now hides that from whoever looks at the end. Comes before ``TAKEN`` and ``serve``."""
@@ -214,7 +214,7 @@ def pass_by(slots: Ints, s: int, members: Ints, session: int, horizon: int) -> N
         slots[s, PASSED_BY] = session
 
 
-@step
+@hot
 def serve(slots: Ints, s: int, d: Ints, i: int, until: int, horizon: int) -> None:  # pragma: no cover - compiled
     """What a slot was given: it is free once its longest-lasting delivery is done."""
     hold(slots, s, HELD, d, i, until, horizon)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from subreplay.audit.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Code, Rule
 from subreplay.audit.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
 from subreplay.audit.needs import Need
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import UNKNOWN, Ints
 
 RULES = (
@@ -67,7 +67,7 @@ ORDER_STATE = 4 + WITNESS
 _AGAIN = Code.REDELIVERY_ORDER.bit
 
 
-@step
+@hot
 def in_order(
     keys: Ints, k: int, d: Ints, i: int, code: int, codes: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled

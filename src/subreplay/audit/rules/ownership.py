@@ -7,7 +7,7 @@ import numpy as np
 from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
 from subreplay.audit.deliveries import CHANGING, EPOCH, OWNER, SESSION, WITNESS, Flags, prove, remember
 from subreplay.audit.needs import Need
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import Ints
 
 RULES = (
@@ -58,7 +58,7 @@ def active_state() -> Ints:
     return np.full((1, ACTIVE_STATE), -1, np.int64)
 
 
-@step
+@hot
 def one_active(
     state: Ints, strayed: Ints, d: Ints, i: int, active: bool, codes: Ints, excuses: Ints, proof: Ints, proven: Flags
 ) -> None:  # pragma: no cover - compiled

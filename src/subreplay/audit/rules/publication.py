@@ -8,7 +8,7 @@ import numpy as np
 
 from subreplay.audit.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
 from subreplay.audit.needs import Need
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import UNKNOWN, Ints
 
 RULES = (
@@ -92,7 +92,7 @@ def recent_messages() -> Ints:
 _ORDER, _DUP = Code.PRODUCER_ORDER.bit, Code.DUP_PUBLISH.bit
 
 
-@step
+@hot
 def in_sequence(
     streams: Ints, recent: Ints, m: Ints, i: int, p: Ints, twin: int, at: int
 ) -> int:  # pragma: no cover - compiled

@@ -7,7 +7,7 @@ from typing import Any, Final
 from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Excuse, Rule
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.needs import Need
-from subreplay.kernels.loops import step
+from subreplay.kernels.inlining import hot
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Standing
 from subreplay.profiles import PULSAR_3_2
@@ -106,7 +106,7 @@ READ_TWICE: Final = 10_000_000
 _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED, Ending.OPEN, Ending.SOUGHT))
 
 
-@step
+@hot
 def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> Any:  # pragma: no cover - compiled
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. In a Kafka ``group`` an application that asks for a redelivery seeks back,
@@ -169,7 +169,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
     return first, first_ack
 
 
-@step
+@hot
 def _ending(a: Ints, before: int, at: int, group: bool) -> int:  # pragma: no cover - compiled
     """How a delivery had ended by ``at``."""
     if group and a[NACKED, before] != UNKNOWN and a[NACKED, before] <= at:

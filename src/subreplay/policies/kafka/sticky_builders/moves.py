@@ -9,6 +9,7 @@ import numpy as np
 from numba.typed import Dict
 
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import inlined
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
 from subreplay.policies.kafka.sticky_builders.racks import Racks
 from subreplay.policies.kafka.subscriptions import Flags
@@ -109,7 +110,7 @@ def _pass(
     return moved > 0
 
 
-@compiled
+@inlined
 def _balanced(movable: Ints, margin: int, board: Board) -> bool:  # pragma: no cover - compiled
     known = least = UNASSIGNED  # the size of the smallest subscriber of that topic that is not full
     for partition in movable:
@@ -124,7 +125,7 @@ def _balanced(movable: Ints, margin: int, board: Board) -> bool:  # pragma: no c
     return True
 
 
-@compiled
+@inlined
 def _smallest(topic: int, board: Board) -> int:  # pragma: no cover - compiled
     """The subscriber with the fewest partitions, of these the one with the smallest id."""
     first = board.first[topic]
@@ -194,6 +195,6 @@ def _put_in(pair: int, moves: Moves) -> int:  # pragma: no cover - compiled
     return int(entered)
 
 
-@compiled
+@inlined
 def _pair(topic: int, source: int, owner: int, board: Board) -> int:  # pragma: no cover - compiled
     return (topic * len(board.sizes) + source) * len(board.sizes) + owner

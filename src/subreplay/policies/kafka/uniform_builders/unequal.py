@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from subreplay.kernels.compiled import compiled
+from subreplay.kernels.inlining import inlined
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints, Owners
 from subreplay.policies.kafka.subscriptions import Flags
 from subreplay.policies.kafka.uniform_builders.group import UniformGroup, topic_id
@@ -70,7 +71,7 @@ def _ranked(members: Ints, sizes: Ints) -> Ints:  # pragma: no cover - compiled
     return np.sort(sizes[members] * len(sizes) + members) % len(sizes)
 
 
-@compiled
+@inlined
 def _next_taker(ranked: Ints, sizes: Ints, filling: Filling) -> Filling:  # pragma: no cover - compiled
     """After this, the taker is the one before ``turn``."""
     end, level, turn = filling
@@ -82,7 +83,7 @@ def _next_taker(ranked: Ints, sizes: Ints, filling: Filling) -> Filling:  # prag
     return Filling(end, level, turn + 1)
 
 
-@compiled
+@inlined
 def _next_giver(ranked: Ints, sizes: Ints, draining: Draining) -> Draining:  # pragma: no cover - compiled
     """After this, the giver is the one after ``turn``; there is none if ``end`` is 0."""
     start, end, level, turn = draining
