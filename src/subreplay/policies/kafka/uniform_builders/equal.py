@@ -65,8 +65,9 @@ def _revise(
         if held > quota:
             order = _map_order(targets[mine], topics, bounds, codes)
             beyond = targets[mine][order][wanted[mine][order]][quota:]
-            surrendered[count : count + len(beyond)] = beyond
-            count += len(beyond)
+            for target in beyond:  # one by one: numba compiles for seconds what it says of a slice of another length
+                surrendered[count] = target
+                count += 1
         room[member] = max(quota - held, 0)
         if quota > share:
             if room[member] > 0 and members - member > extras:
@@ -89,6 +90,7 @@ def _map_order(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  
     for run in map_order(codes[topic[begins]]):
         numbers = target[begins[run] : ends[run]]
         in_set = map_order(numbers - bounds[topic[begins[run]]], copy_capacity_for(len(numbers)))
-        order[count : count + len(numbers)] = begins[run] + in_set
-        count += len(numbers)
+        for at in in_set:
+            order[count] = begins[run] + at
+            count += 1
     return order
