@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 Hash = TypeVar("Hash", np.uint32, np.uint64)
-Kernel: TypeAlias = Callable[[NDArray[np.uint8], NDArray[Any]], NDArray[Hash]]
+Kernel: TypeAlias = Callable[[NDArray[np.uint8], NDArray[np.int64]], NDArray[Hash]]
 
 OFFSET_TYPES = {
     pa.binary(): np.int32,
@@ -39,13 +39,18 @@ def hash_column(values: Column, kernel: Kernel[Hash]) -> NDArray[Hash]:
     return hashes
 
 
-def data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    """The two arrays that ``hash_column`` gives its kernel, of one chunk; raises TypeError as it does."""
+def data_and_offsets(values: pa.Array) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """The two arrays that ``hash_column`` gives its kernel, of one chunk; raises TypeError as it does.
+
+    They are of the same types whatever the column is and wherever its memory comes from, for which kernels would be
+    compiled anew: offsets of 64 bits, and bytes that cannot be written.
+    """
     if values.type not in OFFSET_TYPES:
         raise TypeError(f"cannot hash a column of type {values.type}: strings or binaries are needed")
     _, offsets_buffer, data_buffer = values.buffers()
     if not len(values):
-        return _NO_BYTES, np.frombuffer(bytes(8), np.int64)
+        return _NO_BYTES, np.zeros(1, np.int64)
     offsets = np.frombuffer(offsets_buffer, OFFSET_TYPES[values.type], len(values) + 1 + values.offset)
     data = _NO_BYTES if data_buffer is None else np.frombuffer(data_buffer, np.uint8)
-    return data, offsets[values.offset :]  # a slice shares its parent's buffers
+    data.flags.writeable = False
+    return data, offsets[values.offset :].astype(np.int64)  # a slice shares its parent's buffers

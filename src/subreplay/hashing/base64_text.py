@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,7 +31,7 @@ def base64_text(keys: Column) -> Column:
 
 @compiled
 def _encoded(
-    data: NDArray[np.uint8], offsets: NDArray[Any], text_offsets: NDArray[np.int64]
+    data: NDArray[np.uint8], offsets: NDArray[np.int64], text_offsets: NDArray[np.int64]
 ) -> NDArray[np.uint8]:  # pragma: no cover - compiled
     text = np.empty(text_offsets[-1], np.uint8)
     for row in range(len(offsets) - 1):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -24,7 +22,7 @@ def key_identity(values: Column) -> NDArray[np.int64]:
 
 
 @compiled
-def _rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint64]:  # pragma: no cover - compiled
+def _rows(data: NDArray[np.uint8], offsets: NDArray[np.int64]) -> NDArray[np.uint64]:  # pragma: no cover - compiled
     out = np.empty(len(offsets) - 1, np.uint64)
     for row in range(len(out)):
         h = _BASIS

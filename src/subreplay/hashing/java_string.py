@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -63,7 +62,9 @@ def utf16_order(name: str) -> bytes:
 
 
 @compiled
-def _hash_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:  # pragma: no cover - compiled
+def _hash_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> NDArray[np.uint32]:  # pragma: no cover - compiled
     hashes = np.empty(len(offsets) - 1, np.uint32)
     for row in range(len(hashes)):
         hashes[row] = _hash_bytes(data, offsets[row], offsets[row + 1])

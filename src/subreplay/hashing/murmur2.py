@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,7 +34,9 @@ def kafka_partition(key: bytes, partitions: int) -> int:
 
 
 @compiled
-def _murmur2_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:  # pragma: no cover - compiled
+def _murmur2_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> NDArray[np.uint32]:  # pragma: no cover - compiled
     hashes = np.empty(len(offsets) - 1, np.uint32)
     for row in range(len(hashes)):
         hashes[row] = _murmur2_bytes(data, offsets[row], offsets[row + 1])

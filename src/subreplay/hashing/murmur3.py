@@ -5,8 +5,6 @@ Pulsar itself keeps the lower 31 bits (``Murmur3_32Hash.makeHash``); the values 
 
 from __future__ import annotations
 
-from typing import Any
-
 import mmh3
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +35,9 @@ def murmur3_32_array(values: Column) -> NDArray[np.uint32]:
 
 
 @compiled
-def _murmur3_rows(data: NDArray[np.uint8], offsets: NDArray[Any]) -> NDArray[np.uint32]:  # pragma: no cover - compiled
+def _murmur3_rows(
+    data: NDArray[np.uint8], offsets: NDArray[np.int64]
+) -> NDArray[np.uint32]:  # pragma: no cover - compiled
     hashes = np.empty(len(offsets) - 1, np.uint32)
     for row in range(len(hashes)):
         hashes[row] = _murmur3_bytes(data, offsets[row], offsets[row + 1])

@@ -79,7 +79,7 @@ def spread(
 
 
 def _board(group: GroupSubscription, owners: Ints, sizes: Ints) -> Board:
-    topics, subscribers = np.nonzero(group.subscribers)
+    topics, subscribers = map(np.ascontiguousarray, np.nonzero(group.subscribers))
     first = np.searchsorted(topics, np.arange(len(group.subscribers) + 1))
     full = np.where(group.live, group.partitions.counts, 0) @ group.subscribers
     return Board(group.topic, group.partitions.bounds, first, subscribers, group.subscribers, full, owners, sizes)
