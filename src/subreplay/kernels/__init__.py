@@ -8,7 +8,7 @@ them there. ``search`` is such a part. ``by_reference`` passes a named tuple of 
 The kernels themselves stand in the rooms whose rules they compute. Nothing here knows what they compute.
 
 What numba does not promise is used here alone: the option ``_nrt``, the cache's stamp, a replaced ``compile``,
-``forceinline``, libraries that are not optimised, passes that are left out, flags that compare quickly, and code for
-LLVM by hand. ``tests/kernels`` fails where a release of numba changes any of it, and ``pyproject.toml`` takes only the
-releases that were tested.
+``forceinline``, libraries that are not optimised, flags that compare quickly, and code for LLVM by hand.
+``tests/kernels`` fails where a release of numba changes any of it, and ``pyproject.toml`` takes only the releases that
+were tested.
 """

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from numba._dynfunc import make_function
-from numba.core import typed_passes, untyped_passes
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_machinery import register_pass
@@ -47,22 +46,9 @@ class PartCompiler(Compiler):
 
     def define_pipelines(self) -> list[Any]:
         pipelines: list[Any] = super().define_pipelines()
-        is_of_numba = self.state.func_id.modname.startswith("numba.")  # what a part calls of numba may be anything
         for pipeline in pipelines:
-            needed = ((of, why) for of, why in pipeline.passes if of not in _IDLE or is_of_numba)
-            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in needed]
+            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in pipeline.passes]
         return pipelines
-
-
-_IDLE: Final = {
-    untyped_passes.WithLifting, untyped_passes.InlineClosureLikes, untyped_passes.DeadBranchPrune,
-    untyped_passes.RewriteDynamicRaises, untyped_passes.MakeFunctionToJitFunction, untyped_passes.InlineInlinables,
-    untyped_passes.FindLiterallyCalls, untyped_passes.LiteralUnroll, untyped_passes.LiteralPropagationSubPipelinePass,
-    typed_passes.InlineOverloads, typed_passes.NopythonRewrites, typed_passes.NoPythonSupportedFeatureValidation,
-    typed_passes.AnnotateTypes, typed_passes.DumpParforDiagnostics,
-}  # fmt: skip
-"""Passes that find nothing in a part, which is plain code over numbers and fields of arrays: no closure, no ``with``,
-no ``isinstance``, no expression of whole arrays. numba takes a function apart again after each of them."""
 
 
 class OperationCompiler(Compiler):
