@@ -140,7 +140,7 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline")
+    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=any(s.dispatch for s in run.scenarios))
     from subreplay import pipeline
 
     work = pipeline.audit if kind == "audit" else pipeline.whatif
@@ -199,12 +199,12 @@ def explain(
     if key is not None:
         from subreplay.spark import explain as explain_spark
 
-        lines.append(explain_spark.lines(run, key, session))
+        lines.append(explain_spark.lines(run, key, partial(session, at_once=False)))
     if message is not None or "traffic" in run.model_fields_set:
         from subreplay.audit.explain.position import Position
 
         position = None if message is None else Position.parse(message)
-        spark = session(run.spark, meanwhile="subreplay.spark.trace")
+        spark = session(run.spark, meanwhile="subreplay.spark.trace", at_once=False)
         from subreplay.spark import trace
 
         if key is not None:

@@ -31,6 +31,12 @@ SparkSession.__init__ = make
 """A signal in the second in which Spark's context is there, and Java makes its session."""
 
 
+def environment() -> dict[str, str]:
+    """Where settings of Spark are looked for elsewhere, a command starts it at once; few rows would need none."""
+    source = Path(main.__code__.co_filename).parents[1]
+    return os.environ | {"PYTHONPATH": str(source), "SPARK_CONF_DIR": str(Path.cwd())}
+
+
 @pytest.fixture(scope="module")
 def run_file(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording as tables, with the run file that ingest writes."""
@@ -44,13 +50,12 @@ def ended(run_file: Path, here: Path) -> Callable[..., tuple[int, list[str]]]:
     """Run an audit and do something to it while it judges; the exit code, and what it said after its stages."""
 
     def run(done_to: Callable[[psutil.Process], None]) -> tuple[int, list[str]]:
-        source = str(Path(main.__code__.co_filename).parents[1])
         audit = subprocess.Popen(
             [sys.executable, "-c", AUDIT, str(run_file)],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
-            env=os.environ | {"PYTHONPATH": source},
+            env=environment(),
             start_new_session=True,
         )
         assert audit.stderr is not None
@@ -77,8 +82,7 @@ def test_a_signal_ends_a_run_and_its_children(ended, here, number, code):
 
 def test_a_signal_while_spark_makes_its_session_ends_the_run(run_file, here):
     command = [sys.executable, "-c", SIGNALLED + AUDIT, str(run_file)]
-    environment = os.environ | {"PYTHONPATH": str(Path(main.__code__.co_filename).parents[1])}
-    audit = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    audit = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=120)
     assert audit.returncode == 130
     assert audit.stderr.endswith("subreplay: interrupted; each table is as it was before, or whole\n")
 

@@ -111,7 +111,7 @@ for _question in _ASKS:
 
 def _run(question: Question, run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline")
+    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=False)
     from subreplay import pipeline
 
     result = pipeline.plan(spark, run, [question], terminal.progress)

@@ -79,7 +79,7 @@ def _inspect_files(path: Path, adapter: str) -> int:
     from subreplay.config.run import Spark
     from subreplay.spark.adapters import sources
 
-    spark = session(Spark())
+    spark = session(Spark(), at_once=False)
     with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, Options()) as read:
         found = read.told
     terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
@@ -147,7 +147,7 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
         raise InputError(f"{folder}: no such file or folder")
     from subreplay.config.run import Spark
 
-    spark = session(Spark(), meanwhile="subreplay.spark.ingest")
+    spark = session(Spark(), meanwhile="subreplay.spark.ingest", at_once=False)
     from subreplay.spark import ingest as ingest_spark
     from subreplay.spark.adapters import sources
 

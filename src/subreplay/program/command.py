@@ -111,19 +111,26 @@ def _imported(module: str) -> None:
         importlib.import_module(module)
 
 
-def session(options: Spark, meanwhile: str | None = None) -> SparkSession:
+def session(options: Spark, meanwhile: str | None = None, *, at_once: bool = True) -> SparkSession:
     """The session of a command; what Java says while it starts, and later, goes to the log file. The module that needs
-    the session next, with all that it imports, is imported ``meanwhile``."""
-    from subreplay.spark.session import is_there, open_session  # only here: the other commands work without Spark
+    the session next, with all that it imports, is imported ``meanwhile``. Where it need not start ``at_once``, it
+    starts when it is asked for what the driver cannot do by itself, if that is ever."""
+    from subreplay.spark.on_demand import can_wait, on_demand  # only here: the other commands work without Spark
+    from subreplay.spark.session import is_there, open_session
+
+    def started() -> SparkSession:
+        with terminal.progress("starting Spark"), log.instead_of_output():
+            return interruption.deferred(lambda: open_session(options))
 
     if is_there():
         with log.instead_of_output():
             spark = open_session(options)
+    elif not at_once and can_wait(options):
+        spark = on_demand(options, started)
     else:
         if meanwhile is not None:
             Thread(target=_imported, args=[meanwhile], daemon=True).start()
-        with terminal.progress("starting Spark"), log.instead_of_output():
-            spark = interruption.deferred(lambda: open_session(options))
+        spark = started()
     interruption.cancelling(spark.interruptAll)
     if terminal.verbose:
         log.keep()

@@ -27,7 +27,7 @@ class Terminal:
     def __init__(self) -> None:
         self.out = Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
         self.err = Console(stderr=True, emoji=False)
-        self.quiet = self.verbose = self.as_json = False
+        self.quiet = self.verbose = self.as_json = self._moves = False
         self._since = time.monotonic()
 
     def speak(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
@@ -71,10 +71,11 @@ class Terminal:
     def progress(self, stage: str) -> Iterator[None]:
         """What is being done: with its seconds, moving, on a terminal; elsewhere a line that begins with the seconds
         that the command has taken so far."""
-        moves = self.err.is_terminal and not self.quiet
-        if not self.quiet and (self.verbose or not moves):
+        on_terminal = self.err.is_terminal
+        if not self.quiet and (self.verbose or not on_terminal):
             self.warn(f"{time.monotonic() - self._since:6.1f} s  {stage}", style="dim")
-        with self._moving(stage) if moves else nullcontext():
+        # what begins within a stage that moves already is part of it
+        with self._moving(stage) if on_terminal and not self.quiet and not self._moves else nullcontext():
             yield
 
     @contextmanager
@@ -87,4 +88,8 @@ class Terminal:
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
             with Progress(*columns, console=console, transient=True) as moving:
                 moving.add_task(stage, total=None)
-                yield
+                self._moves = True
+                try:
+                    yield
+                finally:
+                    self._moves = False

@@ -65,6 +65,8 @@ def _file(spark: SparkSession, root: Location, path: str) -> str:
 
 def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
     """Table ``name`` of ``root``; None where nobody has written it."""
+    if delta_here.is_here(spark, root) and not os.path.exists(_path(root, name)):
+        return None  # Spark would have to start to say so
     try:
         return read(spark, root, name, form)
     except InputError:

@@ -32,6 +32,7 @@ from subreplay.spark import collect, lake
 from subreplay.spark.audit import passes, topic_findings
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.collect import fits
+from subreplay.spark.on_demand import started
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.held import held
 from subreplay.spark.read.inputs import local_inputs, read_inputs
@@ -134,6 +135,7 @@ class _Evidence:
         few = run.date is None and fits(found.traffic, found.widest)
         if few:
             inputs = local_inputs(inputs)
+        spark = spark if few else started(spark)
         source = Source(spark, run, inputs, as_log(inputs, here=few), before, found, rejected, sink, few=few)
         judge = audit_stages.fold(source)
         written, whose = _written(source)

@@ -199,26 +199,21 @@ def read_inputs(
     }
     files = {name: given.files for name, given in tables.items() if given.files is not None}
     topic = config.subscription.topic or _topic_of(tables, config)
-    mine, of_topic = _of("subscription", config.subscription.name), _of("topic", topic)
-    asked = {
-        "messages": of_topic & _day(config.date),
-        "membership": mine & of_topic & _until(config.date),
-        "deliveries": mine & of_topic & _day(config.date),
-    }
     grouped = config.subscription.make_policy().serving == "polled"
 
     def selected(name: str) -> DataFrame:
-        rows = tables[name].frame.where(asked[name])
+        rows = tables[name].frame.where(_asked(name, config, topic))
         return reads.once(rows) if tables[name].converted else rows
 
     def parted(name: str) -> Split:
         if name == "group":
-            return Split("membership", tables["membership"].frame.where(mine & ~of_topic & _until(config.date)))
+            return Split("membership", tables["membership"].frame.where(_asked(name, config, topic)))
         if name == "dead_letters":
             return Split("messages", _dead_letters(tables["messages"].frame, config, topic))
         return Split(name, selected(name))
 
-    names = [*asked, *(["group"] if grouped else []), *(["dead_letters"] if config.topic.dead_letter else [])]
+    more = {"group": grouped, "dead_letters": config.topic.dead_letter is not None}
+    names = ["messages", "membership", "deliveries", *(name for name, asked in more.items() if asked)]
     parts = Asked({name: partial(parted, name) for name in names})
 
     def part(kind: str, name: str) -> DataFrame:
@@ -241,6 +236,18 @@ def read_inputs(
         direct=_direct(spark, files, config, topic, grouped),
         files=files,
     )
+
+
+def _asked(name: str, config: RunConfig, topic: str) -> Column:
+    """Which rows of a table a run asks for; of ``group``, of the membership on other topics. There must be a session:
+    Spark's functions know no other."""
+    of_topic = _of("topic", topic)
+    if name == "messages":
+        return of_topic & _day(config.date)
+    mine = _of("subscription", config.subscription.name)
+    if name == "group":
+        return mine & ~of_topic & _until(config.date)
+    return mine & of_topic & (_until if name == "membership" else _day)(config.date)
 
 
 def _dead_letters(messages: DataFrame, config: RunConfig, topic: str) -> DataFrame:

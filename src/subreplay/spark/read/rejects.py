@@ -10,6 +10,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
 from subreplay.audit.rejects import Reject, Rejects
+from subreplay.model.tables import INPUTS
 from subreplay.spark.collect import Rows, rows
 from subreplay.spark.read.contracts import readable
 from subreplay.spark.read.inputs import Inputs
@@ -52,14 +53,14 @@ def rejects(inputs: Inputs, tables: Iterable[str]) -> Rejects:
         if table == "ingest" and inputs.ingest.rows is not None:
             files = rows(inputs.ingest.rows.select("table").distinct().orderBy("table").limit(MOST_REASONS))
             found += [Reject(made) for row in files for made in _MADE_OF.get(row["table"], ())]
-        elif (columns := _columns(table)) is not None:
-            found += _of_table(inputs.checked[table].where("NOT valid"), table, columns)
+        elif table in INPUTS:  # on other tables nothing depends
+            found += _of_table(inputs.checked[table].where("NOT valid"), table)
     return Rejects(tuple(dict.fromkeys(found)))
 
 
-def _of_table(rejected: DataFrame, table: str, columns: list[Column]) -> list[Reject]:
+def _of_table(rejected: DataFrame, table: str) -> list[Reject]:
     partition = readable(table, "partition").alias("partition")
-    narrow = rejected.select(partition, *columns).distinct()
+    narrow = rejected.select(partition, *_columns(table)).distinct()
     found = rows(narrow.orderBy(*narrow.columns).limit(MOST_REJECTS + 1))
     if len(found) > MOST_REJECTS:
         found = rows(rejected.select(partition).distinct().orderBy("partition").limit(MOST_REJECTS))
@@ -73,10 +74,10 @@ def _asked_for() -> Column:
     return F.when(~backwards, F.least(*times))
 
 
-def _columns(table: str) -> list[Column] | None:
-    """What tells apart the rejected rows of a table, besides their topic partition; None: nothing depends on them."""
+def _columns(table: str) -> list[Column]:
+    """What tells apart the rejected rows of a table, besides their topic partition."""
     if table == "deliveries":
         return [readable(table, name).alias(name) for name in ("ledger", "entry")]
     if table == "membership":
         return [readable(table, "consumer").alias("consumer"), _asked_for().alias("at")]
-    return [] if table == "messages" else None
+    return []

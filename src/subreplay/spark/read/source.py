@@ -22,6 +22,7 @@ from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake, profiled
 from subreplay.spark.collect import fits
+from subreplay.spark.on_demand import started
 from subreplay.spark.profiled import Profiled
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.direct import Unreadable
@@ -200,6 +201,7 @@ def read(
         inputs = checkpoint.local_near(config, inputs, before, rows)
         few = inputs.near is not None
     log = as_log(inputs, here=few)
+    spark = spark if few else started(spark)
     source = Source(spark, config, inputs, log, before, found, rejected, sink, there, few=few)
     if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
         return source

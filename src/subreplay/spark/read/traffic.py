@@ -92,7 +92,7 @@ def table(
     elif frames is not None and given is None:
         if required:
             raise InputError(f"{name}: no frame is given; it is needed here")
-        return _table(_empty(spark, name), frozenset(INPUTS[name].names))
+        return Table(partial(_empty, spark, name), frozenset(INPUTS[name].names))
     elif given is None:
         location = f"{traffic.path.rstrip('/')}/{name}"
         files = direct.files_of(spark, location, name, traffic.format)
@@ -100,10 +100,10 @@ def table(
             return _of_this_machine(files, partial(lake.read, spark, traffic.path, name, traffic.format), location)
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
-            return _table(_empty(spark, name), frozenset(INPUTS[name].names))
+            return Table(partial(_empty, spark, name), frozenset(INPUTS[name].names))
         found = there or lake.read(spark, traffic.path, name, traffic.format)
     elif name == "membership" and traffic.inferred():
-        return _table(_empty(spark, name), frozenset())
+        return Table(partial(_empty, spark, name), frozenset())
     elif given.from_ in ADAPTERS:
         return _of_files(spark, given, name, Reads() if reads is None else reads)
     else:

@@ -1,0 +1,42 @@
+"""Commands find no session, as those of a new program do: the one that they start is that of all tests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import typer
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from subreplay import cli
+from subreplay.config.run import Spark
+from subreplay.program.command import run_command
+from subreplay.spark import session
+
+
+@pytest.fixture(autouse=True)
+def a_command_starts_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then Spark's functions are not there, either: who calls one without having asked a session fails."""
+    opened, hidden = session.open_session, list[SparkContext]()
+
+    def run(app: typer.Typer, arguments: Sequence[str] | None) -> int:
+        if SparkContext._active_spark_context is not None:
+            hidden.append(SparkContext._active_spark_context)
+            SparkContext._active_spark_context = None
+        try:
+            return run_command(app, arguments)
+        finally:
+            shown()
+
+    def shown() -> None:
+        if hidden:
+            SparkContext._active_spark_context = hidden.pop()
+
+    def open_session(options: Spark) -> SparkSession:
+        shown()
+        return opened(options)
+
+    monkeypatch.setattr(cli, "run_command", run)
+    monkeypatch.setattr(session, "is_there", lambda: SparkContext._active_spark_context is not None)
+    monkeypatch.setattr(session, "open_session", open_session)
