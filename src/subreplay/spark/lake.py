@@ -29,6 +29,7 @@ _THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
 _CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-9]+)")
 _NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
+_PATTERN: Final = re.compile(r"[*?\[\]{}]")  # of several paths, for Spark
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
@@ -40,6 +41,8 @@ _OF_DELTA: Final = {
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
     """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
     path = _path(root, name)
+    if delta_here.is_here(spark, root) and not (os.path.exists(path) or _PATTERN.search(path)):
+        raise _unreadable(path, form, "PATH_NOT_FOUND")  # Spark would have to start to say so
     try:
         if isinstance(root, Schema):
             frame = spark.read.table(quoted(path))
@@ -47,11 +50,12 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
             frame = spark.read.format(form).load(_file(spark, root, path))
         frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
     except AnalysisException as error:
-        why = error.getCondition() or "unreadable"
-        raise InputError(
-            f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format"
-        ) from error
+        raise _unreadable(path, form, error.getCondition() or "unreadable") from error
     return frame
+
+
+def _unreadable(path: str, form: str, why: str) -> InputError:
+    return InputError(f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format")
 
 
 def _path(root: Location, name: str) -> str:
@@ -65,8 +69,6 @@ def _file(spark: SparkSession, root: Location, path: str) -> str:
 
 def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
     """Table ``name`` of ``root``; None where nobody has written it."""
-    if delta_here.is_here(spark, root) and not os.path.exists(_path(root, name)):
-        return None  # Spark would have to start to say so
     try:
         return read(spark, root, name, form)
     except InputError:
