@@ -24,28 +24,31 @@ from tests.bench import (
     whatif,
 )
 
-parser = ArgumentParser("python -m tests.bench", description="Run every benchmark, write their figures to build/bench.")
-parser.add_argument("--quick", action="store_true", help="audit a tenth of the rows, leave out the longest replays")
-quick = parser.parse_args().quick
-path = Path("build/bench") / f"{figures.found()['commit']}.json"
-for measure in (
-    partial(cores.main, 0.5 if quick else 4),
-    partial(audit.main, 1_000_000 if quick else 10_000_000),
-    partial(whatif.main, 1 if quick else 10),
-    partial(membership.main, 1_000),
-    partial(report.main, 2_000),
-    planning.main,
-    partial(dispatch.main, quick=quick),
-    kafka.main,
-    nights.main,
-    keys.main,
-    source_mapping.main,
-    broker_log.main,
-    kafka_group.main,
-    capture.main,
-    partial(group_copies.main, 0.5 if quick else 5),
-    partial(mapped_table.main, 1 if quick else 10),
-):
-    measure()
-    figures.write(path)  # each time, because a later one may be broken off
-print(f"figures: {path}")
+if __name__ == "__main__":  # each process of a benchmark reads this file
+    parser = ArgumentParser(
+        "python -m tests.bench", description="Run every benchmark, write their figures to build/bench."
+    )
+    parser.add_argument("--quick", action="store_true", help="audit a tenth of the rows, leave out the longest replays")
+    quick = parser.parse_args().quick
+    path = Path("build/bench") / f"{figures.found()['commit']}.json"
+    for benchmark in (
+        partial(cores.main, 0.5 if quick else 4),
+        partial(audit.main, 1_000_000 if quick else 10_000_000),
+        partial(whatif.main, 1 if quick else 10),
+        partial(membership.main, 1_000),
+        partial(report.main, 2_000),
+        planning.main,
+        partial(dispatch.main, quick=quick),
+        kafka.main,
+        nights.main,
+        keys.main,
+        source_mapping.main,
+        broker_log.main,
+        kafka_group.main,
+        capture.main,
+        partial(group_copies.main, 0.5 if quick else 5),
+        partial(mapped_table.main, 1 if quick else 10),
+    ):
+        figures.measured(benchmark)
+        figures.write(path)  # each time, because a later one may be broken off
+    print(f"figures: {path}")

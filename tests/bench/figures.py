@@ -12,6 +12,9 @@ import platform
 import re
 import resource
 import subprocess
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +41,19 @@ def tell(row: str, **figures: float) -> None:
     """Keep the figures of a row; a row that is told again was measured again, and the least of each counts."""
     before = _told.get(row, {})
     _told[row] = {name: min(value, before.get(name, value)) for name, value in figures.items()}
+
+
+def measured(benchmark: Callable[[], object]) -> None:
+    """Keep what a benchmark tells in a process of its own: the memory of one process is at least that of the largest
+    benchmark that it has run."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        for row, told in process.submit(_told_by, benchmark).result().items():
+            tell(row, **told)
+
+
+def _told_by(benchmark: Callable[[], object]) -> dict[str, dict[str, float]]:
+    benchmark()
+    return _told
 
 
 def peak() -> float:

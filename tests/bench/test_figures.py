@@ -1,9 +1,11 @@
 """Figures of benchmarks: what is kept of them, and two files side by side."""
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 from tests.bench import compare, figures
@@ -28,6 +30,19 @@ def test_the_peak_of_a_process_is_not_that_of_the_one_that_made_it():
     asked = [sys.executable, "-c", "from tests.bench.figures import peak; print(peak())"]
     child = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
     assert float(child.stdout) + len(held) / 2**20 < figures.peak() + 100
+
+
+SMALL = "import os; from tests.bench import figures; figures.tell('small', peak=figures.peak(), process=os.getpid())"
+LARGE = f"held = bytearray(300 << 20); held[::4096] = b'x' * len(held[::4096]); {SMALL.replace('small', 'large')}"
+
+
+def test_the_memory_of_a_benchmark_is_not_that_of_the_one_before(monkeypatch):
+    told = {}
+    monkeypatch.setattr(figures, "_told", told)
+    figures.measured(partial(exec, LARGE, {}))
+    figures.measured(partial(exec, SMALL, {}))
+    assert told["large"]["process"] != told["small"]["process"] != os.getpid()
+    assert told["small"]["peak"] + 200 < told["large"]["peak"]
 
 
 def test_two_files_stand_side_by_side(tmp_path, capsys):
