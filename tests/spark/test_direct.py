@@ -222,7 +222,7 @@ def test_a_table_that_is_named_is_read_alike_where_it_is_as_plain(
     given = {"path": str(tmp_path / "of_ours"), "format": "parquet"} | more
     asked = {"traffic": {"messages": given}, "subscription": {"topic": "t"}}
     found = read_inputs(spark, config.parse(asked, "run.yaml"), messages_only=True)
-    assert [*found.direct] == ["messages"] * is_read
+    assert ("messages" in found.direct) is is_read
     if is_read:
         rows = found.direct["messages"].rows().to_pylist()
         assert len(rows) > 10

@@ -48,7 +48,7 @@ def inspect(
     else:
         source = inspect_spark.source_of(str(location), form)
     location = source.location if kafka is not None else str(location)
-    spark = session(inspect_spark.session_for(source))
+    spark = session(inspect_spark.session_for(source), at_once=source.from_ is not None)
     with terminal.progress(f"looking at {location}"):
         found = inspect_spark.look_at(spark, source)
     for line in () if terminal.quiet else inspection.lines(location, found, inspect_spark.applying(found)):

@@ -54,7 +54,7 @@ def of_messages(
             make(name, inspection.profile_of(name))
     from subreplay.spark import inspect
 
-    spark = session(config.Spark())
+    spark = session(config.Spark(), at_once=False)
     with terminal.progress(f"looking at {location}"):
         found = inspect.look(spark, location, form)
     if found.answer.open:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyspark.sql.functions as F
 from pydantic import ValidationError
 from pyspark import __version__ as pyspark_version
@@ -18,22 +21,27 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
 from subreplay.adapters.source.answers import Answered, answered
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
+from subreplay.adapters.tables.files import Files
+from subreplay.adapters.tables.rows import Columns, checked
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import missing, standings
 from subreplay.config import live
 from subreplay.config import run as config
 from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError
+from subreplay.model.tables import INPUTS
 from subreplay.policies import make
 from subreplay.spark.collect import rows
+from subreplay.spark.read import direct
 from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.live import package
-from subreplay.spark.read.traffic import opened, table
+from subreplay.spark.read.traffic import Reads, opened, table
 from subreplay.spark.schemas import arrow_schema
 
 SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
 _UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
 _MOST_FILES: Final = 1_000
+_SHOWN: Final = ("topic", "partition", "publish_time", "key", "ordering_key")
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
                    "avro": "avro"}  # fmt: skip
 _KAFKA: Final = (("kafka.range", "kafka-4.0"), ("kafka.cooperative_sticky", "kafka-4.0"))
@@ -163,11 +171,16 @@ def look(spark: SparkSession, location: str, form: str | None = None) -> Look:
 
 def look_at(spark: SparkSession, source: InputTable) -> Look:
     """The same of a source that is known."""
+    with closing(Reads()) as reads:
+        return _looked_at(spark, source, reads)
+
+
+def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
     location = source.location
-    frame = opened(spark, source, "inspect", config.RunConfig())
+    schema, first = _as_it_is(spark, source)
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
-    candidates = recognise(arrow_schema(frame.schema), names)
+    candidates = recognise(schema, names)
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
@@ -177,13 +190,57 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
         )
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
     name = (source.table or Path(location).name.split(".")[0]).split(".")[-1]
-    answer = answered(best, frame.limit(SAMPLE).toArrow(), name)
+    answer = answered(best, first(), name)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
         return Look(source, answer, None)
     whole = InputTable.model_validate(given)
     run = config.RunConfig.model_validate({"traffic": {"messages": whole.model_dump(by_alias=True)}})
-    return Look(whole, answer, _held(table(spark, run, "messages").frame))
+    found = table(spark, run, "messages", reads=reads)
+    return Look(whole, answer, _held_here(found.files) or _held(found.frame))
+
+
+def _as_it_is(spark: SparkSession, source: InputTable) -> tuple[pa.Schema, Callable[[], pa.Table]]:
+    """The columns of a source as they are, and what reads its first rows."""
+    theirs = direct.theirs_of(spark, source)
+    if theirs is not None:
+        with suppress(pa.ArrowException, OSError):  # which Spark tells better
+            first = theirs.first(SAMPLE)
+            return theirs.schema, lambda: first
+    frame = opened(spark, source, "inspect", config.RunConfig())
+    return arrow_schema(frame.schema), lambda: frame.limit(SAMPLE).toArrow()
+
+
+def _held_here(files: Files | None) -> Held | None:
+    """What the messages hold that are read here; None where Spark has to look."""
+    if files is None or files.rows > direct.IN_PROCESS:
+        return None
+    schema = pa.schema([INPUTS["messages"].field(name).with_nullable(True) for name in _SHOWN])
+    every, found = 0, [schema.empty_table()]
+    try:
+        for piece in files.pieces():
+            for batch, keeps in checked(files, piece):
+                every += batch.num_rows
+                read = Columns("messages", batch if keeps is None else batch.filter(pa.array(keeps)))
+                found.append(pa.table([read[name] for name in _SHOWN], schema=schema))
+    except (pa.ArrowException, OSError):
+        return None
+    valid = pa.concat_tables(found)
+    by_partition = valid.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    by_topic = by_partition.group_by("topic").aggregate([("count_all", "sum")])
+    topics = by_topic.sort_by([("count_all_sum", "descending"), ("topic", "ascending")])["topic"].to_pylist()
+    key, time = pc.coalesce(valid["ordering_key"], valid["key"]), pc.min_max(valid["publish_time"]).as_py()
+    return Held(
+        rows=every,
+        valid=valid.num_rows,
+        topics=tuple(topics[:_MOST_FILES]),
+        partitions=by_partition.num_rows,
+        unpartitioned=pc.all(pc.less(valid["partition"], 0), min_count=1).as_py() or False,
+        first=time["min"],
+        last=time["max"],
+        keyed=len(key) - key.null_count,
+        keys=pc.count_distinct(key).as_py(),
+    )
 
 
 def _held(frame: DataFrame) -> Held:

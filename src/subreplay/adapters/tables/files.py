@@ -101,7 +101,7 @@ class Files:
 def opened(path: str, form: str, table: str) -> Files | None:
     """The input table in a folder; None where it is not there, or is not as plain as is read here."""
     with suppress(pa.ArrowException, OSError, ValueError):
-        dataset = of_delta(path) if form == "delta" else _of_parquet(path) if form == "parquet" else None
+        dataset = plain(path, form)
         if dataset is not None and _ours(dataset.schema, INPUTS[table]) and len(dataset.files) <= MOST_FILES:
             found = Files(table, dataset)
             return found if found.widest <= WIDE else None
@@ -111,11 +111,16 @@ def opened(path: str, form: str, table: str) -> Files | None:
 def rejected_by_an_ingest(path: str, form: str, topic: str) -> int | None:
     """How many rows of table ``quarantine`` may be of a topic: those that name it, or none; None: Spark has to look."""
     with suppress(pa.ArrowException, OSError, ValueError):
-        dataset = of_delta(path) if form == "delta" else _of_parquet(path) if form == "parquet" else None
+        dataset = plain(path, form)
         raw = pc.field("raw")
         mine = pc.match_substring(raw, topic) | ~pc.match_substring(raw, '"topic"')
         return None if dataset is None else int(dataset.count_rows(filter=mine))
     return None
+
+
+def plain(path: str, form: str) -> ds.FileSystemDataset | None:
+    """The files of a table; None where there is none, or it is not as plain as is read here. Raises as ``of_delta``."""
+    return of_delta(path) if form == "delta" else _of_parquet(path) if form == "parquet" else None
 
 
 def of_delta(path: str) -> ds.FileSystemDataset | None:

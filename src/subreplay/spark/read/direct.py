@@ -11,7 +11,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
@@ -19,20 +19,24 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.adapters import ADAPTERS
 from subreplay.adapters.source.encoded import Mask
-from subreplay.adapters.tables import counts, files, log_rows
+from subreplay.adapters.tables import counts, files, log_rows, theirs
 from subreplay.adapters.tables.files import Files, Piece
 from subreplay.adapters.tables.members import members
 from subreplay.adapters.tables.rows import Columns, checked, valid_rows
+from subreplay.adapters.tables.theirs import Theirs
 from subreplay.audit.external_sort import BY_POSITION, WAITING_BLOCK, shuffle_blocks
 from subreplay.audit.waiting_blocks import leave
+from subreplay.config.live import LIVE
 from subreplay.config.run import Location
+from subreplay.config.traffic import InputTable
 from subreplay.model.columns import MOST_BYTES
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect, delta_here
 from subreplay.spark.arrow_files import new_file
 from subreplay.spark.collect import Rows
-from subreplay.spark.schemas import spark_schema
+from subreplay.spark.schemas import arrow_schema, spark_schema
 from subreplay.traffic.measuring import BLOCK, OF_TOPIC, Profiler
 from subreplay.traffic.storage import BLOCKS, as_blocks
 
@@ -56,6 +60,15 @@ def _told() -> Iterator[None]:
 def files_of(spark: SparkSession, path: str, name: str, form: str) -> Files | None:
     """Input table ``name``, which is at ``path``, where it can be read here."""
     return files.opened(path, form, name) if delta_here.is_here(spark, path) else None
+
+
+def theirs_of(spark: SparkSession, given: InputTable) -> Theirs | None:
+    """A source of few rows, with columns of somebody else's, where it can be read here."""
+    if given.path is None or given.texts or given.from_ in (*LIVE, *ADAPTERS):
+        return None
+    found = theirs.opened(given.path, given.format) if delta_here.is_here(spark, given.path) else None
+    # the names of what is within a list or a map are Spark's, too
+    return None if found is None else replace(found, schema=arrow_schema(spark_schema(found.schema)))
 
 
 def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic: str) -> int | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
@@ -30,7 +32,7 @@ from subreplay.config.traffic import InputTable
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.model.columns import gathered
 from subreplay.model.tables import INPUTS, REASON
-from subreplay.spark import lake
+from subreplay.spark import delta_here, lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.read import direct, live
@@ -85,6 +87,7 @@ def table(
     ``required`` is then empty. What adapters read is in ``reads``."""
     traffic = config.traffic
     given: InputTable | None = getattr(traffic, name)
+    reads = Reads() if reads is None else reads
     if frames is not None and name in frames:
         found, location = frames[name], name
         if given is not None and given.maps:
@@ -92,7 +95,7 @@ def table(
     elif frames is not None and given is None:
         if required:
             raise InputError(f"{name}: no frame is given; it is needed here")
-        return Table(partial(_empty, spark, name), frozenset(INPUTS[name].names))
+        return _nothing(spark, name, frozenset(INPUTS[name].names), reads)
     elif given is None:
         location = f"{traffic.path.rstrip('/')}/{name}"
         files = direct.files_of(spark, location, name, traffic.format)
@@ -100,21 +103,21 @@ def table(
             return _of_this_machine(files, partial(lake.read, spark, traffic.path, name, traffic.format), location)
         there = None if required else lake.find(spark, traffic.path, name, traffic.format)
         if there is None and not required:
-            return Table(partial(_empty, spark, name), frozenset(INPUTS[name].names))
+            return _nothing(spark, name, frozenset(INPUTS[name].names), reads)
         found = there or lake.read(spark, traffic.path, name, traffic.format)
     elif name == "membership" and traffic.inferred():
-        return Table(partial(_empty, spark, name), frozenset())
+        return _nothing(spark, name, frozenset(), reads)
     elif given.from_ in ADAPTERS:
-        return _of_files(spark, given, name, Reads() if reads is None else reads)
+        return _of_files(spark, given, name, reads)
     else:
         location, source = given.location, partial(opened, spark, given, f"traffic.{name}", config)
         if given.path is not None and not (given.from_ or given.maps or given.texts):
             files = direct.files_of(spark, given.path, name, given.format)
             if files is not None:
                 return _of_this_machine(files, source, location)
-        found = source()
         if given.maps:
-            return _mapped(found, given, name, f"traffic.{name}")
+            return _mapped_here(spark, source, given, name, reads) or _mapped(source(), given, name, f"traffic.{name}")
+        found = source()
     return _table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
 
 
@@ -160,8 +163,15 @@ _TOLD_BY_SPARK: Final = ("COLUMN_ALREADY_EXISTS", "PARQUET_TYPE_ILLEGAL", "UNSUP
 _PATTERN: Final = re.compile(r"[*?\[\]{}]")
 
 
-def _empty(spark: SparkSession, name: str) -> DataFrame:
-    return lake.of_arrow(spark, INPUTS[name].empty_table())
+def _nothing(spark: SparkSession, name: str, absent: frozenset[str], reads: Reads) -> Table:
+    """A table that is not there: as Spark has it, and in a session of this machine as a file without rows, which needs
+    no Spark to be read."""
+    rows, files = INPUTS[name].empty_table(), None
+    if delta_here.is_here(spark, reads.folder(spark)):
+        file = Path(reads.folder(spark), f"no-{name}.parquet")
+        pq.write_table(rows, file)
+        files = direct.files_of(spark, str(file), name, "parquet")
+    return Table(partial(lake.of_arrow, spark, rows), absent, files=files)
 
 
 class Reads:
@@ -211,12 +221,32 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
     return _table(rows.unionByName(lacking, allowMissingColumns=True), frozenset(), told=told)
 
 
-def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
-    """The rows of a source in our columns, with column ``rejected``."""
+def _mapped_here(
+    spark: SparkSession, source: Callable[[], DataFrame], given: InputTable, name: str, reads: Reads
+) -> Table | None:
+    """The few rows of a source on this machine in our columns, where none is rejected; None: Spark has to look."""
+    theirs, key = direct.theirs_of(spark, given), f"traffic.{name}"
+    if theirs is None:
+        return None
+    plan = _plan(given, theirs.schema, name, key)
+    with suppress(pa.ArrowException, OSError):  # which Spark tells better
+        files = theirs.as_ours(plan, given.location, Path(reads.folder(spark), f"{name}.parquet"))
+        if files is not None:
+            by_spark = partial(_mapped, given=given, name=name, key=key)
+            return Table(lambda: by_spark(source()).frame, frozenset(plan.lacks), converted=True, files=files)
+    return None
+
+
+def _plan(given: InputTable, theirs: pa.Schema, name: str, key: str) -> Plan:
     try:
-        plan = plan_of(given.mapping, arrow_schema(found.schema), name)
+        return plan_of(given.mapping, theirs, name)
     except (ConfigError, InputError) as error:
         raise type(error)(f"{key}: {error}") from error
+
+
+def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
+    """The rows of a source in our columns, with column ``rejected``."""
+    plan = _plan(given, arrow_schema(found.schema), name, key)
     absent = frozenset(plan.lacks)
     native = _native(plan, found)
     if native is not None:

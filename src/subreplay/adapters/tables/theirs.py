@@ -1,0 +1,108 @@
+"""Tables of few rows whose columns are somebody else's, on the disk of this machine: as Spark would read them, and as a
+table of ours in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from subreplay.adapters.source.convert import convert
+from subreplay.adapters.source.plan import Plan
+from subreplay.adapters.tables import files
+from subreplay.adapters.tables.files import Files
+from subreplay.model.columns import gathered
+
+MOST_ROWS: Final = 1 << 17
+MOST_BYTES: Final = 1 << 26  # of their columns, once they are unpacked
+_SAME: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
+    pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_date32,
+    pa.types.is_string, pa.types.is_binary,
+)  # fmt: skip
+"""Types that Spark reads from Parquet as Arrow does."""
+
+
+@dataclass(frozen=True)
+class Theirs:
+    """A table of somebody else; ``schema`` has its columns as Spark reads them."""
+
+    dataset: ds.FileSystemDataset
+    schema: pa.Schema
+
+    def first(self, rows: int) -> pa.Table:
+        """So many of its rows, those of the first file first. Raises ``pa.ArrowException`` or ``OSError`` where a file
+        cannot be read."""
+        return self.dataset.head(rows, use_threads=False).cast(self.schema)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for batch in self.dataset.to_batches(use_threads=False):
+            yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
+
+    def as_ours(self, plan: Plan, location: str, file: Path) -> Files | None:
+        """It as ``plan`` converts it, written to a new ``file``; None where a row would be rejected, or the file of a
+        row tells something: then Spark has to look. Raises as ``first`` does."""
+        if any(taken.column is None for taken in plan.taken):
+            return None
+        rows: list[pa.RecordBatch] = []
+        for table in gathered(self._batches()):
+            for batch in table.to_batches():
+                found = convert(batch, plan, location)
+                if found.rejected:
+                    return None
+                rows.append(found.rows)
+        if not rows:
+            return None
+        ours = pa.Table.from_batches(rows)
+        pq.write_table(ours.select([name for name in ours.column_names if name not in plan.lacks]), file)
+        return files.opened(str(file), "parquet", plan.table)
+
+
+def opened(path: str, form: str) -> Theirs | None:
+    """The table in a file or folder; None where it is not there, has many rows, or is not as plain as is read here."""
+    with suppress(pa.ArrowException, OSError, ValueError):
+        dataset = files.plain(path, form)
+        if dataset is None or len(dataset.files) > files.MOST_FILES:
+            return None
+        kinds = {field.name: as_spark_reads(field.type) for field in dataset.schema}
+        names = {name.casefold() for name in kinds}  # Spark knows no others
+        if None in kinds.values() or len(names) < len(dataset.schema) or not _few(dataset):
+            return None
+        return Theirs(dataset, pa.schema(list(kinds.items())))
+    return None
+
+
+def _few(dataset: ds.FileSystemDataset) -> bool:
+    rows = size = 0
+    for part in dataset.get_fragments():
+        for group in part.row_groups:
+            rows, size = rows + group.num_rows, size + group.total_byte_size
+        if rows > MOST_ROWS or size > MOST_BYTES:
+            return False
+    return True
+
+
+def as_spark_reads(kind: pa.DataType) -> pa.DataType | None:
+    """The type that Spark has of a column of Parquet; None where it differs in more than in its name, or is rare."""
+    if any(same(kind) for same in _SAME):
+        return kind
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_dictionary(kind):
+        return as_spark_reads(kind.value_type)
+    if pa.types.is_timestamp(kind) and kind.unit in ("us", "ms"):
+        return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        of = as_spark_reads(kind.value_type)
+        return None if of is None else pa.list_(of)
+    if pa.types.is_struct(kind):
+        fields = [(field.name, as_spark_reads(field.type)) for field in kind]
+        return None if any(of is None for _, of in fields) else pa.struct(fields)
+    return None
