@@ -11,7 +11,7 @@ from subreplay.errors import InputError
 from subreplay.model.range_table import Move
 from subreplay.model.rows import Instant, MembershipEvent
 from subreplay.policies import make
-from subreplay.timelines.timeline import BEGINNING, Timeline
+from subreplay.timelines.timeline import BEGINNING, FEW, Timeline
 from tests.support.every_policy import EVERY, histories
 from tests.support.joins import TOPIC, events, fold, owner
 from tests.support.properties import examples
@@ -159,6 +159,8 @@ def test_the_owner_in_an_epoch_is_the_one_of_that_steps_own_table(policy, histor
         expected = state.table.owners_of(slots, given_hashes).tolist()
         epochs = np.full(len(slots), epoch.index, np.int32)
         assert timeline.owner_at(slots, given_hashes, epochs).tolist() == expected
+        many = (np.tile(asked, FEW + 1) for asked in (slots, given_hashes, epochs))  # by compiled code
+        assert timeline.owner_at(*many).tolist() == expected * (FEW + 1)
         assert timeline.table(epoch.index).rows() == state.table.merged().rows()
 
 

@@ -140,7 +140,9 @@ class _Known(NamedTuple):
     keys: pa.Array
 
 
-_NOTHING_KNOWN: Final = _Known(np.array([-1]), np.zeros(1, np.uint64), pa.array([b""], pa.binary()))
+# Of a list Arrow would make it, too, but import pandas to ask whether that is a column of it: half a second
+_NO_KEY: Final = pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(np.zeros(2, np.int32)), pa.py_buffer(b"")])
+_NOTHING_KNOWN: Final = _Known(np.array([-1]), np.zeros(1, np.uint64), _NO_KEY)
 
 
 class _Digests:

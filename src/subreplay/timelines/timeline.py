@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ BEGINNING = Instant(-(2**63), -(2**63))
 """The start of epoch 0: before everything."""
 
 Ints: TypeAlias = NDArray[np.int64]
+FEW: Final = 16
+"""Slots that are looked up without compiled code: who asks for one key does not wait until that is loaded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +156,9 @@ class OwnerIndex:
         return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
 
     def _codes(self, slots: Ints, epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        if len(slots) <= FEW:
+            segments = np.searchsorted(self.cuts, slots, "right") - 1
+            return self.owners[np.searchsorted(self.keys, segments << 32 | epochs, "right") - 1]
         return _latest(self.cuts, self.keys, self.owners, *self._directory, slots, epochs)
 
     @cached_property
