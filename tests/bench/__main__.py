@@ -20,6 +20,7 @@ from tests.bench import (
     nights,
     planning,
     report,
+    small,
     source_mapping,
     whatif,
 )
@@ -32,6 +33,7 @@ if __name__ == "__main__":  # each process of a benchmark reads this file
     quick = parser.parse_args().quick
     path = Path("build/bench") / f"{figures.found()['commit']}.json"
     for benchmark in (
+        partial(small.main, 1 if quick else 3),
         partial(cores.main, 0.5 if quick else 4),
         partial(audit.main, 1_000_000 if quick else 10_000_000),
         partial(whatif.main, 1 if quick else 10),
