@@ -34,6 +34,7 @@ from subreplay.program.runs import (
     Quiet,
     Tables,
     Verbose,
+    is_large,
     load,
     of_messages,
     reported,
@@ -140,7 +141,8 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=any(s.dispatch for s in run.scenarios))
+    at_once = any(scenario.dispatch for scenario in run.scenarios) or (run.date is None and is_large(run))
+    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=at_once)
     from subreplay import pipeline
 
     work = pipeline.audit if kind == "audit" else pipeline.whatif

@@ -13,7 +13,10 @@ from typing import Any
 import pyspark
 import pytest
 
+from subreplay.config import run as config
 from subreplay.config.run import Spark
+from subreplay.model.tables import INPUTS
+from subreplay.program import runs
 from subreplay.spark.delta_here import is_here
 from subreplay.spark.on_demand import can_wait, on_demand
 from subreplay.spark.session import fit_batches
@@ -140,6 +143,20 @@ def test_files_are_of_this_machine_where_the_run_file_says_nothing_else(options:
 def test_a_cluster_is_asked_at_once(options: Spark) -> None:
     assert can_wait(Spark())
     assert not can_wait(options)
+
+
+def test_tables_of_many_bytes_will_need_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in INPUTS:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part.parquet").write_bytes(b"x" * 100)
+    run = config.parse({"traffic": {"path": str(tmp_path)}}, "run.yaml")
+    monkeypatch.setattr(runs, "_LARGE", 300)
+    assert not runs.is_large(run)
+    monkeypatch.setattr(runs, "_LARGE", 299)
+    assert runs.is_large(run)
+    one = {"path": f"{tmp_path}/messages/part.parquet", "format": "parquet"}
+    elsewhere = {"path": f"{tmp_path}/nowhere", "messages": one}
+    assert not runs.is_large(config.parse({"traffic": elsewhere}, "run.yaml"))
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +23,7 @@ from subreplay.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS
 from subreplay.model.words import KeyWords
 
 NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
+_FEW: Final = 64  # rows of columns that are remembered: each of many topic partitions hands on as many as the next
 CARRY: Final = -1  # the kind of a ``LOG`` row that is carried
 OPEN: Final = "open"
 BASIS: Final = "basis"  # what the judging rests on: `judge.Judge.basis`
@@ -96,8 +98,9 @@ def checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
 def packed(array: Ints) -> bytes:
     """A part of an array: of each column the differences from row to row, bytes of one significance together, since
     the high ones are nearly all alike; compressed."""
-    steps = np.diff(array, axis=0, prepend=0).astype("<i8").T
-    planes = np.ascontiguousarray(steps).view(np.uint8).reshape(-1, 8).T
+    steps = np.array(array, "<i8")
+    steps[1:] -= array[:-1]
+    planes = np.ascontiguousarray(steps.T).view(np.uint8).reshape(-1, 8).T
     data: bytes = pa.compress(planes.tobytes(), codec="zstd", asbytes=True)
     return data
 
@@ -112,9 +115,17 @@ def unpacked(data: bytes, rows: int, width: int) -> Ints:
 
 def filled(of: pa.Field, value: object, rows: int) -> pa.Array:
     """A column with one value in all rows; where there is none, null or 0."""
-    if value is None and not of.nullable:
-        value = pa.scalar(0).cast(of.type).as_py()
-    return pa.nulls(rows, of.type) if value is None else pa.array([value] * rows, of.type)
+    make = _filled_few if rows <= _FEW else _filled
+    return make(of.type, of.nullable, value, rows)
+
+
+def _filled(kind: pa.DataType, nullable: bool, value: object, rows: int) -> pa.Array:
+    if value is None and not nullable:
+        value = pa.scalar(0).cast(kind).as_py()
+    return pa.nulls(rows, kind) if value is None else pa.array([value] * rows, kind)
+
+
+_filled_few = lru_cache(maxsize=1024, typed=True)(_filled)
 
 
 class Open:

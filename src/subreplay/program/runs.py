@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from subreplay.reports.finding_data import CodeSummary
     from subreplay.reports.write import ReportPaths
 
+_LARGE: Final = 16 << 20  # bytes of files; the driver reads fewer by itself
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 ConfigOrMessages = Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")]
 Messages = Annotated[
@@ -68,6 +70,22 @@ def of_messages(
     assert isinstance(known, list)
     run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
     return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
+
+
+def is_large(run: RunConfig) -> bool:
+    """Whether the input tables, as files of this machine, are so large that Spark will be needed."""
+    from subreplay.model.tables import INPUTS
+
+    of_run = {name: getattr(run.traffic, name) for name in INPUTS}
+    places = [f"{run.traffic.path}/{name}" if given is None else str(given.path) for name, given in of_run.items()]
+    left = _LARGE
+    for place in map(Path, places):
+        for file in (place, *place.rglob("*")):
+            with suppress(OSError):
+                left -= file.stat().st_size if file.is_file() else 0
+            if left < 0:
+                return True
+    return False
 
 
 def load(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
+from subreplay.audit.checkpoint import filled
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import (
@@ -100,13 +101,12 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, .
 
 def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
-    n = rows.num_rows
-    given = {"delivered": pa.array([False] * n), "expected": pa.nulls(n, pa.string()), "shown": pa.array([0] * n)}
+    n, there = rows.num_rows, set(rows.column_names) - {"expected"}
+    given = {"delivered": False, "shown": 0}
     return pa.table(
         [
-            given[f.name] if f.name in given
-            else rows.column(f.name) if f.name in rows.column_names
-            else pa.nulls(n, f.type)
+            rows.column(f.name) if f.name in there and f.name not in given
+            else filled(f.with_nullable(True), given.get(f.name), n)
             for f in JUDGED
         ],
         schema=JUDGED,
