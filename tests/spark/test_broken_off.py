@@ -11,12 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from pyspark.sql import SparkSession
 
 from subreplay.cli import main
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
 SIGNALLED = """
@@ -38,7 +37,7 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def run_file(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording as tables, with the run file that ingest writes."""
     folder = tmp_path_factory.mktemp("input")
     assert main(["ingest", str(ROOT / "4.0.8/s1f_key_shared_default_batching"), "--to", str(folder), "--quiet"]) == 0

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.spark
+pytestmark = pytest.mark.long
 
 SCRIPT = """
 import sys
