@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.recordings import ROOT
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.spark
 
 SCRIPT = """
 import sys
