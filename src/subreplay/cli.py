@@ -34,8 +34,8 @@ from subreplay.program.runs import (
     Quiet,
     Tables,
     Verbose,
-    is_large,
     load,
+    needs_spark,
     of_messages,
     reported,
 )
@@ -141,8 +141,7 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    at_once = any(scenario.dispatch for scenario in run.scenarios) or (run.date is None and is_large(run))
-    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=at_once)
+    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=needs_spark(run))
     from subreplay import pipeline
 
     work = pipeline.audit if kind == "audit" else pipeline.whatif

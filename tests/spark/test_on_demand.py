@@ -151,12 +151,12 @@ def test_tables_of_many_bytes_will_need_spark(tmp_path: Path, monkeypatch: pytes
         (tmp_path / name / "part.parquet").write_bytes(b"x" * 100)
     run = config.parse({"traffic": {"path": str(tmp_path)}}, "run.yaml")
     monkeypatch.setattr(runs, "_LARGE", 300)
-    assert not runs.is_large(run)
+    assert not runs.needs_spark(run)
     monkeypatch.setattr(runs, "_LARGE", 299)
-    assert runs.is_large(run)
+    assert runs.needs_spark(run)
     one = {"path": f"{tmp_path}/messages/part.parquet", "format": "parquet"}
     elsewhere = {"path": f"{tmp_path}/nowhere", "messages": one}
-    assert not runs.is_large(config.parse({"traffic": elsewhere}, "run.yaml"))
+    assert not runs.needs_spark(config.parse({"traffic": elsewhere}, "run.yaml"))
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

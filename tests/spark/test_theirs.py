@@ -82,7 +82,7 @@ def test_rows_are_those_that_tasks_convert(
 @pytest.mark.spark
 def test_types_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "theirs.parquet")
-    found = theirs.opened(str(tmp_path / "theirs.parquet"), "parquet")
+    found = theirs.opened(str(tmp_path / "theirs.parquet"), "parquet", 100)
     assert found is not None
     read = arrow_schema(spark.read.parquet(str(tmp_path / "theirs.parquet")).schema)
     assert [(field.name, str(field.type).replace("element", "item")) for field in read] == [
@@ -110,13 +110,10 @@ def test_types_that_spark_reads_otherwise_are_left_to_it(kind: pa.DataType) -> N
     assert as_spark_reads(kind) is None
 
 
-def test_many_rows_and_names_that_differ_in_case_alone_are_left_to_spark(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_rows_and_names_that_differ_in_case_alone_are_left_to_spark(tmp_path: Path) -> None:
     path = tmp_path / "theirs.parquet"
     pq.write_table(rows(), path)
-    assert theirs.opened(str(path), "parquet") is not None
-    monkeypatch.setattr(theirs, "MOST_ROWS", 99)
-    assert theirs.opened(str(path), "parquet") is None
+    assert theirs.opened(str(path), "parquet", 100) is not None
+    assert theirs.opened(str(path), "parquet", 99) is None
     pq.write_table(pa.table({"a": [1], "A": [1]}), path)
-    assert theirs.opened(str(path), "parquet") is None
+    assert theirs.opened(str(path), "parquet", 100) is None

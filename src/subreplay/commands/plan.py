@@ -21,6 +21,7 @@ from subreplay.program.runs import (
     Tables,
     Verbose,
     load,
+    needs_spark,
     of_messages,
     reported,
 )
@@ -111,7 +112,7 @@ for _question in _ASKS:
 
 def _run(question: Question, run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=False)
+    spark = session(run.spark, meanwhile="subreplay.pipeline", at_once=needs_spark(run))
     from subreplay import pipeline
 
     result = pipeline.plan(spark, run, [question], terminal.progress)

@@ -72,14 +72,19 @@ def of_messages(
     return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
 
 
-def is_large(run: RunConfig) -> bool:
-    """Whether the input tables, as files of this machine, are so large that Spark will be needed."""
+def needs_spark(run: RunConfig) -> bool:
+    """Whether a run is known to need Spark: a dispatch is replayed, or the input tables are large, as files of this
+    machine; a date may have few of their rows."""
+    return any(scenario.dispatch for scenario in run.scenarios) or (run.date is None and _is_large(run))
+
+
+def _is_large(run: RunConfig) -> bool:
     from subreplay.model.tables import INPUTS
 
     of_run = {name: getattr(run.traffic, name) for name in INPUTS}
-    places = [f"{run.traffic.path}/{name}" if given is None else str(given.path) for name, given in of_run.items()]
+    places = [f"{run.traffic.path}/{name}" if given is None else given.path for name, given in of_run.items()]
     left = _LARGE
-    for place in map(Path, places):
+    for place in map(Path, filter(None, places)):
         for file in (place, *place.rglob("*")):
             with suppress(OSError):
                 left -= file.stat().st_size if file.is_file() else 0

@@ -29,7 +29,7 @@ _THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
 _CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-9]+)")
 _NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
-_PATTERN: Final = re.compile(r"[*?\[\]{}]")  # of several paths, for Spark
+PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: Spark takes it for several
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
@@ -41,7 +41,7 @@ _OF_DELTA: Final = {
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
     """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
     path = _path(root, name)
-    if delta_here.is_here(spark, root) and not (os.path.exists(path) or _PATTERN.search(path)):
+    if delta_here.is_here(spark, root) and not (os.path.exists(path) or PATTERN.search(path)):
         raise _unreadable(path, form, "PATH_NOT_FOUND")  # Spark would have to start to say so
     try:
         if isinstance(root, Schema):

@@ -96,7 +96,3 @@ class _Settings:
     def set(self, name: str, value: str) -> None:
         """What the session is told when it is there."""
         self._told[name] = self.given[name] = value
-
-    def unset(self, name: str) -> None:
-        """As if nobody had set it."""
-        self._of.session.conf.unset(name)

@@ -19,7 +19,6 @@ from subreplay.adapters.tables import files
 from subreplay.adapters.tables.files import Files
 from subreplay.model.columns import gathered
 
-MOST_ROWS: Final = 1 << 17
 MOST_BYTES: Final = 1 << 26  # of their columns, once they are unpacked
 _SAME: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_date32,
@@ -63,26 +62,26 @@ class Theirs:
         return files.opened(str(file), "parquet", plan.table)
 
 
-def opened(path: str, form: str) -> Theirs | None:
-    """The table in a file or folder; None where it is not there, has many rows, or is not as plain as is read here."""
+def opened(path: str, form: str, most_rows: int) -> Theirs | None:
+    """The table in a file or folder; None where it is not there, has more rows, or is not as plain as is read here."""
     with suppress(pa.ArrowException, OSError, ValueError):
         dataset = files.plain(path, form)
         if dataset is None or len(dataset.files) > files.MOST_FILES:
             return None
         kinds = {field.name: as_spark_reads(field.type) for field in dataset.schema}
         names = {name.casefold() for name in kinds}  # Spark knows no others
-        if None in kinds.values() or len(names) < len(dataset.schema) or not _few(dataset):
+        if None in kinds.values() or len(names) < len(dataset.schema) or not _few(dataset, most_rows):
             return None
         return Theirs(dataset, pa.schema(list(kinds.items())))
     return None
 
 
-def _few(dataset: ds.FileSystemDataset) -> bool:
+def _few(dataset: ds.FileSystemDataset, most_rows: int) -> bool:
     rows = size = 0
     for part in dataset.get_fragments():
         for group in part.row_groups:
             rows, size = rows + group.num_rows, size + group.total_byte_size
-        if rows > MOST_ROWS or size > MOST_BYTES:
+        if rows > most_rows or size > MOST_BYTES:
             return False
     return True
 

@@ -101,16 +101,14 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, .
 
 def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
-    n, there = rows.num_rows, set(rows.column_names) - {"expected"}
-    given = {"delivered": False, "shown": 0}
-    return pa.table(
-        [
-            rows.column(f.name) if f.name in there and f.name not in given
-            else filled(f.with_nullable(True), given.get(f.name), n)
-            for f in JUDGED
-        ],
-        schema=JUDGED,
+    given: dict[str, object] = {"delivered": False, "expected": None, "shown": 0}
+    carried = set(rows.column_names) - set(given)
+    columns = (
+        rows.column(f.name) if f.name in carried
+        else filled(f.with_nullable(True), given.get(f.name), rows.num_rows)
+        for f in JUDGED
     )  # fmt: skip
+    return pa.table([*columns], schema=JUDGED)
 
 
 def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:

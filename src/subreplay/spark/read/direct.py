@@ -66,7 +66,7 @@ def theirs_of(spark: SparkSession, given: InputTable) -> Theirs | None:
     """A source of few rows, with columns of somebody else's, where it can be read here."""
     if given.path is None or given.texts or given.from_ in (*LIVE, *ADAPTERS):
         return None
-    found = theirs.opened(given.path, given.format) if delta_here.is_here(spark, given.path) else None
+    found = theirs.opened(given.path, given.format, IN_PROCESS) if delta_here.is_here(spark, given.path) else None
     # the names of what is within a list or a map are Spark's, too
     return None if found is None else replace(found, schema=arrow_schema(spark_schema(found.schema)))
 

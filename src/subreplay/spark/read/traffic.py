@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -81,13 +80,12 @@ def table(
     frames: Frames | None = None,
     *,
     required: bool = True,
-    reads: Reads | None = None,
+    reads: Reads,
 ) -> Table:
     """An input table of a run, all of it. Raises ``InputError`` where it, or a column, is missing; one that is not
-    ``required`` is then empty. What adapters read is in ``reads``."""
+    ``required`` is then empty. What is read of them is in ``reads``."""
     traffic = config.traffic
     given: InputTable | None = getattr(traffic, name)
-    reads = Reads() if reads is None else reads
     if frames is not None and name in frames:
         found, location = frames[name], name
         if given is not None and given.maps:
@@ -152,7 +150,7 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
             why += ": " + str(error).splitlines()[0].partition("] ")[2]
         what = "table" if given.table is not None else f"readable {given.format} table"
         remedy = "correct path, table or format"
-        if _PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
+        if lake.PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
             remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
         raise InputError(f"{key}: {location}: no {what} ({why}); {remedy}") from error
     return found
@@ -160,7 +158,6 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
 
 _NO_AVRO: Final = "_LEGACY_ERROR_TEMP_1139"
 _TOLD_BY_SPARK: Final = ("COLUMN_ALREADY_EXISTS", "PARQUET_TYPE_ILLEGAL", "UNSUPPORTED_TIME_TYPE")
-_PATTERN: Final = re.compile(r"[*?\[\]{}]")
 
 
 def _nothing(spark: SparkSession, name: str, absent: frozenset[str], reads: Reads) -> Table:
