@@ -10,9 +10,10 @@ import pytest
 from numba.core.caching import CacheImpl
 from numba.core.compiler import Flags
 
-from subreplay.kernels.by_reference import Reference, by_reference
+from subreplay.kernels.by_reference import Reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
+from subreplay.kernels.kernel import by_reference
 from subreplay.kernels.linking import _QuickFlags
 
 

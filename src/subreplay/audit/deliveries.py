@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.inlining import hot
+from subreplay.kernels.kernel import by_reference
 from subreplay.model.columns import Ints
 
 Flags = NDArray[np.bool_]

@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
     from subreplay.planning.questions.answer import Question
 
-plan_app = typer.Typer(
-    no_args_is_help=True,
-    help="Which set-up to take: answers with a lower bound, the runner-up, and what was assumed.",
-)
+_ABOUT = "Which set-up to take: answers with a lower bound, the runner-up, and what was assumed."
+plan_app = typer.Typer(no_args_is_help=True, help=_ABOUT, short_help=_ABOUT)
 
 _ASKS: dict[Question, str] = {
     "ranges": "Sticky ranges that make the busiest consumer's worst window as light as contiguous ranges can.",

@@ -1,4 +1,4 @@
-"""Named tuples of arrays that kernels take as one pointer.
+"""How numba takes named tuples of arrays as one pointer.
 
 numba passes a tuple of arrays as more than a hundred arguments, which cost many times the work of a small kernel, and
 most of the time to compile it. A class marked ``by_reference`` is passed as a pointer to where its arrays begin and how
@@ -8,7 +8,7 @@ long they are instead; the caller in Python holds the arrays, so nothing is coun
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeVar
+from typing import Any
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -17,14 +17,7 @@ from numba.core.typing.templates import AttributeTemplate
 from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
 from numba.np.arrayobj import make_array, populate_array
 
-T = TypeVar("T", bound=type[Any])
-
-
-def by_reference(cls: T) -> T:
-    """Have kernels take instances of ``cls``, a named tuple of arrays without gaps, by reference. They cannot return
-    one, nor put another array into it."""
-    typeof_impl.register(cls)(_type_of)
-    return cls
+from subreplay.kernels.kernel import ByReference
 
 
 class Reference(types.Type):
@@ -36,6 +29,7 @@ class Reference(types.Type):
         super().__init__(f"{name}_{digest[:16]}")
 
 
+@typeof_impl.register(ByReference)
 def _type_of(value: Any, context: Any) -> Reference:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
     if gaps := [name for name, array in arrays.items() if array.layout != "C"]:

@@ -9,43 +9,48 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, TypeVar
 
-import numba
-from numba.core.compiler_lock import global_compiler_lock
-
-from subreplay.kernels.linking import OperationCompiler
+from subreplay.kernels.kernel import made_later
 
 F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
-INTERPRETED: Final[bool] = bool(cast(Any, numba.config).DISABLE_JIT)
-"""Whether kernels run as plain Python, line by line, as who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
 UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
 """A private option of numba: no references to arrays are counted. A kernel that makes no array, of arrays that its
 caller holds, needs no counts; an atomic addition in each step would cost more than most steps do."""
 
 
-def compiled(function: F, **options: Any) -> F:
-    """``numba.njit`` with ``options``, kept on disk between processes where a cache directory is writable.
+def compiled(function: F) -> F:
+    """``numba.njit``, kept on disk between processes where a cache directory is writable.
 
     A kernel is compiled together with the kernels it calls and the constants it names, but numba looks only at the file
     of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept, a private field of
     numba's cache, covers every file that its module imports, and what these import.
     """
-    if INTERPRETED:
-        return function
+    return made_later(function, dispatcher)
+
+
+def dispatcher(function: Callable[..., object], **options: Any) -> Any:
+    """The dispatcher of numba that ``compiled`` makes, with more ``options`` of ``numba.njit``."""
+    import numba
+
+    from subreplay.kernels.linking import OperationCompiler
+
+    import_module("subreplay.kernels.by_reference")  # numba learns of them as it is imported
+
     given: dict[str, Any] = {"nogil": True, "pipeline_class": OperationCompiler} | options
     try:
-        kernel = numba.njit(cache=True, **given)(function)
+        made: Any = numba.njit(cache=True, **given)(function)
     except RuntimeError:  # numba found no place for its cache: compile once per process
-        return cast(F, numba.njit(**given)(function))
-    kept = cast(Any, kernel)._cache._cache_file
+        return numba.njit(**given)(function)
+    kept = made._cache._cache_file
     kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
-    cast(Any, kernel).compile = _waiting(cast(Any, kernel).compile, f"{kept._index_path}.lock")
-    return cast(F, kernel)
+    made.compile = _waiting(made.compile, f"{kept._index_path}.lock")
+    return made
 
 
 def _waiting(compile_kernel: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
@@ -55,6 +60,7 @@ def _waiting(compile_kernel: Callable[[Any], Any], path: str) -> Callable[[Any],
     The lock of numba, of which there is one in a process, is taken before the one of the kernel, which other processes
     take, too; a kernel's lock is taken while those of its callers are held, and no kernel calls its caller.
     """
+    from numba.core.compiler_lock import global_compiler_lock
 
     def one_at_a_time(signature: Any) -> Any:
         with global_compiler_lock, _locked(path):

@@ -7,28 +7,28 @@ Nothing is counted: the caller in Python holds the arrays, and a kernel allocate
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any, Final, TypeVar
 
-import numba
-from numba.core import types
-
-from subreplay.kernels.compiled import INTERPRETED, UNCOUNTED, compiled
-from subreplay.kernels.linking import PartCompiler
+from subreplay.kernels.compiled import UNCOUNTED, dispatcher
+from subreplay.kernels.kernel import made_later
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_OPTIONS: dict[str, Any] = UNCOUNTED | {"nogil": True, "error_model": "numpy"}
-_PART = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+_OPTIONS: Final[dict[str, Any]] = UNCOUNTED | {"nogil": True, "error_model": "numpy"}
 
 
 def operation(function: F) -> F:
     """A function to be called from Python. In other compiled code that calls it, it is a part like any other: it would
     be optimised twice else."""
-    whole: Any = _once(compiled(function, **_OPTIONS))
-    if not INTERPRETED:
-        part: Any = inlined(function)
+    part: Any = inlined(function)
+
+    def make(function: Callable[..., object]) -> Any:
+        whole = _once(dispatcher(function, **_OPTIONS))
         whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload
-    return cast(F, whole)
+        return whole
+
+    return made_later(function, make)
 
 
 def inlined(function: F) -> F:
@@ -37,30 +37,38 @@ def inlined(function: F) -> F:
     numba hands ``forceinline`` down to all that is compiled while a caller is, so it is said here: half of all parts
     would be put into their callers like those that are ``hot``, and the code be three times as long.
     """
-    return _once(cast(F, numba.njit(forceinline=False, **_PART)(function)))
+    return made_later(function, partial(_part, forceinline=False))
 
 
 def hot(function: F) -> F:
     """A part that every message goes through. It is put into its callers whatever its size: LLVM leaves out what is
     large and called from several places."""
-    return _once(cast(F, numba.njit(forceinline=True, **_PART)(function)))
+    return made_later(function, partial(_part, forceinline=True))
 
 
-def _once(kernel: F) -> F:
-    """``kernel``, compiled once for whole numbers of any width.
+def _part(function: Callable[..., object], forceinline: bool) -> Any:
+    import numba
+
+    from subreplay.kernels.linking import PartCompiler
+
+    options = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+    return _once(numba.njit(forceinline=forceinline, **options)(function))
+
+
+def _once(dispatcher: Any) -> Any:
+    """``dispatcher``, which compiles its function once for whole numbers of any width.
 
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
     index of 32 bits, one of 64 bits and every constant are types of their own. Its dispatcher calls ``compile`` for
     each, which is replaced here. Where a part is put into its callers, LLVM knows the constants all the same.
     """
-    if INTERPRETED:
-        return kernel
-    dispatcher: Any = kernel
     compile_as_given = dispatcher.compile
     dispatcher.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))
-    return kernel
+    return dispatcher
 
 
-def _widest(kind: types.Type) -> types.Type:
+def _widest(kind: Any) -> Any:
+    from numba.core import types
+
     kind = types.unliteral(kind)  # type: ignore[no-untyped-call]
     return types.int64 if isinstance(kind, types.IntEnumMember) or kind in types.signed_domain else kind

@@ -47,6 +47,10 @@ class Command(TyperCommand):
                 raise ConfigError(f"{option.opts[0]} is given {given.count(option)} times; give it once")
         return super().parse_args(ctx, args)
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """A whole sentence in the list of commands, however many lines it takes."""
+        return super().get_short_help_str(sys.maxsize)
+
 
 def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; returns its exit code."""

@@ -13,6 +13,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from subreplay.kernels.kernel import make_all
+
 
 def main() -> None:
     """Serve until Spark ends."""
@@ -21,6 +23,7 @@ def main() -> None:
     daemon = import_module("pyspark.daemon")
     for name in ("subreplay.spark.audit.passes", "subreplay.spark.profiled"):
         import_module(name)
+    make_all()
     gc.freeze()  # what forks share they need not look through
     daemon.manager()
 

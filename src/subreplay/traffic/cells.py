@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.inlining import operation
+from subreplay.kernels.kernel import by_reference
 from subreplay.model.columns import Ints
 from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile

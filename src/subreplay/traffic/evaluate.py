@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.inlining import hot, operation
+from subreplay.kernels.kernel import by_reference
 from subreplay.kernels.search import up_to
 from subreplay.model.columns import NEVER, Ints
 from subreplay.model.rows import Scope

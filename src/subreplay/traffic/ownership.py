@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from subreplay.kernels.by_reference import by_reference
+from subreplay.kernels.kernel import by_reference
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.range_table import NOBODY
 from subreplay.model.rows import Scope

@@ -37,8 +37,8 @@ from subreplay.audit.rules.holding import (
 from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
 from subreplay.audit.sessions import Sessions
-from subreplay.kernels.by_reference import by_reference
 from subreplay.kernels.inlining import hot, operation
+from subreplay.kernels.kernel import by_reference
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 
 PROGRESS: Final = np.dtype(

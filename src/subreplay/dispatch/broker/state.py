@@ -27,7 +27,7 @@ from subreplay.dispatch.broker.records import (
     empty_records,
 )
 from subreplay.dispatch.broker.rules import DEFAULTS, DispatcherKind, DispatchRule, Settings
-from subreplay.kernels.by_reference import by_reference
+from subreplay.kernels.kernel import by_reference
 from subreplay.model.range_table import NOBODY
 
 SLOTS = 65536

@@ -17,7 +17,7 @@ from subreplay.dispatch.broker.records import NEVER, Records, empty_records
 from subreplay.dispatch.clients.heap import EVENT
 from subreplay.dispatch.prediction import ConsumerModel, NackRule, Prediction
 from subreplay.dispatch.service import SERVICE, write_service
-from subreplay.kernels.by_reference import by_reference
+from subreplay.kernels.kernel import by_reference
 
 NONE = -1
 """No message, no consumer, no time."""

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
-from numba.typed import Dict
 
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import inlined
 from subreplay.policies.kafka.assignor import UNASSIGNED, Ints
 from subreplay.policies.kafka.sticky_builders.racks import Racks
 from subreplay.policies.kafka.subscriptions import Flags
-
-_PAIR_STATE = numba.types.UniTuple(numba.int64, 3)  # type: ignore[no-untyped-call]
 
 
 class Board(NamedTuple):
@@ -75,8 +71,9 @@ def balance(
     than ``margin`` partitions more than a subscriber of the topic that is not full. That only matters because the
     previous owner may not subscribe any more, and gets partitions all the same, until it is full of the wrong ones.
     """
-    entered = np.zeros(len(hashes), np.int64)
-    moves = Moves(np.full(len(hashes), UNASSIGNED), entered, hashes, Dict.empty(numba.int64, _PAIR_STATE))
+    pairs = {UNASSIGNED: (0, 0, 0)}  # numba knows by an entry what others will be
+    pairs.clear()
+    moves = Moves(np.full(len(hashes), UNASSIGNED), np.zeros(len(hashes), np.int64), hashes, pairs)
     while _pass(early, turns, previous, margin, board, moves):
         pass
     moved = False
