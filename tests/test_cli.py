@@ -30,6 +30,7 @@ from subreplay.spark import session
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from tests.reports import made_reports
+from tests.support import recordings
 from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
@@ -661,17 +662,31 @@ def test_the_bundled_recording_is_whole():
     assert load(folder.parent / "demo.yaml").scenarios
 
 
+SLOW = {"numba", "pandas"}
+HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich.markdown", "yaml"}
+
+
 @pytest.mark.long
-def test_a_command_imports_no_more_than_it_needs(tmp_path):
-    """Seconds of a person's time: usage is told without what computes, and a key is explained without Spark and without
-    what compiles."""
-    run_file = tmp_path / "run.yaml"
-    run_file.write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
-    slow = "{'numba', 'pandas', 'pyspark'}"
-    heavy = f"{slow} | {{'numpy', 'pyarrow', 'pydantic', 'rich.markdown', 'yaml'}}"
-    explain = ("explain", "--config", str(run_file), "--key", "k")
-    for arguments, unwelcome in (("--help",), heavy), (explain, slow):
-        ask = f"import sys; from subreplay.cli import main; main({list(arguments)})"
-        code = f"{ask}; print(sorted(({unwelcome}) & {{*sys.modules}}))"
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-        assert told.splitlines()[-1] == "[]"
+@pytest.mark.parametrize(
+    ("arguments", "unwelcome"),
+    [
+        ("--help", HEAVY),
+        ("explain --key k --config run.yaml", SLOW | {"pyspark"}),
+        (f"ingest {recordings.ROOT}/4.0.8/s9_delayed_shared --to in", SLOW),
+    ],
+)
+def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
+    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark, both and files
+    are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has one all the same."""
+    Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
+    code = f"""
+import sys
+from subreplay.cli import main
+sys.argv[1:] = {arguments.split()}
+assert main() == 0
+print(sorted({unwelcome} & set(sys.modules)))
+import pyarrow
+print(pyarrow.table({{"a": [1, 2]}}).to_pandas().shape)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-2:] == ["[]", "(2, 1)"]

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
+from importlib.abc import MetaPathFinder
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +56,7 @@ class Command(TyperCommand):
 def run_command(app: typer.Typer, arguments: Sequence[str] | None) -> int:
     """Run the command that the arguments name; returns its exit code."""
     terminal.speak()
+    _NoPandas.ends_with_command = arguments is None  # of another program, by which it is called, it is not known
     with log.listening(), interruption.expected():
         code = _exit_code(app, arguments)
         log.forget()
@@ -115,6 +117,31 @@ def _imported(module: str) -> None:
         importlib.import_module(module)
 
 
+class _NoPandas(MetaPathFinder):
+    """Has Arrow find no pandas, where a process ends with its command. With its first array Arrow imports pandas, for
+    half a second, to know whether it is given a column of it, and no command has one. Whoever asks Arrow for a frame of
+    pandas later gets one all the same."""
+
+    ends_with_command = False
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        if fullname == "pandas":
+            raise ModuleNotFoundError(name=fullname)
+
+    @classmethod
+    def told(cls) -> None:
+        if not cls.ends_with_command:
+            return
+        import pyarrow as pa
+
+        finder = cls()
+        sys.meta_path.insert(0, finder)
+        try:
+            pa.array([])
+        finally:
+            sys.meta_path.remove(finder)
+
+
 def session(options: Spark, meanwhile: str | None = None, *, at_once: bool = True) -> SparkSession:
     """The session of a command; what Java says while it starts, and later, goes to the log file. The module that needs
     the session next, with all that it imports, is imported ``meanwhile``. Where it need not start ``at_once``, it
@@ -130,6 +157,7 @@ def session(options: Spark, meanwhile: str | None = None, *, at_once: bool = Tru
         with log.instead_of_output():
             spark = open_session(options)
     elif not at_once and can_wait(options):
+        _NoPandas.told()
         spark = on_demand(options, started)
     else:
         if meanwhile is not None:
