@@ -663,7 +663,7 @@ def test_the_bundled_recording_is_whole():
 
 
 SLOW = {"numba", "pandas"}
-HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich.markdown", "yaml"}
+HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}
 
 
 @pytest.mark.long

@@ -44,6 +44,23 @@ _ASKS: dict[Question, str] = {
     "capacity": "How busy consumers are, by a service model that is given or fitted.",
 }
 
+# typer evaluates an annotation twice for each command: these are evaluated once
+Consumers = Annotated[
+    int | None, typer.Option(min=1, max=10_000, help="How many there are or are planned (plan.consumers).")
+]
+Policies = Annotated[list[str] | None, typer.Option(help="A policy to compare; may be repeated (plan.policies).")]
+Window = Annotated[str | None, typer.Option(help="Width of a window, e.g. 1h (plan.window).")]
+Service = Annotated[str | None, typer.Option(help="Time for a message, e.g. 5ms, or fitted (plan.service).")]
+Utilisation = Annotated[float | None, typer.Option(help="consumers: at most this (plan.sizing).")]
+P99 = Annotated[str | None, typer.Option(help="consumers: latency of 99 of 100, e.g. 2s (plan.sizing).")]
+Backlog = Annotated[int | None, typer.Option(help="consumers: messages to drain (plan.sizing).")]
+Within = Annotated[str | None, typer.Option(help="consumers: ... within this time (plan.sizing).")]
+Weights = Annotated[list[int] | None, typer.Option(help="ranges: of each consumer, repeated (plan.ranges.weights).")]
+Counts = Annotated[
+    list[int] | None, typer.Option(help="partitions: a number to try, repeated (plan.partitions.counts).")
+]
+To = Annotated[int | None, typer.Option("--to", help="rollout: scale to so many (plan.rollout.to).")]
+
 
 def _command(question: Question) -> Callable[..., int]:
     """The command of a question. All take the same options; each says which keys of the run file they are."""
@@ -51,27 +68,17 @@ def _command(question: Question) -> Callable[..., int]:
     def ask(
         config_file: ConfigOrMessages = None,
         messages: Messages = None,
-        consumers: Annotated[
-            int | None, typer.Option(min=1, max=10_000, help="How many there are or are planned (plan.consumers).")
-        ] = None,
-        policy: Annotated[
-            list[str] | None, typer.Option(help="A policy to compare; may be repeated (plan.policies).")
-        ] = None,
-        window: Annotated[str | None, typer.Option(help="Width of a window, e.g. 1h (plan.window).")] = None,
-        service: Annotated[
-            str | None, typer.Option(help="Time for a message, e.g. 5ms, or fitted (plan.service).")
-        ] = None,
-        utilisation: Annotated[float | None, typer.Option(help="consumers: at most this (plan.sizing).")] = None,
-        p99: Annotated[str | None, typer.Option(help="consumers: latency of 99 of 100, e.g. 2s (plan.sizing).")] = None,
-        backlog: Annotated[int | None, typer.Option(help="consumers: messages to drain (plan.sizing).")] = None,
-        within: Annotated[str | None, typer.Option(help="consumers: ... within this time (plan.sizing).")] = None,
-        weight: Annotated[
-            list[int] | None, typer.Option(help="ranges: of each consumer, repeated (plan.ranges.weights).")
-        ] = None,
-        count: Annotated[
-            list[int] | None, typer.Option(help="partitions: a number to try, repeated (plan.partitions.counts).")
-        ] = None,
-        to: Annotated[int | None, typer.Option("--to", help="rollout: scale to so many (plan.rollout.to).")] = None,
+        consumers: Consumers = None,
+        policy: Policies = None,
+        window: Window = None,
+        service: Service = None,
+        utilisation: Utilisation = None,
+        p99: P99 = None,
+        backlog: Backlog = None,
+        within: Within = None,
+        weight: Weights = None,
+        count: Counts = None,
+        to: To = None,
         table_format: MessagesFormat = None,
         date: Date = None,
         tables: Tables = None,

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
-
-from rich.console import Console
 
 from subreplay.reports.clean import clean
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from subreplay.reports.data import ReportData
 
 
@@ -25,10 +26,20 @@ class Terminal:
     """Both streams, and how much is said on them: ``verbose`` more, ``quiet`` less, ``as_json`` one object only."""
 
     def __init__(self) -> None:
-        self.out = Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
-        self.err = Console(stderr=True, emoji=False)
         self.quiet = self.verbose = self.as_json = self._moves = False
         self._since = time.monotonic()
+
+    @cached_property
+    def out(self) -> Console:
+        from rich.console import Console  # here: help is printed without
+
+        return Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
+
+    @cached_property
+    def err(self) -> Console:
+        from rich.console import Console
+
+        return Console(stderr=True, emoji=False)
 
     def speak(self, *, quiet: bool = False, verbose: bool = False, as_json: bool = False) -> None:
         """A new command begins, and how much it says."""
@@ -80,6 +91,7 @@ class Terminal:
 
     @contextmanager
     def _moving(self, stage: str) -> Iterator[None]:
+        from rich.console import Console
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         # on a descriptor of its own: standard error goes to the log file while Spark starts
