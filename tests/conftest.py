@@ -62,8 +62,9 @@ def pytest_collection() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """From here on it looks at what tests leave."""
+    """From here on it looks at what tests leave, and not often."""
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 
