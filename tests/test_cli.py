@@ -1,36 +1,27 @@
 """The command line without Spark: usage, exit codes, messages, and the documented explanations to the letter."""
 
-import gzip
 import json
 import logging
 import os
 import signal
-import subprocess
-import sys
 import warnings
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from subreplay import __version__, cli, pipeline
-from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.adapters import ADAPTERS
 from subreplay.audit.explain.position import Position
-from subreplay.config.run import load
 from subreplay.errors import InputError
 from subreplay.model.rows import Verdict
 from subreplay.reports import text as reports_text
 from subreplay.reports import write as reports_write
 from subreplay.reports.write import ReportPaths
-from subreplay.spark import ingest as ingest_spark
 from subreplay.spark import session
-from subreplay.spark.adapters import sources
-from subreplay.spark.adapters.frames import Read
 from tests.reports import made_reports
-from tests.support import recordings
+from tests.support.no_spark import Session
 from tests.support.snapshots import snapshot
 
 ROOT = Path(__file__).parents[1]
@@ -55,16 +46,6 @@ def spoken(capsys, monkeypatch):
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
     monkeypatch.setattr(session, "is_there", lambda: False)
-
-
-class Session:
-    """One that does nothing."""
-
-    def interruptAll(self) -> None:
-        """As Spark calls it."""
-
-    def range(self, end: int) -> None:
-        """Asked, it is there."""
 
 
 def no_session(options: object) -> None:
@@ -183,16 +164,6 @@ def test_an_unknown_adapter(spoken, tmp_path):
 def test_an_unknown_format(spoken, tmp_path):
     code, _, err = spoken("ingest", tmp_path, "--to", tmp_path, "--format", "csv")
     assert (code, err) == (2, "subreplay: --format csv: write delta or parquet\n")
-
-
-def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
-    code = cli.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
-    err = capsys.readouterr().err
-    assert code == 2
-    assert (
-        err.splitlines()[-1]
-        == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it"
-    )
 
 
 @pytest.mark.parametrize(
@@ -422,154 +393,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(broken_off
     )
 
 
-@pytest.mark.long
-def test_the_other_commands_work_without_spark():
-    hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli import main; "
-    for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
-        done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
-        assert done.returncode == code, done.stderr
-    assert "needs package pyspark" in done.stderr
-
-
 def test_every_key_with_its_default_is_printed(spoken):
     code, out, _ = spoken("config")
     assert (code, out) == (0, (ROOT / "conf/default.yaml").read_text(encoding="utf-8"))
-
-
-@pytest.mark.long
-def test_a_reader_that_leaves_is_no_verdict():
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-c", "import sys; from subreplay.cli import main; sys.exit(main(['config']))"]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, env=PROGRAM)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (141, b"")
-
-
-# ingest
-
-
-@contextmanager
-def in_one_go(spark, name, path, options):
-    """What an adapter reads, as ``sources.reading`` has it, without Spark."""
-    yield Read({}, None, ADAPTERS[name](path, options).told)
-
-
-@pytest.fixture
-def some_rows(monkeypatch, tmp_path):
-    """An adapter that reads a dozen wrong rows; what would be written is kept."""
-    rejected = tuple(
-        Rejected("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
-        for row in range(1, 13)
-    )
-    table = pa.table({"entry": list(range(1_500))})
-    counts = (FileCount("m.jsonl", 1_512, 12),)
-    run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
-    told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    monkeypatch.setattr(session, "open_session", lambda options: Session())
-    monkeypatch.setattr(sources, "reading", in_one_go)
-    monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
-
-
-def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
-    code = cli.main(["ingest", ".", "--to", str(tmp_path / "to")])
-    out, err = capsys.readouterr()
-    assert code == 0
-    assert out.splitlines() == [
-        "m.jsonl: 1,512 rows in = 1,500 valid + 12 quarantined",
-        "tables: messages 1,500",
-        f"next: subreplay audit --config {tmp_path}/to/audit.yaml",
-    ]
-    told = err.splitlines()[2:]  # after the stages
-    assert told[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
-    assert told[-1] == "… and 2 more in table quarantine"
-    assert len(told) == 11
-
-
-def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
-    read = ADAPTERS["pulsar-recording"]
-    told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
-    assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
-
-
-def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
-    assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
-
-
-def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
-    cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
-    run = load(tmp_path / "to" / "audit.yaml")
-    assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
-    assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
-
-
-@pytest.fixture
-def nothing_written(monkeypatch, tmp_path):
-    """Adapters are real; what would be written is kept."""
-    kept = []
-    monkeypatch.setattr(session, "open_session", lambda options: Session())
-
-    def write(spark, ingested, root, form, source):
-        Path(root).mkdir()
-        kept.append(ingested)
-
-    monkeypatch.setattr(sources, "reading", in_one_go)
-    monkeypatch.setattr(ingest_spark, "write", write)
-    return kept
-
-
-SPANS = str(ROOT / "tests/data/otlp")
-
-
-def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
-    command = ["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--with", "sampled=false"]
-    assert cli.main([*command, "--to", str(tmp_path / "to")]) == 0
-    out = capsys.readouterr().out
-    assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
-    assert "note: spans have no messages" in out
-    run = load(tmp_path / "to" / "audit.yaml")
-    assert (run.subscription.name, run.traffic.inferred()) == ("otel4", True)
-    assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
-
-
-def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_path):
-    cli.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
-    lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
-    comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
-    assert all(note in comment for note in nothing_written[0].told.notes)
-    assert len(max(lines, key=len)) < 120
-    assert load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--topic", "t"], "option 'topic': capture takes none"),
-        (["--with", "topic=t"], "option 'topic': capture takes none"),
-        (["--with", "sampled"], "--with sampled: write NAME=VALUE; capture takes none"),
-        (["--with", "clock=UTC"], "option 'clock': there is none of that name; there are: topic, subscription,"),
-    ],
-)
-def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, capsys, words, message):
-    assert cli.main(["ingest", SPANS, "--from", "capture", "--to", str(tmp_path / "to"), *words]) == 2
-    assert message in " ".join(capsys.readouterr().err.split())
-    assert nothing_written == []
-
-
-def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
-    read = ADAPTERS["pulsar-recording"]
-    told = Adapter(
-        "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
-    )
-    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
-    assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 
 # explain: documented results, to the letter
@@ -624,69 +450,3 @@ def test_what_is_no_message(spoken, run_file):
     code, said, err = spoken("explain", "--config", run_file(), "--message", "5:120")
     assert (code, said) == (2, "")
     assert err.startswith("subreplay: --message 5:120: write TOPIC:LEDGER:ENTRY or TOPIC:LEDGER:ENTRY:BATCH_INDEX, ")
-
-
-# the program
-
-
-PROGRAM = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-
-
-def program(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, check=False, env=PROGRAM, cwd=ROOT
-    )
-
-
-@pytest.mark.long
-def test_the_module_runs_as_a_program():
-    done = program("-m", "subreplay.cli", "--version")
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("job", "command"), [("nightly_audit", "audit"), ("what_if", "whatif")])
-def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
-    usage = program(f"jobs/{job}.py", "--help")
-    assert (usage.returncode, f"Usage: subreplay {command} " in usage.stdout) == (0, True)
-    failed = program(f"jobs/{job}.py", "--config", "nowhere.yaml")
-    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
-    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", said)
-
-
-def test_the_bundled_recording_is_whole():
-    folder = Path(cli.__file__).parent / "demo" / "recording"
-    with gzip.open(folder / "broker_events.jsonl.gz", "rt", encoding="utf-8") as file:
-        events = [json.loads(line)["ev"] for line in file]
-    assert {"subscribe", "dispatch", "ack", "consumer_closed"} <= set(events)
-    assert load(folder.parent / "demo.yaml").scenarios
-
-
-SLOW = {"numba", "pandas"}
-HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("arguments", "unwelcome"),
-    [
-        ("--help", HEAVY),
-        ("explain --key k --config run.yaml", SLOW | {"pyspark"}),
-        (f"ingest {recordings.ROOT}/4.0.8/s9_delayed_shared --to in", SLOW),
-    ],
-)
-def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
-    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark, both and files
-    are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has one all the same."""
-    Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
-    code = f"""
-import sys
-from subreplay.cli import main
-sys.argv[1:] = {arguments.split()}
-assert main() == 0
-print(sorted({unwelcome} & set(sys.modules)))
-import pyarrow
-print(pyarrow.table({{"a": [1, 2]}}).to_pandas().shape)
-"""
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert told.splitlines()[-2:] == ["[]", "(2, 1)"]

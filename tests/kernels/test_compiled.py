@@ -1,4 +1,5 @@
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from numba.core.caching import CacheImpl
 
 from subreplay.kernels import compiled as module
 from subreplay.kernels.compiled import compiled, digest_of_what_is_seen
+from subreplay.kernels.kernel import make_all
 
 PACKAGE = Path(module.__file__).parents[1]
 NEW_STATE = """
@@ -35,6 +37,35 @@ def test_what_was_kept_is_good_only_while_no_file_changes_that_the_kernel_sees(m
     monkeypatch.setattr(module, "digest_of_what_is_seen", lambda _: "of other files")
 
     assert compiled(twice)._cache._cache_file._source_stamp != before
+
+
+@compiled
+def thrice(x):
+    return 3 * x
+
+
+@compiled
+def nine_times(x):
+    return thrice(thrice(x))
+
+
+def test_a_kernel_is_made_when_it_is_called_or_another_one_that_calls_it():
+    below, above = compiled(twice), compiled(lambda x: x + 1)
+    assert not [kernel for kernel in (below, above) if "made" in vars(kernel)]
+    assert below(4) == 8
+    assert [name for name, kernel in {"below": below, "above": above}.items() if "made" in vars(kernel)] == ["below"]
+    assert nine_times(2) == 18
+    assert "made" in vars(thrice)
+
+
+def test_forks_find_the_kernels_of_all_modules_made():
+    kernel = compiled(twice)
+    make_all()
+    assert "made" in vars(kernel)
+
+
+def test_a_kernel_is_pickled_by_its_name():
+    assert pickle.loads(pickle.dumps(nine_times)) is nine_times  # noqa: S301
 
 
 @pytest.mark.long

@@ -16,8 +16,10 @@ F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T", bound=type[Any])
 Make = Callable[[Callable[..., object]], Any]
 
-INTERPRETED: Final = bool(int(os.environ.get("NUMBA_DISABLE_JIT") or 0))
+INTERPRETED: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 """Whether kernels run as plain Python, line by line, as who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
+
+_kernels: Final[list[Kernel]] = []
 
 
 def made_later(function: F, make: Make) -> F:
@@ -71,6 +73,3 @@ def by_reference(cls: T) -> T:
     one, nor put another array into it."""
     ByReference.register(cls)
     return cls
-
-
-_kernels: Final[list[Kernel]] = []

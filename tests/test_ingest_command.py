@@ -1,0 +1,159 @@
+"""What ``subreplay ingest`` says and writes, without Spark."""
+
+import json
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from subreplay import cli
+from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.config.run import load
+from subreplay.spark import ingest as ingest_spark
+from subreplay.spark import session
+from subreplay.spark.adapters import sources
+from subreplay.spark.adapters.frames import Read
+from tests.support.no_spark import Session
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_a_session(monkeypatch):
+    """Whatever ran before in this process."""
+    monkeypatch.setattr(session, "is_there", lambda: False)
+
+
+@contextmanager
+def in_one_go(spark, name, path, options):
+    """What an adapter reads, as ``sources.reading`` has it, without Spark."""
+    yield Read({}, None, ADAPTERS[name](path, options).told)
+
+
+@pytest.fixture
+def some_rows(monkeypatch, tmp_path):
+    """An adapter that reads a dozen wrong rows; what would be written is kept."""
+    rejected = tuple(
+        Rejected("messages", "m.jsonl", row, "{}", (Reason("key", "7", "a string", "quote it"),))
+        for row in range(1, 13)
+    )
+    table = pa.table({"entry": list(range(1_500))})
+    counts = (FileCount("m.jsonl", 1_512, 12),)
+    run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
+    told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    monkeypatch.setattr(session, "open_session", lambda options: Session())
+    monkeypatch.setattr(sources, "reading", in_one_go)
+    monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
+
+
+def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
+    code = cli.main(["ingest", ".", "--to", str(tmp_path / "to")])
+    out, err = capsys.readouterr()
+    assert code == 0
+    assert out.splitlines() == [
+        "m.jsonl: 1,512 rows in = 1,500 valid + 12 quarantined",
+        "tables: messages 1,500",
+        f"next: subreplay audit --config {tmp_path}/to/audit.yaml",
+    ]
+    told = err.splitlines()[2:]  # after the stages
+    assert told[0] == "quarantined: m.jsonl, row 1: key = 7: a string (quote it)"
+    assert told[-1] == "… and 2 more in table quarantine"
+    assert len(told) == 11
+
+
+def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, capsys, monkeypatch):
+    read = ADAPTERS["pulsar-recording"]
+    told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
+
+
+def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
+    assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
+
+
+def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
+    cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
+    run = load(tmp_path / "to" / "audit.yaml")
+    assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
+    assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
+
+
+@pytest.fixture
+def nothing_written(monkeypatch, tmp_path):
+    """Adapters are real; what would be written is kept."""
+    kept = []
+    monkeypatch.setattr(session, "open_session", lambda options: Session())
+
+    def write(spark, ingested, root, form, source):
+        Path(root).mkdir()
+        kept.append(ingested)
+
+    monkeypatch.setattr(sources, "reading", in_one_go)
+    monkeypatch.setattr(ingest_spark, "write", write)
+    return kept
+
+
+SPANS = str(ROOT / "tests/data/otlp")
+
+
+def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
+    command = ["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--with", "sampled=false"]
+    assert cli.main([*command, "--to", str(tmp_path / "to")]) == 0
+    out = capsys.readouterr().out
+    assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
+    assert "note: spans have no messages" in out
+    run = load(tmp_path / "to" / "audit.yaml")
+    assert (run.subscription.name, run.traffic.inferred()) == ("otel4", True)
+    assert (run.traffic.deliveries.sampled, run.traffic.deliveries.path) == (False, f"{tmp_path}/to/deliveries")
+
+
+def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_path):
+    cli.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
+    lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
+    comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
+    assert all(note in comment for note in nothing_written[0].told.notes)
+    assert len(max(lines, key=len)) < 120
+    assert load(tmp_path / "to" / "audit.yaml").traffic.deliveries.sampled is True
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--topic", "t"], "option 'topic': capture takes none"),
+        (["--with", "topic=t"], "option 'topic': capture takes none"),
+        (["--with", "sampled"], "--with sampled: write NAME=VALUE; capture takes none"),
+        (["--with", "clock=UTC"], "option 'clock': there is none of that name; there are: topic, subscription,"),
+    ],
+)
+def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, capsys, words, message):
+    assert cli.main(["ingest", SPANS, "--from", "capture", "--to", str(tmp_path / "to"), *words]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert nothing_written == []
+
+
+def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monkeypatch):
+    read = ADAPTERS["pulsar-recording"]
+    told = Adapter(
+        "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
+    )
+    monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
+    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
+
+
+def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
+    code = cli.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
+    err = capsys.readouterr().err
+    assert code == 2
+    assert (
+        err.splitlines()[-1]
+        == f"subreplay: {tmp_path}: no file messages.jsonl.gz or messages.jsonl; a recording needs it"
+    )

@@ -1,0 +1,96 @@
+"""The command line as a program of its own: how it leaves, what it brings along, and what it imports."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from subreplay import __version__, cli
+from subreplay.config.run import load
+from tests.support import recordings
+
+ROOT = Path(__file__).parents[1]
+PROGRAM = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+
+
+def program(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, check=False, env=PROGRAM, cwd=ROOT
+    )
+
+
+@pytest.mark.long
+def test_the_module_runs_as_a_program():
+    done = program("-m", "subreplay.cli", "--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("job", "command"), [("nightly_audit", "audit"), ("what_if", "whatif")])
+def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
+    usage = program(f"jobs/{job}.py", "--help")
+    assert (usage.returncode, f"Usage: subreplay {command} " in usage.stdout) == (0, True)
+    failed = program(f"jobs/{job}.py", "--config", "nowhere.yaml")
+    said = "subreplay: nowhere.yaml: cannot be read: No such file or directory; is the name right?\n"
+    assert (failed.returncode, failed.stdout, failed.stderr) == (2, "", said)
+
+
+@pytest.mark.long
+def test_the_other_commands_work_without_spark():
+    hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli import main; "
+    for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
+        done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
+        assert done.returncode == code, done.stderr
+    assert "needs package pyspark" in done.stderr
+
+
+@pytest.mark.long
+def test_a_reader_that_leaves_is_no_verdict():
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-c", "import sys; from subreplay.cli import main; sys.exit(main(['config']))"]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, env=PROGRAM)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_bundled_recording_is_whole():
+    folder = Path(cli.__file__).parent / "demo" / "recording"
+    with gzip.open(folder / "broker_events.jsonl.gz", "rt", encoding="utf-8") as file:
+        events = [json.loads(line)["ev"] for line in file]
+    assert {"subscribe", "dispatch", "ack", "consumer_closed"} <= set(events)
+    assert load(folder.parent / "demo.yaml").scenarios
+
+
+SLOW = {"numba", "pandas"}
+HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arguments", "unwelcome"),
+    [
+        ("--help", HEAVY),
+        ("explain --key k --config run.yaml", SLOW | {"pyspark"}),
+        (f"ingest {recordings.ROOT}/4.0.8/s9_delayed_shared --to in", SLOW),
+    ],
+)
+def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
+    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark, both and files
+    are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has one all the same."""
+    Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
+    code = f"""
+import sys
+from subreplay.cli import main
+sys.argv[1:] = {arguments.split()}
+assert main() == 0
+print(sorted({unwelcome} & set(sys.modules)))
+import pyarrow
+print(pyarrow.table({{"a": [1, 2]}}).to_pandas().shape)
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines()[-2:] == ["[]", "(2, 1)"]
