@@ -52,13 +52,13 @@ app.add_typer(plan_app, name="plan")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code."""
+    """Run one command; returns the exit code. Without arguments those of the program, whose process ends with it."""
     return run_command(app, arguments)
 
 
 def job() -> None:
     """The same for a platform that looks at no returned value: a code other than 0 is raised, so that the job fails."""
-    code = main()
+    code = main(sys.argv[1:])
     if code:
         sys.exit(code)
 

@@ -4,14 +4,17 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numba
 import pytest
 from numba.core.caching import CacheImpl
 
 from subreplay.kernels import compiled as module
 from subreplay.kernels.compiled import compiled, digest_of_what_is_seen
-from subreplay.kernels.kernel import make_all
+from subreplay.kernels.inlining import operation
+from subreplay.kernels.kernel import made_later, make_all
 
 PACKAGE = Path(module.__file__).parents[1]
 NEW_STATE = """
@@ -44,28 +47,55 @@ def thrice(x):
     return 3 * x
 
 
-@compiled
-def nine_times(x):
-    return thrice(thrice(x))
+def test_a_kernel_is_pickled_by_its_name():
+    assert pickle.loads(pickle.dumps(thrice)) is thrice  # noqa: S301 - our own bytes
 
 
-def test_a_kernel_is_made_when_it_is_called_or_another_one_that_calls_it():
-    below, above = compiled(twice), compiled(lambda x: x + 1)
-    assert not [kernel for kernel in (below, above) if "made" in vars(kernel)]
-    assert below(4) == 8
-    assert [name for name, kernel in {"below": below, "above": above}.items() if "made" in vars(kernel)] == ["below"]
-    assert nine_times(2) == 18
-    assert "made" in vars(thrice)
+def test_a_kernel_is_made_when_it_or_another_one_that_calls_it_is_called(monkeypatch):
+    monkeypatch.setattr(CacheImpl, "_locator_classes", [])  # what was kept on disk is not compiled
+    below, other = compiled(twice), compiled(twice)
+    above = compiled(lambda x: below(below(x)))
+    assert [is_made(kernel) for kernel in (below, above, other)] == [False, False, False]
+    assert above(3) == 12
+    assert [is_made(kernel) for kernel in (below, above, other)] == [True, True, False]
 
 
-def test_forks_find_the_kernels_of_all_modules_made():
+def test_all_kernels_are_made_before_a_process_is_forked():
     kernel = compiled(twice)
     make_all()
-    assert "made" in vars(kernel)
+    assert is_made(kernel)
 
 
-def test_a_kernel_is_pickled_by_its_name():
-    assert pickle.loads(pickle.dumps(nine_times)) is nine_times  # noqa: S301
+def test_threads_make_a_kernel_once():
+    made = []
+
+    def make(function):
+        time.sleep(0.05)
+        made.append(function)
+        return function
+
+    kernel = made_later(twice, make)
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(kernel, range(4))) == [0, 2, 4, 6]
+    assert made == [twice]
+
+
+def test_why_a_kernel_cannot_be_made_is_told():
+    def make(function):
+        raise AttributeError("numba has changed")
+
+    with pytest.raises(AttributeError, match="numba has changed"):
+        made_later(twice, make)(1)
+
+
+def test_a_kernel_is_interpreted_where_numba_is_asked_to_compile_nothing(monkeypatch):
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert compiled(twice).made() is twice
+    assert operation(twice)(x=4) == 8
+
+
+def is_made(kernel):
+    return vars(kernel)["_made"] is not None
 
 
 @pytest.mark.long
@@ -124,4 +154,5 @@ def test_kernels_see_constants_codes_and_option_records_but_no_report():
     assert digest_of_what_is_seen("subreplay.audit.passes.positions") != digest_of_what_is_seen(
         "subreplay.model.columns"
     )
+    assert "subreplay.kernels.by_reference" in module._imported("subreplay.kernels.compiled")
     assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.spark"))]

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -38,9 +37,8 @@ def dispatcher(function: Callable[..., object], **options: Any) -> Any:
     """The dispatcher of numba that ``compiled`` makes, with more ``options`` of ``numba.njit``."""
     import numba
 
+    from subreplay.kernels import by_reference  # noqa: F401 - numba learns of such tuples as it is imported
     from subreplay.kernels.linking import OperationCompiler
-
-    import_module("subreplay.kernels.by_reference")  # numba learns of them as it is imported
 
     given: dict[str, Any] = {"nogil": True, "pipeline_class": OperationCompiler} | options
     try:

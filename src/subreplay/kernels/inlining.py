@@ -25,7 +25,8 @@ def operation(function: F) -> F:
 
     def make(function: Callable[..., object]) -> Any:
         whole = _once(dispatcher(function, **_OPTIONS))
-        whole.get_call_template, whole.get_overload = part.get_call_template, part.get_overload
+        inner = part.made()
+        whole.get_call_template, whole.get_overload = inner.get_call_template, inner.get_overload
         return whole
 
     return made_later(function, make)
@@ -55,16 +56,16 @@ def _part(function: Callable[..., object], forceinline: bool) -> Any:
     return _once(numba.njit(forceinline=forceinline, **options)(function))
 
 
-def _once(dispatcher: Any) -> Any:
-    """``dispatcher``, which compiles its function once for whole numbers of any width.
+def _once(made: Any) -> Any:
+    """``made``, a dispatcher which compiles its function once for whole numbers of any width.
 
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
     index of 32 bits, one of 64 bits and every constant are types of their own. Its dispatcher calls ``compile`` for
     each, which is replaced here. Where a part is put into its callers, LLVM knows the constants all the same.
     """
-    compile_as_given = dispatcher.compile
-    dispatcher.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))
-    return dispatcher
+    compile_as_given = made.compile
+    made.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))
+    return made
 
 
 def _widest(kind: Any) -> Any:

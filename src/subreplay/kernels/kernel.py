@@ -6,26 +6,19 @@ to import.
 
 from __future__ import annotations
 
-import os
 from abc import ABC
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
+from threading import RLock
 from typing import Any, Final, TypeVar, cast
 
 F = TypeVar("F", bound=Callable[..., object])
 T = TypeVar("T", bound=type[Any])
 Make = Callable[[Callable[..., object]], Any]
 
-INTERPRETED: Final = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
-"""Whether kernels run as plain Python, line by line, as who looks for a fault may ask (NUMBA_DISABLE_JIT=1)."""
-
-_kernels: Final[list[Kernel]] = []
-
 
 def made_later(function: F, make: Make) -> F:
-    """``function``, compiled by the dispatcher that ``make`` makes of it; itself where kernels are interpreted."""
-    if INTERPRETED:
-        return function
+    """``function``, compiled by the dispatcher that ``make`` makes of it."""
     kernel = Kernel(function, make)
     _kernels.append(kernel)
     return cast(F, kernel)
@@ -34,7 +27,7 @@ def made_later(function: F, make: Make) -> F:
 def make_all() -> None:
     """Make the dispatchers of all modules that were imported: processes that are forked from this one have them."""
     for kernel in _kernels:
-        _ = kernel.made
+        kernel.made()
 
 
 class Kernel:
@@ -45,15 +38,22 @@ class Kernel:
 
     def __init__(self, function: Callable[..., object], make: Make) -> None:
         update_wrapper(self, function)
-        self._function, self._make = function, make
+        self._function, self._make, self._made = function, make, cast(Any, None)
 
-    @cached_property
     def made(self) -> Any:
-        """The dispatcher of numba."""
-        return self._make(self._function)
+        """The dispatcher of numba; the function itself, to be run line by line, where numba is asked to compile nothing
+        (NUMBA_DISABLE_JIT=1), as who looks for a fault may do."""
+        if self._made is None:
+            with _making:  # threads share it
+                if self._made is None:
+                    import numba
 
-    def __call__(self, *arguments: object) -> Any:
-        return self.made(*arguments)
+                    compiles = not cast(Any, numba.config).DISABLE_JIT
+                    self._made = self._make(self._function) if compiles else self._function
+        return self._made
+
+    def __call__(self, *arguments: object, **named: object) -> Any:
+        return self.made()(*arguments, **named)
 
     def __reduce__(self) -> str:
         return self._function.__qualname__  # pickled as a function is: by its name
@@ -61,7 +61,7 @@ class Kernel:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # what looks for a function's wrapper, or how to copy one, makes none
             raise AttributeError(name)
-        return getattr(self.made, name)
+        return getattr(self.made(), name)
 
 
 class ByReference(ABC):  # noqa: B024 - classes are registered with it
@@ -73,3 +73,7 @@ def by_reference(cls: T) -> T:
     one, nor put another array into it."""
     ByReference.register(cls)
     return cls
+
+
+_kernels: Final[list[Kernel]] = []
+_making: Final = RLock()

@@ -130,7 +130,7 @@ def _imported(module: str) -> None:
 class _NoPandas(MetaPathFinder):
     """Has Arrow find no pandas, where a process ends with its command. With its first array Arrow imports pandas, for
     half a second, to know whether it is given a column of it, and no command has one. Whoever asks Arrow for a frame of
-    pandas later gets one all the same."""
+    pandas later gets one all the same; a column of pandas needs ``from_pandas`` then, for its gaps to be nulls."""
 
     ends_with_command = False
 
