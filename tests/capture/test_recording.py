@@ -55,14 +55,13 @@ for n in range(100_000):
 
 @pytest.mark.long
 def test_what_was_flushed_outlives_a_killed_process(tmp_path: Path) -> None:
-    process = child(ENDLESS, str(tmp_path))
-    assert process.stdout is not None
-    flushed = 0
-    while flushed < 150:  # so that files were rotated, and one is open
-        flushed = int(process.stdout.readline())
-    process.send_signal(signal.SIGKILL)
-    flushed = max([flushed, *(int(line) for line in process.stdout.read().splitlines() if line)])
-    process.wait()
+    with child(ENDLESS, str(tmp_path)) as process:
+        assert process.stdout is not None
+        flushed = 0
+        while flushed < 150:  # so that files were rotated, and one is open
+            flushed = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        flushed = max([flushed, *(int(line) for line in process.stdout.read().splitlines() if line)])
 
     found = rows(tmp_path)
     assert len(found) >= flushed
@@ -80,7 +79,8 @@ from tests.support import consumers as fakes
 consumer = capture.wrap(fakes.KafkaConsumer(deque(map(fakes.KafkaMessage, range(10)))), sys.argv[1], subscription="g")
 consumer.consume(10)
 """
-    assert child(code, str(tmp_path)).wait() == 0
+    with child(code, str(tmp_path)) as process:
+        assert process.wait() == 0
     assert len(rows(tmp_path)) == 11
     assert len(list(tmp_path.glob("*.parquet"))) == 1
 
