@@ -53,7 +53,7 @@ def audit(
     it. Input tables may be given as ``frames``; without a ``sink``, results go where the run says."""
     with progress("reading and checking the tables"):
         source = read(spark, config, sink or OnDisk(spark, config.output.tables), frames)
-    with closing(source.inputs.reads):
+    with closing(source.inputs.reads), source.sink.open():
         return _audited(source, progress)
 
 
@@ -90,7 +90,7 @@ def whatif(
     as above."""
     with progress("reading and checking the tables"):
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
-    with closing(source.inputs.reads):
+    with closing(source.inputs.reads), source.sink.open():
         return _compare(source, progress)
 
 
@@ -106,7 +106,7 @@ def plan(
     ``frames`` as above."""
     with progress("reading and checking the tables"):
         source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "plan_"), frames)
-    with closing(source.inputs.reads):
+    with closing(source.inputs.reads), source.sink.open():
         with progress("profiling the traffic"):
             given = plan_stage.given(source)
         with progress(f"planning {', '.join(questions)}"):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from datetime import date as Date
 from datetime import datetime, timedelta, timezone
 from operator import itemgetter
@@ -12,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyspark.sql.functions as F
 import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from subreplay.adapters.tables import selection
 from subreplay.adapters.tables.files import Files, opened
 from subreplay.audit.external_sort import BY_POSITION, external_merge, shuffle_blocks, unpacked
 from subreplay.config import run as config
@@ -23,8 +27,10 @@ from subreplay.model.tables import INPUTS, LOG
 from subreplay.model.words import IN_THE_CLEAR
 from subreplay.spark import collect, profiled
 from subreplay.spark.audit.passes import _blocks
+from subreplay.spark.collect import of_rows
 from subreplay.spark.read import checkpoint, direct, input_statistics
 from subreplay.spark.read.direct import Reading
+from subreplay.spark.read.few import brought
 from subreplay.spark.read.inputs import Inputs, read_inputs
 from subreplay.spark.read.log import as_log
 from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
@@ -183,6 +189,53 @@ def test_rows_of_other_days_are_those_that_spark_reads(
         assert _in_order(collect.rows_of(here[name]).to_pylist()) == _in_order(expected)
 
 
+@pytest.mark.parametrize("day", [None, DAY, DAY + timedelta(days=1)], ids=str)
+def test_few_rows_of_spark_s_tables_are_read_like_those_of_files(
+    spark: SparkSession, read: Inputs, day: Date | None
+) -> None:
+    """With those of other days, and where a group has topics beside this one."""
+    run = config.parse(
+        {"subscription": {"name": "sub", "topic": "t", "policy": "kafka.range", "profile": "kafka-4.0"}, "date": day},
+        "run.yaml",
+    )
+    frames = {name: read.tables[name] for name in TABLES}
+    theirs = read_inputs(spark, run, frames)
+    with closing(theirs.reads):
+        assert not theirs.direct
+        found = brought(theirs, run, None)
+        expected = read.by_spark().with_files(run, read.files)
+        expected = replace(expected, direct={**expected.direct, "group": _group(run, read)})
+        assert found.direct.keys() == {*TABLES, "group"} == expected.direct.keys()
+        for name, reading in expected.direct.items():
+            assert _in_order(found.direct[name].rows().to_pylist()) == _in_order(reading.rows().to_pylist())
+            assert found.direct[name].count() == reading.count() != []
+        for name in ("messages", "deliveries"):
+            assert _in_order(found.direct[name].counts()) == _in_order(expected.direct[name].counts())
+        if day is not None:
+            near, wanted = (checkpoint.local_near(run, inputs, None, 0).near for inputs in (found, expected))
+            for name in ("messages", "deliveries"):
+                assert _in_order(_rows(near, name)) == _in_order(_rows(wanted, name))
+
+
+@pytest.mark.parametrize(
+    ("most", "left"),
+    [({"MOST_ROWS": 249}, {*TABLES}), ({"MOST_BYTES": 250}, {"messages"}), ({"MOST_BYTES": 1 << 24}, set())],
+)
+def test_many_rows_of_spark_s_tables_stay_there(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: dict[str, int], left: set[str]
+) -> None:
+    """More than the driver takes in all, or with keys that are too long together: of these only messages have any."""
+    run = config.parse({"subscription": {"name": "sub", "topic": "t"}}, "run.yaml")
+    frames = {name: of_rows(spark, drawn(name, random.Random(1), 200), INPUTS[name]) for name in TABLES}
+    same = {"topic": F.lit("t"), "subscription": F.lit("sub")}
+    frames = {n: rows.withColumns({c: v for c, v in same.items() if c in rows.columns}) for n, rows in frames.items()}
+    for name, number in most.items():
+        monkeypatch.setattr(collect, name, number)
+    theirs = read_inputs(spark, run, frames)
+    with closing(theirs.reads):
+        assert {*TABLES} - {*brought(theirs, run, None).direct} == left
+
+
 def test_tasks_read_what_the_driver_reads(read: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:
     here = {name: read.direct[name] for name in ("messages", "deliveries")}
     for small in here.values():
@@ -271,6 +324,15 @@ def test_what_is_not_as_plain_is_left_to_spark(tmp_path: Path, change: Callable[
     assert isinstance(opened(str(tmp_path / "plain"), "parquet", "messages"), Files)
     assert opened(str(tmp_path / "other"), "parquet", "messages") is None
     assert opened(str(tmp_path / "nowhere"), "parquet", "messages") is None
+
+
+def _group(run: config.RunConfig, read: Inputs) -> Reading:
+    members = selection.of_members("sub", "t", run.date, since=True, others=True)
+    return Reading(read.ingest.spark, read.files["membership"].where(members))
+
+
+def _rows(near: Any, name: str) -> list[dict[str, Any]]:
+    return collect.rows_of(near[name]).to_pylist() if near else []
 
 
 def _in_order(rows: list[dict[str, Any]]) -> list[str]:

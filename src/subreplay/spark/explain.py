@@ -43,12 +43,13 @@ def _recorded(run: RunConfig, open_session: Callable[[Spark], SparkSession], fra
     named = bool(frames) or "traffic" in run.model_fields_set
     if not named and all(s.members != "recorded" for s in run.scenarios):
         return None
+    from subreplay.spark.read.few import brought
     from subreplay.spark.read.inputs import read_inputs
     from subreplay.spark.read.source import looked_at
 
     inputs = read_inputs(open_session(run.spark), run, frames, messages_only=True)
     with closing(inputs.reads):
-        return looked_at(inputs, None)[1].events
+        return looked_at(brought(inputs, run, None, messages_only=True), None)[1].events
 
 
 def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +18,7 @@ from subreplay.spark.new_files import NewFiles
 from subreplay.spark.session import KeptRows
 
 Tables = Mapping[str, DataFrame]
+AT_ONCE: Final = 8  # writes of few rows: most of their time is waiting for a store, or for the catalog
 
 
 class Sink(Protocol):
@@ -37,7 +40,13 @@ class Sink(Protocol):
         """Take a table, whose columns ``where`` get these values; returns its rows, which are computed once."""
 
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
-        """The same with a table of few rows, which the driver has."""
+        """The same with a table of few rows, which the driver has. It may be written later, at last by ``settle``."""
+
+    def settle(self) -> None:
+        """Wait until all that was put is written. Raises what a write raised."""
+
+    def open(self) -> AbstractContextManager[object]:
+        """Within it tables are taken; all of them are written when it ends, and after an error no more of them."""
 
     def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
         """The same with a table of such columns whose rows tasks write into files; None where Spark has to."""
@@ -58,6 +67,8 @@ class OnDisk:
         if isinstance(root, Schema):
             lake.require_schema(spark, root, "output.tables")
         self.whose: dict[str, dict[str, str]] = {}
+        self.writes: dict[str, Future[None]] = {}
+        self._pool: ThreadPoolExecutor | None = None
 
     @property
     def written(self) -> Tables:
@@ -79,9 +90,27 @@ class OnDisk:
         return self.written[name]
 
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
-        """Replace them, and read nothing back before somebody looks at it."""
-        lake.put(self.spark, rows, self.root, self.prefix + name, **where)
+        """Replace them meanwhile, where the sink is open; nothing is read back before somebody looks at it."""
         self.whose[name] = where
+        if self._pool is None:
+            return lake.put(self.spark, rows, self.root, self.prefix + name, **where)
+        self.writes[name] = self._pool.submit(lake.put, self.spark, rows, self.root, self.prefix + name, **where)
+
+    def settle(self) -> None:
+        """Every table stands where it belongs."""
+        for write in [*self.writes.values()]:
+            write.result()
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """Tables of few rows are written beside what the run does next."""
+        self._pool = pool = ThreadPoolExecutor(AT_ONCE)
+        try:
+            yield
+            self.settle()
+        finally:
+            self._pool = None
+            pool.shutdown(cancel_futures=True)
 
     def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
         """Files that replace them, where these are on the disk of this machine."""
@@ -116,6 +145,8 @@ class _ReadBack(Mapping[str, DataFrame]):
     sink: OnDisk
 
     def __getitem__(self, name: str) -> DataFrame:
+        if (write := self.sink.writes.get(name)) is not None:
+            write.result()
         where = self.sink.whose[name]
         return lake.equal(lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta"), where)
 
@@ -147,6 +178,13 @@ class Kept:
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
         """Keep the rows; nothing is written."""
         self.written[name] = lake.of_arrow(self.session(), lake.rows_with_values(rows, where)).coalesce(1)
+
+    def settle(self) -> None:
+        """Nothing is written."""
+
+    def open(self) -> AbstractContextManager[object]:
+        """Nothing is written."""
+        return nullcontext()
 
     def begin(self, schema: pa.Schema, name: str, **where: str) -> NewFiles | None:
         """None: nothing is written."""

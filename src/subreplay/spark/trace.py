@@ -34,6 +34,7 @@ from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.collect import fits
 from subreplay.spark.on_demand import started
 from subreplay.spark.read import checkpoint, known_secret
+from subreplay.spark.read.few import brought
 from subreplay.spark.read.held import held
 from subreplay.spark.read.inputs import local_inputs, read_inputs
 from subreplay.spark.read.log import as_log
@@ -128,6 +129,7 @@ class _Evidence:
         sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
         before = checkpoint.handed_on(spark, sink, run, inputs.topic)
+        inputs = brought(inputs, run, before)
         inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
         rejected = rejects(inputs, found.with_rejected)

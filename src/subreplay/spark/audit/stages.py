@@ -262,15 +262,9 @@ def _summed_here(source: Source, judge: Judge, judged: Judged, found: pa.Table) 
     intervals = _connected(source, judge, totals)
     others = sums.counts_of_others(found, passes.NOT_OF_DELIVERIES, own)
     counts = pa.concat_tables([sums.finding_counts(rows, judge.applicable, own), others])
-    with collect.together() as start:
-        written = [
-            start(source.put, sums.assignments(sums.loads(mine, source.span), intervals, own), "assignments"),
-            start(source.put, sums.violations(found, own, slide), "violations_by_window"),
-            start(source.put, counts, "finding_counts"),
-        ]
-        withdrawn = start(_withdrawn, source)
-    for done in written:
-        done.result()
+    source.put(sums.assignments(sums.loads(mine, source.span), intervals, own), "assignments")
+    source.put(sums.violations(found, own, slide), "violations_by_window")
+    source.put(counts, "finding_counts")
     return _Sums(
         intervals,
         totals,
@@ -279,7 +273,7 @@ def _summed_here(source: Source, judge: Judge, judged: Judged, found: pa.Table) 
         sums.coarser(counts, width),
         sums.worst(found, source.config.report.worst, width, MOST_TOLD),
         sums.lags(mine),
-        withdrawn.result(),
+        _withdrawn(source),
     )
 
 

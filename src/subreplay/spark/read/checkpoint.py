@@ -181,8 +181,7 @@ def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: 
         readings = _readings(config, inputs, since)
         if all(reading.small for reading in readings.values()):
             return _near_read(inputs, readings, day)
-    earlier = _earlier(config, inputs, since)
-    mine = {"messages": earlier["messages"] | _early(config, inputs), "deliveries": earlier["deliveries"]}
+    mine = of_other_days(config, inputs, before)
     keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
     widths = {"messages": keys.alias("bytes"), "deliveries": F.lit(0)}
     of_each = [inputs.tables[name].where(mine[name]).select(width) for name, width in widths.items()]
@@ -195,6 +194,12 @@ def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: 
     with collect.together() as start:
         near = {name: start(local, _valid(inputs, name, rows)) for name, rows in mine.items()}
     return replace(inputs, near={name: frame.result() for name, frame in near.items()})
+
+
+def of_other_days(config: RunConfig, inputs: Inputs, before: HandedOn | None) -> dict[str, Column]:
+    """Which messages and deliveries of other days the run of a date reads."""
+    earlier = _earlier(config, inputs, _since(config, before))
+    return {**earlier, "messages": earlier["messages"] | _early(config, inputs)}
 
 
 def _readings(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Reading]:

@@ -115,7 +115,8 @@ class Inputs:
     near: Mapping[str, DataFrame] | None = None  # what a date needs of other days, where the driver has it; {}: nothing
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
     direct: Mapping[str, Reading] = field(default_factory=dict)
-    files: Mapping[str, Files] = field(default_factory=dict)  # all of each table that needs no Spark to be read
+    files: Mapping[str, Files] = field(default_factory=dict)  # of each table that needs no Spark to be read
+    converted: frozenset[str] = frozenset()  # tables whose rows Python makes, anew each time they are looked at
 
     @property
     def messages(self) -> DataFrame:
@@ -143,6 +144,11 @@ class Inputs:
         given = {name: partial(_same, rows) for name, rows in valid.items()}
         others = {name: rows for name, rows in self.direct.items() if name not in valid}
         return replace(self, valid=Asked(kept | given), direct=others)
+
+    def with_files(self, config: RunConfig, found: Mapping[str, Files]) -> Inputs:
+        """The same with these tables in files of this machine, which have at least the rows that the run reads."""
+        readings = _direct(self.ingest.spark, found, config, self.topic, "group" in self.valid)
+        return replace(self, direct={**self.direct, **readings}, files={**self.files, **found})
 
     def by_spark(self) -> Inputs:
         """The same, of which nothing is read without Spark."""
@@ -202,12 +208,12 @@ def read_inputs(
     grouped = config.subscription.make_policy().serving == "polled"
 
     def selected(name: str) -> DataFrame:
-        rows = tables[name].frame.where(_asked(name, config, topic))
+        rows = tables[name].frame.where(asked_for(name, config, topic))
         return reads.once(rows) if tables[name].converted else rows
 
     def parted(name: str) -> Split:
         if name == "group":
-            return Split("membership", tables["membership"].frame.where(_asked(name, config, topic)))
+            return Split("membership", tables["membership"].frame.where(asked_for(name, config, topic)))
         if name == "dead_letters":
             return Split("messages", _dead_letters(tables["messages"].frame, config, topic))
         return Split(name, selected(name))
@@ -235,10 +241,11 @@ def read_inputs(
         reads=reads,
         direct=_direct(spark, files, config, topic, grouped),
         files=files,
+        converted=frozenset(name for name, table in tables.items() if table.converted),
     )
 
 
-def _asked(name: str, config: RunConfig, topic: str) -> Column:
+def asked_for(name: str, config: RunConfig, topic: str) -> Column:
     """Which rows of a table a run asks for; of ``group``, of the membership on other topics. There must be a session:
     Spark's functions know no other."""
     of_topic = _of("topic", topic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
@@ -26,6 +25,7 @@ from subreplay.spark.on_demand import started
 from subreplay.spark.profiled import Profiled
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.direct import Unreadable
+from subreplay.spark.read.few import brought
 from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import InputStatistics, input_statistics
 from subreplay.spark.read.inputs import Inputs, local_inputs, read_inputs
@@ -180,6 +180,7 @@ def read(
     before = checkpoint.handed_on(spark, sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
+    inputs = brought(inputs, config, before, messages_only=messages_only)
     if sink.lasts and not messages_only:
         inputs = inputs.leaving_log(config.keys.words)
     elif sink.lasts and config.traffic.profile is None:
@@ -249,17 +250,18 @@ def write_profile(spark: SparkSession, config: RunConfig) -> list[dict[str, Any]
 
 
 def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
-    """Write the result tables that the driver holds, and table ``quarantine``."""
-    held = {
-        name: known_secret.noted(rows, source.config) if name.endswith("runs") else rows for name, rows in held.items()
-    }
+    """Write the result tables that the driver holds, and table ``quarantine``; table ``runs`` when all others are
+    written."""
     of_tables = source.inputs.rejected
     rejected = [of_tables[name] for name in source.statistics.with_rejected if name in of_tables]
-    with collect.together() as start:
-        written: list[Future[Any]] = [start(source.sink.put, rows, name, **source.where) for name, rows in held.items()]
-        if rejected:
-            written.append(start(source.write, reduce(DataFrame.unionAll, rejected), "quarantine"))
-        else:
-            written.append(start(source.sink.put, QUARANTINE.empty_table(), "quarantine", **source.where))
-    for done in written:
-        done.result()
+    runs = {name for name in held if name.endswith("runs")}
+    for name in held.keys() - runs:
+        source.put(held[name], name)
+    if rejected:
+        source.write(reduce(DataFrame.unionAll, rejected), "quarantine")
+    else:
+        source.put(QUARANTINE.empty_table(), "quarantine")
+    source.sink.settle()
+    for name in runs:
+        source.put(known_secret.noted(held[name], source.config), name)
+    source.sink.settle()

@@ -1,0 +1,83 @@
+"""Few rows of tables that Spark has to read, as of a catalog, a store or a notebook's frames: they come to the driver
+once, into files of this machine, and are read from there on.
+
+Spark takes a moment for each question, however few rows it is about, and an audit has dozens.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark.sql.functions as F
+from pyspark.sql import Column, DataFrame
+
+from subreplay.adapters.tables import files
+from subreplay.adapters.tables.files import Files
+from subreplay.config.run import RunConfig
+from subreplay.model.contracts import KEYS
+from subreplay.model.tables import INPUTS
+from subreplay.spark import collect
+from subreplay.spark.collect import fits
+from subreplay.spark.on_demand import started
+from subreplay.spark.read import checkpoint
+from subreplay.spark.read.checkpoint import HandedOn
+from subreplay.spark.read.inputs import Inputs, asked_for
+
+
+def brought(inputs: Inputs, config: RunConfig, before: HandedOn | None, *, messages_only: bool = False) -> Inputs:
+    """The same with the tables of which a run reads few rows, none of them rejected by its source, in files of this
+    machine; ``messages_only``: it reads nothing of other days."""
+    names = [name for name in INPUTS if name not in inputs.files]
+    if not names:
+        return inputs
+    spark = started(inputs.ingest.spark)  # which the conditions need
+    near = {} if messages_only or config.date is None else checkpoint.of_other_days(config, inputs, before)
+    read = {name: _read(inputs, config, name, near.get(name)) for name in names}
+    frames = {name: rows for name, rows in read.items() if rows is not None}
+    if not frames:
+        return inputs
+    sizes = collect.rows(reduce(DataFrame.unionAll, [_size(name, rows) for name, rows in frames.items()]))
+    few = [size["name"] for size in sizes if not size["rejected"] and fits(size["rows"], size["widest"])]
+    folder = Path(inputs.reads.folder(spark))
+    with collect.together() as start:
+        found = {name: start(_file, frames[name], name, folder / f"few-{name}.parquet") for name in few}
+    held = {name: file.result() for name, file in found.items()}
+    return inputs.with_files(config, {name: file for name, file in held.items() if file is not None})
+
+
+def _read(inputs: Inputs, config: RunConfig, name: str, near: Column | None) -> DataFrame | None:
+    """The rows of a table that a run reads, those ``near`` its date among them; None where Python would make them once
+    more for that."""
+    if name == "membership" and "group" in inputs.valid:
+        mine = asked_for(name, config, inputs.topic) | asked_for("group", config, inputs.topic)
+    elif near is None:
+        return inputs.checked[name].drop("valid")
+    else:
+        mine = asked_for(name, config, inputs.topic) | near
+    return None if name in inputs.converted else inputs.tables[name].where(mine)
+
+
+def _size(name: str, rows: DataFrame) -> DataFrame:
+    """How many rows there are, bytes of the longest keys of one, and how many their source has rejected."""
+    nothing = F.lit(0)
+    lengths = [F.coalesce(F.octet_length(key), nothing) for key in KEYS if key in rows.columns]
+    rejected = F.count("rejected") if "rejected" in rows.columns else F.lit(0).cast("long")
+    return rows.agg(
+        F.lit(name).alias("name"),
+        F.count("*").alias("rows"),
+        F.coalesce(F.max(reduce(Column.__add__, lengths, nothing)), nothing).alias("widest"),
+        rejected.alias("rejected"),
+    )
+
+
+def _file(rows: DataFrame, name: str, path: Path) -> Files | None:
+    """Rows as a table in a new file; None where they cannot be read from it."""
+    names = [column for column in INPUTS[name].names if column in rows.columns]
+    try:
+        pq.write_table(collect.rows_of(rows.select(*names)), path)
+    except (pa.ArrowException, OSError):
+        return None
+    return files.opened(str(path), "parquet", name)
