@@ -3,7 +3,8 @@
 Each command is a program of its own and runs once before it is timed, so compiled code is there; the rounds go through
 all commands in turn, and of each the least counts. The floor is what no program can be below: Python that imports
 nothing, and where Spark is needed a session with Delta, its first table, of three rows, and the next one. An audit in a
-session that is there is what a notebook waits for: the second of two.
+session that is there is what a notebook waits for: the second of two, of files, of frames, and of a catalog's tables
+into the same catalog, where the second replaces what the first wrote.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ ROOT: Final = Path(__file__).parents[2]
 RECORDING: Final = ROOT / "tests/data/recordings/4.0.8/s1f_key_shared_default_batching"
 ORDERS: Final = ROOT / "tests/data/sources/orders.parquet"
 NOTEBOOK: Final = "audit in a session that is there"
+FRAMES: Final = "the same of frames that Spark reads"
+CATALOG: Final = "the same of a catalog's tables, into it, again"
 SESSION: Final = "floor: start of a session of Spark"
 COMMANDS: Final = {
     "subreplay --help": ("--help", "at most 0.3 s"),
@@ -38,10 +41,11 @@ COMMANDS: Final = {
 }  # fmt: skip
 """Each with its arguments, and what it may take."""
 TAB: Final = r"\t"
-MOST: Final = {NOTEBOOK: "at most 5 s", SESSION: "at most 5 s"}
+MOST: Final = {NOTEBOOK: "at most 5 s", FRAMES: "at most 5 s", SESSION: "at most 5 s"}
 FLOOR: Final = f"""
 import sys, time
 from pathlib import Path
+import yaml
 from subreplay.config.run import Spark
 from subreplay.spark.session import open_session
 
@@ -60,6 +64,24 @@ for _ in range(2):
     began = time.perf_counter()
     assert main(["audit", "--config", "tables/audit.yaml", "--out", "notebook", "--quiet"]) in (0, 1)
 tell({NOTEBOOK!r}, began)
+import subreplay
+run = yaml.safe_load(Path("tables/audit.yaml").read_text())
+names = "messages", "membership", "deliveries"
+frames = {{name: spark.read.format("delta").load(str(Path("tables", name).resolve())) for name in names}}
+for _ in range(2):
+    began = time.perf_counter()
+    subreplay.audit(**frames, **{{key: run[key] for key in ("subscription", "topic") if key in run}})
+tell({FRAMES!r}, began)
+spark.sql("CREATE SCHEMA ours")
+for name, rows in frames.items():
+    rows.write.format("delta").saveAsTable("ours." + name)
+run["traffic"] = {{name: {{"table": "ours." + name}} for name in names}}
+run["output"] = {{"tables": {{"schema": "ours"}}, "report": "catalog"}}
+Path("catalog.yaml").write_text(yaml.safe_dump(run))
+for _ in range(2):
+    began = time.perf_counter()
+    assert main(["audit", "--config", "catalog.yaml", "--quiet"]) in (0, 1)
+tell({CATALOG!r}, began)
 """
 
 

@@ -189,7 +189,7 @@ def test_rows_of_other_days_are_those_that_spark_reads(
         assert _in_order(collect.rows_of(here[name]).to_pylist()) == _in_order(expected)
 
 
-@pytest.mark.parametrize("day", [None, DAY, DAY + timedelta(days=1)], ids=str)
+@pytest.mark.parametrize("day", [None, DAY + timedelta(days=1)], ids=str)
 def test_few_rows_of_spark_s_tables_are_read_like_those_of_files(
     spark: SparkSession, read: Inputs, day: Date | None
 ) -> None:

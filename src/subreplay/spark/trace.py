@@ -270,11 +270,14 @@ def _written(source: Source) -> tuple[Any, str]:
     if tables is None:
         return None, "this command"
     config = source.config
-    runs = few_rows(source.sink, "runs", source.where | {"kind": "audit"})
+    with collect.together() as start:
+        noted = start(few_rows, source.sink, "runs", source.where | {"kind": "audit"})
+        here = start(_audited_here, source) if source.few else None
+    runs = noted.result()
     if runs is None:
         return None, f"this command: no audit has written {tables} (name its folder with --out)"
     mine = runs.filter(pc.match_substring_regex(runs["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
-    found = _audited_here(source) if source.few else _audited(source)
+    found = _audited(source) if here is None else here.result()
     if found is None or not mine.num_rows:
         return None, f"this command: no audit of this policy and topic has written {tables} as this run file asks"
     known_secret.require_as_shown(mine, config)
