@@ -33,6 +33,8 @@ from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.few import brought
 from subreplay.spark.read.inputs import Inputs, read_inputs
 from subreplay.spark.read.log import as_log
+from subreplay.spark.read.source import read as source_of
+from subreplay.spark.sink import Kept
 from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
 from subreplay.traffic.profile import joined
 from subreplay.traffic.storage import profiles_of
@@ -203,7 +205,7 @@ def test_few_rows_of_spark_s_tables_are_read_like_those_of_files(
     with closing(theirs.reads):
         assert not theirs.direct
         found = brought(theirs, run, None)
-        expected = read.by_spark().with_files(run, read.files)
+        expected = read.by_spark().having_brought(run, read.files)
         expected = replace(expected, direct={**expected.direct, "group": _group(run, read)})
         assert found.direct.keys() == {*TABLES, "group"} == expected.direct.keys()
         for name, reading in expected.direct.items():
@@ -219,12 +221,17 @@ def test_few_rows_of_spark_s_tables_are_read_like_those_of_files(
 
 @pytest.mark.parametrize(
     ("most", "left"),
-    [({"MOST_ROWS": 249}, {*TABLES}), ({"MOST_BYTES": 250}, {"messages"}), ({"MOST_BYTES": 1 << 24}, set())],
+    [
+        ({"MOST_ROWS": 249}, {*TABLES}),
+        ({"MOST_ROWS": 499}, {"messages", "deliveries"}),
+        ({"MOST_ROWS": 500}, set()),
+        ({"MOST_BYTES": 500}, {"messages", "deliveries"}),
+    ],
 )
 def test_many_rows_of_spark_s_tables_stay_there(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: dict[str, int], left: set[str]
 ) -> None:
-    """More than the driver takes in all, or with keys that are too long together: of these only messages have any."""
+    """More than the driver takes, messages and deliveries together, or with keys that are too long."""
     run = config.parse({"subscription": {"name": "sub", "topic": "t"}}, "run.yaml")
     frames = {name: of_rows(spark, drawn(name, random.Random(1), 200), INPUTS[name]) for name in TABLES}
     same = {"topic": F.lit("t"), "subscription": F.lit("sub")}
@@ -234,6 +241,18 @@ def test_many_rows_of_spark_s_tables_stay_there(
     theirs = read_inputs(spark, run, frames)
     with closing(theirs.reads):
         assert {*TABLES} - {*brought(theirs, run, None).direct} == left
+
+
+def test_tasks_read_nothing_that_came_to_the_driver(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows turn out to be many, as with those of other days."""
+    monkeypatch.setattr(checkpoint, "local_near", lambda _, inputs, *__: inputs)
+    run = config.parse({"subscription": {"name": "sub", "topic": "t"}, "date": DAY}, "run.yaml")
+    frames = {name: of_rows(spark, drawn(name, random.Random(1), 200), INPUTS[name]) for name in TABLES}
+    source = source_of(spark, run, Kept(lambda: spark), frames)
+    with closing(source.inputs.reads):
+        assert not source.few
+        assert not source.inputs.direct
+        assert not source.log.direct
 
 
 def test_tasks_read_what_the_driver_reads(read: Inputs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import wait
 from pathlib import Path
 from threading import Event
+from time import sleep
 from typing import Any, cast
 
 import pyarrow as pa
@@ -56,6 +57,23 @@ def test_the_run_goes_on_while_tables_are_written_and_ends_when_they_are(
     assert written[2:] == ["c"]
     on_disk.put(ROWS, "d")  # of a sink that is not open, at once
     assert written[3:] == ["d"]
+
+
+@pytest.mark.parametrize("look", ["find", "here"])
+def test_who_looks_for_a_table_of_the_run_finds_it_written(
+    on_disk: OnDisk, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    written: list[str] = []
+
+    def slowly(name: str) -> None:
+        sleep(0.2)
+        written.append(name)
+
+    puts(monkeypatch, slowly)
+    monkeypatch.setattr(lake, look, lambda *_: [*written])
+    with on_disk.open():
+        on_disk.put(ROWS, "violations")
+        assert getattr(on_disk, look)("violations") == ["violations"]
 
 
 def test_what_a_write_raises_the_run_raises(on_disk: OnDisk, monkeypatch: pytest.MonkeyPatch) -> None:

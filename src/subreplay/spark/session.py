@@ -114,7 +114,10 @@ def cores(master: str) -> int:
 def scratch(session: SparkSession | None = None) -> str | None:
     """The folder in which Spark keeps its own files, as its tasks know it, and else the ``session``; None, for that of
     the machine, where nobody has told it."""
-    told = os.environ.get("SPARK_LOCAL_DIRS") or (session and session.conf.get("spark.local.dir", None)) or ""
+    told = os.environ.get("SPARK_LOCAL_DIRS", "")
+    if not told and session is not None:
+        with suppress(PySparkException):  # some platforms tell nobody
+            told = session.conf.get("spark.local.dir", None) or ""
     folders = told.split(",")
     return next((folder for folder in folders if os.access(folder, os.W_OK)), None)
 

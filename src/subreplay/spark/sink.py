@@ -90,11 +90,13 @@ class OnDisk:
         return self.written[name]
 
     def put(self, rows: pa.Table, name: str, **where: str) -> None:
-        """Replace them meanwhile, where the sink is open; nothing is read back before somebody looks at it."""
+        """Replace them, while the run goes on where the sink is open; nothing is read back before somebody looks at
+        it."""
         self.whose[name] = where
+        full = self.prefix + name
         if self._pool is None:
-            return lake.put(self.spark, rows, self.root, self.prefix + name, **where)
-        self.writes[name] = self._pool.submit(lake.put, self.spark, rows, self.root, self.prefix + name, **where)
+            return lake.put(self.spark, rows, self.root, full, **where)
+        self.writes[full] = self._pool.submit(lake.put, self.spark, rows, self.root, full, **where)
 
     def settle(self) -> None:
         """Every table stands where it belongs."""
@@ -105,6 +107,7 @@ class OnDisk:
     def open(self) -> Iterator[None]:
         """Tables of few rows are written beside what the run does next."""
         self._pool = pool = ThreadPoolExecutor(AT_ONCE)
+        self.writes.clear()
         try:
             yield
             self.settle()
@@ -119,12 +122,19 @@ class OnDisk:
             self.whose[name] = where
         return begun
 
+    def settled(self, name: str) -> None:
+        """Wait until this run has written a table of that location, if it is one of its own."""
+        if (write := self.writes.get(name)) is not None:
+            write.result()
+
     def find(self, name: str) -> DataFrame | None:
         """A table of that location."""
+        self.settled(name)
         return lake.find(self.spark, self.root, name)
 
     def here(self, name: str) -> Table | None:
         """A table of that location, where it is on the disk of this machine."""
+        self.settled(name)
         return lake.here(self.spark, self.root, name)
 
 
@@ -145,8 +155,7 @@ class _ReadBack(Mapping[str, DataFrame]):
     sink: OnDisk
 
     def __getitem__(self, name: str) -> DataFrame:
-        if (write := self.sink.writes.get(name)) is not None:
-            write.result()
+        self.sink.settled(self.sink.prefix + name)
         where = self.sink.whose[name]
         return lake.equal(lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta"), where)
 

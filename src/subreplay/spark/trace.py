@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol
 
@@ -36,7 +37,7 @@ from subreplay.spark.on_demand import started
 from subreplay.spark.read import checkpoint, known_secret
 from subreplay.spark.read.few import brought
 from subreplay.spark.read.held import held
-from subreplay.spark.read.inputs import local_inputs, read_inputs
+from subreplay.spark.read.inputs import Inputs, local_inputs, read_inputs
 from subreplay.spark.read.log import as_log
 from subreplay.spark.read.rejects import rejects
 from subreplay.spark.read.source import Source, looked_at
@@ -60,11 +61,11 @@ def of_message(
 ) -> Iterator[str]:
     """The life of a message, line by line; input tables may be given as ``frames``, what an audit wrote is in ``sink``,
     or where the run says. Raises ``InputError`` where the tables do not have it."""
-    evidence = _Evidence.of(spark, run, sink, frames)
-    topic = evidence.source.inputs.topic
-    if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
-        raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
-    told = [*evidence.told(evidence.rows.of_message(position), f"message {position}", last)]
+    with closing(_Evidence.of(spark, run, sink, frames)) as evidence:
+        topic = evidence.source.inputs.topic
+        if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
+            raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
+        told = [*evidence.told(evidence.rows.of_message(position), f"message {position}", last)]
     if not told:
         day = f" on {run.date}" if run.date else ""
         raise InputError(
@@ -84,11 +85,12 @@ def of_key(
 ) -> Iterator[str]:
     """The life of a key, line by line, ``sink`` and ``frames`` as above; one line where no message has it."""
     data = os.fsencode(key)
-    evidence = _Evidence.of(spark, run, sink, frames)
-    told = [*evidence.told(evidence.rows.of_key(data), f"messages of key {run.keys.words.word(data)}", last)]
-    if not evidence.source.extent["deliveries"]:
-        asked = run.subscription.name, evidence.source.inputs.topic, run.date
-        yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
+    with closing(_Evidence.of(spark, run, sink, frames)) as evidence:
+        word = run.keys.words.word(data)
+        told = [*evidence.told(evidence.rows.of_key(data), f"messages of key {word}", last)]
+        if not evidence.source.extent["deliveries"]:
+            asked = run.subscription.name, evidence.source.inputs.topic, run.date
+            yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
     day = f" on {run.date}" if run.date else ""
     yield from told or [f"no message of this key{day} in {run.traffic.path}"]
 
@@ -126,8 +128,12 @@ class _Evidence:
 
     @classmethod
     def of(cls, spark: SparkSession, run: RunConfig, sink: Sink | None, frames: Frames | None) -> _Evidence:
-        sink = sink or OnDisk(spark, run.output.tables)
         inputs = read_inputs(spark, run, frames)
+        with inputs.reads.closed_after_an_error():
+            return cls._of(spark, run, sink or OnDisk(spark, run.output.tables), inputs)
+
+    @classmethod
+    def _of(cls, spark: SparkSession, run: RunConfig, sink: Sink, inputs: Inputs) -> _Evidence:
         before = checkpoint.handed_on(spark, sink, run, inputs.topic)
         inputs = brought(inputs, run, before)
         inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
@@ -135,14 +141,17 @@ class _Evidence:
         rejected = rejects(inputs, found.with_rejected)
         # a night may look at more than the rows of its date
         few = run.date is None and fits(found.traffic, found.widest)
-        if few:
-            inputs = local_inputs(inputs)
+        inputs = local_inputs(inputs) if few else inputs.left_there()
         spark = spark if few else started(spark)
         source = Source(spark, run, inputs, as_log(inputs, here=few), before, found, rejected, sink, few=few)
         judge = audit_stages.fold(source)
         written, whose = _written(source)
         rows = _few_rows(source, judge, written) if few else _ManyRows(source, judge, written)
         return cls(source, judge, rows, whose)
+
+    def close(self) -> None:
+        """Free what was read."""
+        self.source.inputs.reads.close()
 
     def told(self, mine: Any, what: str, last: int) -> Iterator[str]:
         """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""

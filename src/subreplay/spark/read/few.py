@@ -20,7 +20,7 @@ from subreplay.config.run import RunConfig
 from subreplay.model.contracts import KEYS
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect
-from subreplay.spark.collect import fits
+from subreplay.spark.collect import Rows, fits, most_rows
 from subreplay.spark.on_demand import started
 from subreplay.spark.read import checkpoint
 from subreplay.spark.read.checkpoint import HandedOn
@@ -40,17 +40,29 @@ def brought(inputs: Inputs, config: RunConfig, before: HandedOn | None, *, messa
     if not frames:
         return inputs
     sizes = collect.rows(reduce(DataFrame.unionAll, [_size(name, rows) for name, rows in frames.items()]))
-    few = [size["name"] for size in sizes if not size["rejected"] and fits(size["rows"], size["widest"])]
-    folder = Path(inputs.reads.folder(spark))
+    few = _few(sizes)
+    try:
+        folder = Path(inputs.reads.folder(spark))
+    except OSError:  # there is no place for files
+        return inputs
     with collect.together() as start:
-        found = {name: start(_file, frames[name], name, folder / f"few-{name}.parquet") for name in few}
+        found = {name: start(_file, frames[name], most, name, folder / f"few-{name}.parquet") for name, most in few}
     held = {name: file.result() for name, file in found.items()}
-    return inputs.with_files(config, {name: file for name, file in held.items() if file is not None})
+    return inputs.having_brought(config, {name: file for name, file in held.items() if file is not None})
+
+
+def _few(sizes: Rows) -> list[tuple[str, int]]:
+    """The tables that come, and how many rows of each at most; messages and deliveries only together."""
+    mine = [size for size in sizes if not size["rejected"] and fits(size["rows"], size["widest"])]
+    log = [size for size in sizes if size["name"] != "membership"]
+    if not fits(sum(size["rows"] for size in log), max((size["widest"] for size in log), default=0)):
+        mine = [size for size in mine if size not in log]
+    return [(size["name"], most_rows(size["widest"])) for size in mine]
 
 
 def _read(inputs: Inputs, config: RunConfig, name: str, near: Column | None) -> DataFrame | None:
     """The rows of a table that a run reads, those ``near`` its date among them; None where Python would make them once
-    more for that."""
+    more for that, as those of other days or of a group's other topics."""
     if name == "membership" and "group" in inputs.valid:
         mine = asked_for(name, config, inputs.topic) | asked_for("group", config, inputs.topic)
     elif near is None:
@@ -73,11 +85,14 @@ def _size(name: str, rows: DataFrame) -> DataFrame:
     )
 
 
-def _file(rows: DataFrame, name: str, path: Path) -> Files | None:
-    """Rows as a table in a new file; None where they cannot be read from it."""
+def _file(rows: DataFrame, most: int, name: str, path: Path) -> Files | None:
+    """Rows as a table in a new file; None where they cannot be read from it, as a text that is none, or are more than
+    they were."""
     names = [column for column in INPUTS[name].names if column in rows.columns]
     try:
-        pq.write_table(collect.rows_of(rows.select(*names)), path)
+        there = collect.rows_of(rows.select(*names).limit(most + 1))
+        there.validate(full=True)
+        pq.write_table(there, path)
     except (pa.ArrowException, OSError):
         return None
-    return files.opened(str(path), "parquet", name)
+    return files.opened(str(path), "parquet", name) if len(there) <= most else None

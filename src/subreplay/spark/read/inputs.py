@@ -117,6 +117,7 @@ class Inputs:
     direct: Mapping[str, Reading] = field(default_factory=dict)
     files: Mapping[str, Files] = field(default_factory=dict)  # of each table that needs no Spark to be read
     converted: frozenset[str] = frozenset()  # tables whose rows Python makes, anew each time they are looked at
+    brought: frozenset[str] = frozenset()  # tables that only Spark has, whose few rows came to the driver
 
     @property
     def messages(self) -> DataFrame:
@@ -145,10 +146,18 @@ class Inputs:
         others = {name: rows for name, rows in self.direct.items() if name not in valid}
         return replace(self, valid=Asked(kept | given), direct=others)
 
-    def with_files(self, config: RunConfig, found: Mapping[str, Files]) -> Inputs:
-        """The same with these tables in files of this machine, which have at least the rows that the run reads."""
+    def having_brought(self, config: RunConfig, found: Mapping[str, Files]) -> Inputs:
+        """The same with tables of Spark's in files of this machine, which have at least the rows that the run reads."""
         readings = _direct(self.ingest.spark, found, config, self.topic, "group" in self.valid)
-        return replace(self, direct={**self.direct, **readings}, files={**self.files, **found})
+        direct, files = {**self.direct, **readings}, {**self.files, **found}
+        return replace(self, direct=direct, files=files, brought=self.brought | {*found})
+
+    def left_there(self) -> Inputs:
+        """The same, of which nothing that was brought is read here: tasks, which may run elsewhere, and who looks at
+        rows when the run is over, know none of its files."""
+        direct = {name: reading for name, reading in self.direct.items() if reading.table not in self.brought}
+        files = {name: mine for name, mine in self.files.items() if name not in self.brought}
+        return replace(self, direct=direct, files=files, brought=frozenset())
 
     def by_spark(self) -> Inputs:
         """The same, of which nothing is read without Spark."""

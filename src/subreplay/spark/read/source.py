@@ -177,6 +177,11 @@ def read(
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
     inputs = read_inputs(spark, config, frames, messages_only=messages_only)
+    with inputs.reads.closed_after_an_error():
+        return _looked_at(spark, config, sink, inputs, messages_only)
+
+
+def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Inputs, messages_only: bool) -> Source:
     before = checkpoint.handed_on(spark, sink, config, inputs.topic)
     if before is not None:
         known_secret.require_same(sink, config, inputs.topic, before.night)
@@ -201,6 +206,8 @@ def read(
     if few and config.date is not None and not messages_only:
         inputs = checkpoint.local_near(config, inputs, before, rows)
         few = inputs.near is not None
+    if not few:
+        inputs = inputs.left_there()
     log = as_log(inputs, here=few)
     spark = spark if few else started(spark)
     source = Source(spark, config, inputs, log, before, found, rejected, sink, there, few=few)
@@ -254,9 +261,10 @@ def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     written."""
     of_tables = source.inputs.rejected
     rejected = [of_tables[name] for name in source.statistics.with_rejected if name in of_tables]
-    runs = {name for name in held if name.endswith("runs")}
-    for name in held.keys() - runs:
-        source.put(held[name], name)
+    runs = [name for name in held if name.endswith("runs")]
+    for name in held:
+        if name not in runs:
+            source.put(held[name], name)
     if rejected:
         source.write(reduce(DataFrame.unionAll, rejected), "quarantine")
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -195,6 +195,15 @@ class Reads:
         """A folder for what is read, where Spark has its own files; it is there until ``close``."""
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="subreplay-", dir=scratch(spark))
         return self._folder.name
+
+    @contextmanager
+    def closed_after_an_error(self) -> Iterator[None]:
+        """Within it an error frees them; without one, whoever goes on with them has to."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Free what the session keeps of them."""
