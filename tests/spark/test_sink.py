@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import wait
 from pathlib import Path
 from threading import Event
 from time import sleep
@@ -91,12 +90,13 @@ def test_what_a_write_raises_the_run_raises(on_disk: OnDisk, monkeypatch: pytest
 
 def test_after_a_failure_no_write_begins(on_disk: OnDisk, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    both = Event()
+    both, given_up = Event(), Event()
 
     def until_the_other_is_given_up(name: str) -> None:
         begun.append(name)
         assert both.wait(60)
-        wait([on_disk.writes["b"]], 5)
+        on_disk.writes["b"].add_done_callback(lambda _: given_up.set())
+        given_up.wait(5)
 
     puts(monkeypatch, until_the_other_is_given_up)
     monkeypatch.setattr(sink, "AT_ONCE", 1)

@@ -99,7 +99,7 @@ class OnDisk:
         self.writes[full] = self._pool.submit(lake.put, self.spark, rows, self.root, full, **where)
 
     def settle(self) -> None:
-        """Every table stands where it belongs."""
+        """All that was put since the sink was opened is written."""
         for write in [*self.writes.values()]:
             write.result()
 
@@ -122,19 +122,19 @@ class OnDisk:
             self.whose[name] = where
         return begun
 
-    def settled(self, name: str) -> None:
+    def wait_for(self, name: str) -> None:
         """Wait until this run has written a table of that location, if it is one of its own."""
         if (write := self.writes.get(name)) is not None:
             write.result()
 
     def find(self, name: str) -> DataFrame | None:
         """A table of that location."""
-        self.settled(name)
+        self.wait_for(name)
         return lake.find(self.spark, self.root, name)
 
     def here(self, name: str) -> Table | None:
         """A table of that location, where it is on the disk of this machine."""
-        self.settled(name)
+        self.wait_for(name)
         return lake.here(self.spark, self.root, name)
 
 
@@ -155,7 +155,7 @@ class _ReadBack(Mapping[str, DataFrame]):
     sink: OnDisk
 
     def __getitem__(self, name: str) -> DataFrame:
-        self.sink.settled(self.sink.prefix + name)
+        self.sink.wait_for(self.sink.prefix + name)
         where = self.sink.whose[name]
         return lake.equal(lake.read(self.sink.spark, self.sink.root, self.sink.prefix + name, "delta"), where)
 

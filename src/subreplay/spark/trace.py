@@ -135,11 +135,11 @@ class _Evidence:
     @classmethod
     def _of(cls, spark: SparkSession, run: RunConfig, sink: Sink, inputs: Inputs) -> _Evidence:
         before = checkpoint.handed_on(spark, sink, run, inputs.topic)
-        inputs = brought(inputs, run, before)
+        if run.date is None:  # a night may look at more than the rows of its date
+            inputs = brought(inputs, run, before)
         inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
         fit_batches(spark, found.widest)
         rejected = rejects(inputs, found.with_rejected)
-        # a night may look at more than the rows of its date
         few = run.date is None and fits(found.traffic, found.widest)
         inputs = local_inputs(inputs) if few else inputs.left_there()
         spark = spark if few else started(spark)

@@ -34,7 +34,7 @@ from subreplay.spark.delta_here import Table
 from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.direct import Reading, Unreadable
 from subreplay.spark.read.inputs import Inputs
-from subreplay.spark.read.log import Log, delivery_rows, message_rows
+from subreplay.spark.read.log import Log, delivery_rows, key_bytes, message_rows
 from subreplay.spark.schemas import spark_schema
 from subreplay.spark.sink import Sink
 
@@ -182,8 +182,7 @@ def local_near(config: RunConfig, inputs: Inputs, before: HandedOn | None, day: 
         if all(reading.small for reading in readings.values()):
             return _near_read(inputs, readings, day)
     mine = of_other_days(config, inputs, before)
-    keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
-    widths = {"messages": keys.alias("bytes"), "deliveries": F.lit(0)}
+    widths = {"messages": key_bytes().alias("bytes"), "deliveries": F.lit(0)}
     of_each = [inputs.tables[name].where(mine[name]).select(width) for name, width in widths.items()]
     counted = reduce(DataFrame.unionAll, of_each).agg(F.count("*").alias("rows"), F.max("bytes").alias("widest"))
     (there,) = collect.rows(counted)

@@ -1,7 +1,7 @@
 """Few rows of tables that Spark has to read, as of a catalog, a store or a notebook's frames: they come to the driver
 once, into files of this machine, and are read from there on.
 
-Spark takes a moment for each question, however few rows it is about, and an audit has dozens.
+Spark takes a moment for each question, however few rows it is about, and an audit had some twenty.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from pyspark.sql import Column, DataFrame
 from subreplay.adapters.tables import files
 from subreplay.adapters.tables.files import Files
 from subreplay.config.run import RunConfig
-from subreplay.model.contracts import KEYS
 from subreplay.model.tables import INPUTS
 from subreplay.spark import collect
 from subreplay.spark.collect import Rows, fits, most_rows
@@ -25,6 +24,7 @@ from subreplay.spark.on_demand import started
 from subreplay.spark.read import checkpoint
 from subreplay.spark.read.checkpoint import HandedOn
 from subreplay.spark.read.inputs import Inputs, asked_for
+from subreplay.spark.read.log import key_bytes
 
 
 def brought(inputs: Inputs, config: RunConfig, before: HandedOn | None, *, messages_only: bool = False) -> Inputs:
@@ -74,13 +74,12 @@ def _read(inputs: Inputs, config: RunConfig, name: str, near: Column | None) -> 
 
 def _size(name: str, rows: DataFrame) -> DataFrame:
     """How many rows there are, bytes of the longest keys of one, and how many their source has rejected."""
-    nothing = F.lit(0)
-    lengths = [F.coalesce(F.octet_length(key), nothing) for key in KEYS if key in rows.columns]
+    bytes_of_each = key_bytes() if name == "messages" else F.lit(0)
     rejected = F.count("rejected") if "rejected" in rows.columns else F.lit(0).cast("long")
     return rows.agg(
         F.lit(name).alias("name"),
         F.count("*").alias("rows"),
-        F.coalesce(F.max(reduce(Column.__add__, lengths, nothing)), nothing).alias("widest"),
+        F.coalesce(F.max(bytes_of_each), F.lit(0)).alias("widest"),
         rejected.alias("rejected"),
     )
 
@@ -88,9 +87,8 @@ def _size(name: str, rows: DataFrame) -> DataFrame:
 def _file(rows: DataFrame, most: int, name: str, path: Path) -> Files | None:
     """Rows as a table in a new file; None where they cannot be read from it, as a text that is none, or are more than
     they were."""
-    names = [column for column in INPUTS[name].names if column in rows.columns]
     try:
-        there = collect.rows_of(rows.select(*names).limit(most + 1))
+        there = collect.rows_of(rows.select(*INPUTS[name].names).limit(most + 1))
         there.validate(full=True)
         pq.write_table(there, path)
     except (pa.ArrowException, OSError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import reduce
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -22,7 +21,7 @@ from subreplay.model.contracts import KEYS
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.spark.collect import Rows, rows, together
 from subreplay.spark.read.inputs import Inputs
-from subreplay.spark.read.log import happened, is_commit, nanos
+from subreplay.spark.read.log import happened, is_commit, key_bytes, nanos
 from subreplay.timelines.membership import Present, dispatcher_events, inferred, unknown_consumers
 
 INGEST: Final = "ingest"
@@ -199,7 +198,6 @@ def _lacking_in_messages(stored: Rows, absent: frozenset[str]) -> frozenset[Need
 def _stored(checked: DataFrame) -> DataFrame:
     """By topic partition. ``lowest``: of an entry other than a ledger's first the batch index is not told."""
     at = _if_valid(nanos("publish_time"))
-    keys = reduce(Column.__add__, [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS])
     numbered = F.col("producer").isNotNull() & F.col("sequence_id").isNotNull()
     keyed = F.coalesce(*KEYS).isNotNull()
     told = {
@@ -213,7 +211,7 @@ def _stored(checked: DataFrame) -> DataFrame:
         F.count("*").alias("count"),
         F.min(at).alias("first"),
         F.max(at).alias("last"),
-        F.max(keys).alias("widest"),
+        F.max(key_bytes()).alias("widest"),
         *[F.bool_or(fact).alias(name) for name, fact in told.items()],
         F.min("entry").alias("entry"),
         F.min(F.when(F.col("entry") == 0, F.col("batch_index"))).alias("batch_index"),

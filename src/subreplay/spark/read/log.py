@@ -10,6 +10,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame
 
 from subreplay.model.columns import UNKNOWN
+from subreplay.model.contracts import KEYS
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG
 from subreplay.spark.read.direct import Reading
 from subreplay.spark.read.inputs import Asked, Inputs
@@ -161,6 +162,12 @@ def _whole(rows: DataFrame) -> DataFrame:
     return rows.select(
         *[F.col(f.name) if f.name in have else F.lit(None).cast(f.dataType).alias(f.name) for f in spark_schema(LOG)]
     )
+
+
+def key_bytes() -> Column:
+    """How many bytes the keys of a message have."""
+    lengths = [F.coalesce(F.octet_length(name), F.lit(0)) for name in KEYS]
+    return reduce(Column.__add__, lengths)
 
 
 def is_commit() -> Column:

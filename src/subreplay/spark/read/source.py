@@ -272,4 +272,3 @@ def write_tables(source: Source, held: Mapping[str, pa.Table]) -> None:
     source.sink.settle()
     for name in runs:
         source.put(known_secret.noted(held[name], source.config), name)
-    source.sink.settle()
