@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -58,6 +59,13 @@ def test_java_compiles_quickly_and_leaves_the_collector_to_the_caller(spark: Spa
     options = spark.conf.get("spark.driver.extraJavaOptions")
     assert "TieredStopAtLevel=1" in options
     assert "GC" not in options
+
+
+def test_java_has_room_for_the_code_of_a_long_session() -> None:
+    """Told to compile quickly it has 48 MiB of it, full after some audits of a catalog; its own measure is 240."""
+    room = re.search(r"-XX:ReservedCodeCacheSize=(\d+)m", _java())
+    assert room is not None
+    assert int(room[1]) >= 240
 
 
 def test_java_is_told_of_an_archive_of_classes_that_is_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

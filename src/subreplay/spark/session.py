@@ -47,8 +47,10 @@ _SMALL = {
     "spark.log.level": "ERROR",
 }
 
-# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it
-_JAVA = "-XX:TieredStopAtLevel=1"  # no collector: the caller may have chosen one, and Java takes only one
+# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Told so,
+# it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles nothing more, and may end.
+# No collector: the caller may have chosen one, and Java takes only one
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 CLASSES = "spark-classes.jsa"
 """Among Spark's jars, where it is there: their classes as Java has them in memory (``.ci/fetch_jars.py`` makes it)."""
