@@ -48,7 +48,7 @@ _SMALL = {
 }
 
 # Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Told so,
-# it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles nothing more, and may end.
+# it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles no more, and may end.
 # No collector: the caller may have chosen one, and Java takes only one
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
