@@ -11,6 +11,7 @@ import pytest
 
 from subreplay import __version__, cli
 from subreplay.config.run import load
+from subreplay.program import command
 from tests.support import recordings
 
 ROOT = Path(__file__).parents[1]
@@ -21,6 +22,21 @@ def program(*command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *command], capture_output=True, text=True, check=False, env=PROGRAM, cwd=ROOT
     )
+
+
+class Gone(Exception):
+    """An exception of Java whose process has ended: who asks what it says is refused."""
+
+    def __str__(self):
+        raise ConnectionRefusedError(111, "Connection refused")
+
+
+Gone.__module__ = "py4j.protocol"
+
+
+def test_an_error_that_nobody_can_read_any_more_is_told_all_the_same(capsys):
+    assert command._failed(Gone()) == 4
+    assert "Spark broke off: Gone" in capsys.readouterr().err
 
 
 @pytest.mark.long

@@ -116,10 +116,11 @@ def _failed(error: Exception) -> int:
     if found is error and found.exit_code != EnvironmentFailed.exit_code:
         terminal.fail(f"{found}{_earlier_page()}", found.exit_code)
         return found.exit_code
-    told = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
-    code = EnvironmentFailed.exit_code if found is None else found.exit_code
-    terminal.fail(f"{told if found is None else found}{_earlier_page()}", code, log.traceback(error))
-    return code
+    if found is None:
+        fault = f"a fault of subreplay, please report it with the log: {type(error).__name__}: {error}"
+        found = EnvironmentFailed(fault)
+    terminal.fail(f"{found}{_earlier_page()}", found.exit_code, log.traceback(error))
+    return found.exit_code
 
 
 def _imported(module: str) -> None:
