@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 from enum import IntEnum
 from typing import NamedTuple
 
+import numba
 import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
 from numba.core.compiler import Flags
+from numba.core.errors import NumbaError
+from numba.core.types.functions import BaseFunction
 
 from subreplay.kernels.by_reference import Reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.kernel import by_reference
-from subreplay.kernels.linking import _QuickFlags
+from subreplay.kernels.quick import QuickFlags, quickly
 
 
 @pytest.fixture(autouse=True)
@@ -60,11 +64,44 @@ def test_a_part_is_compiled_once_whatever_constants_it_is_given():
 
 
 def test_flags_are_equal_where_they_ask_for_the_same():
-    flags = _QuickFlags(Flags())
+    flags = QuickFlags(Flags())
     assert flags == flags.copy() == Flags()
     assert hash(flags) == hash(flags.copy()) == hash(Flags())
     flags.release_gil = True
-    assert flags != _QuickFlags(Flags())
+    assert flags != QuickFlags(Flags())
+
+
+def test_python_looks_for_garbage_again_when_a_kernel_is_compiled_or_refused():
+    plain = BaseFunction.get_call_type
+    with quickly():
+        assert not gc.isenabled()
+        assert BaseFunction.get_call_type is not plain
+    with pytest.raises(NumbaError):
+        operation(lambda value: value.unknown)(1)
+
+    assert gc.isenabled()
+    assert BaseFunction.get_call_type is plain
+    gc.disable()
+    try:
+        with quickly():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+
+
+def test_of_calls_with_the_same_types_numba_looks_for_the_function_once(monkeypatch):
+    asked, plain = [], BaseFunction.get_call_type
+
+    def counted(self, context, arguments, named):
+        asked.append((self, tuple(arguments)))
+        return plain(self, context, arguments, named)
+
+    monkeypatch.setattr(BaseFunction, "get_call_type", counted)
+    part = inlined(lambda a, b: a + b + a + b)
+    assert operation(lambda a, b: part(a, b) + part(b, a) + a)(1, 2) == 13
+    assert asked
+    assert len(asked) == len(set(asked))
 
 
 def large(values, start):
@@ -129,6 +166,43 @@ def test_arrays_by_reference_are_one_argument_and_those_of_the_caller():
     assert (pair.words[0], pair.table[1, 2], pair.table.sum()) == (5, 6, 6)
     of_pair, _ = _fill.signatures[0]
     assert isinstance(of_pair, Reference)
+
+
+@operation
+def _look_up(pair, index):
+    words, row = pair.words, pair.table[index]
+    return words[index] + words[-1] + words[np.uint8(1)] + len(words[1:]), row[0] + pair.table[0, -1]
+
+
+def test_an_element_by_reference_is_that_of_the_array():
+    pair = Pair(np.array([10, 20, 30, 40], np.int64), np.array([[1.5, 2.5], [3.5, 4.5]]))
+
+    assert [_look_up(pair, index) for index in (0, 1, -1, -2)] == [
+        (10 + 40 + 20 + 3, 1.5 + 2.5),
+        (20 + 40 + 20 + 3, 3.5 + 2.5),
+        (40 + 40 + 20 + 3, 3.5 + 2.5),
+        (30 + 40 + 20 + 3, 1.5 + 2.5),
+    ]
+
+
+def test_an_element_by_reference_that_is_a_record_can_be_written():
+    def swap(pair):
+        first, last = pair.words[0], pair.words[len(pair.words) - 1]
+        first.at, last.at = last.at, first.at
+        pair.words[1] = first
+
+    pair = Pair(np.array([(1, 7), (2, 8), (3, 9)], [("at", np.int64), ("what", np.uint8)]), np.zeros(1))
+    operation(swap)(pair)
+    assert pair.words.tolist() == [(3, 7), (3, 7), (1, 9)]
+
+
+def test_who_looks_for_a_fault_has_indexes_checked_by_reference_too(monkeypatch):
+    monkeypatch.setattr(numba.config, "BOUNDSCHECK", 1)
+    third = operation(lambda pair: pair.words[2])
+
+    assert third(Pair(np.arange(3), np.zeros(1))) == 2
+    with pytest.raises(IndexError):
+        third(Pair(np.arange(2), np.zeros(1)))
 
 
 def test_an_array_with_gaps_cannot_be_passed_by_reference():

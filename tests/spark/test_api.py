@@ -122,6 +122,8 @@ def test_a_key_is_explained_with_the_findings_of_the_audit(bundled: Bundled) -> 
     assert "  epoch 4: c4 joined at 03:24:59.423714: c4  <- moved from c1" in told.lines
     assert "judged by the audit that wrote these frames" in told.lines
     assert told._repr_html_() == f"<pre>{str(told).replace('<', '&lt;').replace('>', '&gt;')}</pre>"
+    unknown = bundled.result.explain(key="never seen")
+    assert unknown.lines[-1] == "no message of this key in messages, membership, deliveries"
 
 
 @pytest.mark.spark

@@ -101,6 +101,8 @@ def test_nights_go_on_from_one_another_and_explain_reads_them(
     told = f"{message.topic}:{message.ledger}:{message.entry}"
     assert main(["explain", "--config", str(path), "--date", first, "--message", told]) == 0
     assert f"judged by the audit that wrote {audits}" in capsys.readouterr().out
+    assert main(["explain", "--config", str(path), "--date", first, "--key", "never seen"]) == 0
+    assert f"no message of this key on {first} in spark_catalog.audits_of_ours.messages, " in capsys.readouterr().out
 
 
 def test_a_schema_that_is_not_there_is_told_before_anything_is_read(

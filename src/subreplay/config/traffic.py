@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, model_validator
@@ -134,6 +135,20 @@ class Traffic(Model):
             except ConfigError as error:
                 raise ValueError(str(error)) from error
         return self
+
+    def location(self, frames: Collection[str] = ()) -> str:
+        """Where the tables are, in words; ``frames`` are those that are given as such."""
+        return ", ".join(dict.fromkeys(self._locations(frames)))
+
+    def _locations(self, frames: Collection[str]) -> Iterator[str]:
+        for name in ("messages", "membership", "deliveries"):
+            given: InputTable | None = getattr(self, name)
+            if name in frames:
+                yield name
+            elif given is None and not frames:
+                yield self.path
+            elif given is not None and given.from_ != INFERRED:
+                yield given.location
 
     def inferred(self) -> bool:
         """Whether the membership is made of the deliveries."""

@@ -8,16 +8,50 @@ long they are instead; the caller in Python holds the arrays, so nothing is coun
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import operator
+from itertools import accumulate
+from typing import Any, Final
 
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.core.typing.templates import AttributeTemplate
-from numba.extending import NativeValue, infer_getattr, lower_getattr_generic, register_model, typeof_impl, unbox
-from numba.np.arrayobj import make_array, populate_array
+from numba.extending import (
+    NativeValue,
+    infer_getattr,
+    lower_builtin,
+    lower_getattr_generic,
+    register_model,
+    typeof_impl,
+    unbox,
+)
+from numba.np.arrayobj import fix_integer_index, load_item
+from numba.np.numpy_support import as_dtype
 
 from subreplay.kernels.kernel import ByReference
+
+_WORD: Final = cgutils.intp_t
+
+
+class Column(types.Array):
+    """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in a
+    tenth of the instructions: half of what there was to compile of a kernel were lookups."""
+
+
+register_model(Column)(models.ArrayModel)
+
+
+@lower_builtin(operator.getitem, Column, types.Integer)
+def _element(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    """An element; of a record, where it is. An index below 0 counts from the end."""
+    (column, kind), (array, index) = signature.args, arguments
+    model = context.data_model_manager[column]
+    length = builder.extract_value(array, [model.get_field_position("shape"), 0])
+    index = fix_integer_index(context, builder, kind, index, length)
+    if context.enable_boundscheck:
+        cgutils.do_boundscheck(context, builder, index, length)
+    data = builder.extract_value(array, model.get_field_position("data"))
+    return load_item(context, builder, column, builder.gep(data, [index]))
 
 
 class Reference(types.Type):
@@ -25,6 +59,8 @@ class Reference(types.Type):
 
     def __init__(self, name: str, arrays: dict[str, types.Array]) -> None:
         self.arrays = arrays
+        self.itemsizes = {name: as_dtype(array.dtype).itemsize for name, array in arrays.items()}
+        self.places: list[int] = []
         digest = hashlib.sha256(repr(arrays).encode()).hexdigest()
         super().__init__(f"{name}_{digest[:16]}")
 
@@ -34,7 +70,8 @@ def _type_of(value: Any, context: Any) -> Reference:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
     if gaps := [name for name, array in arrays.items() if array.layout != "C"]:
         raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be without gaps")
-    return Reference(type(value).__name__, arrays)
+    columns = {name: Column(array.dtype, 1, "C") if array.ndim == 1 else array for name, array in arrays.items()}
+    return Reference(type(value).__name__, columns)
 
 
 register_model(Reference)(models.OpaqueModel)
@@ -51,35 +88,57 @@ class _Fields(AttributeTemplate):
 @unbox(Reference)
 def _to_pointer(reference: Reference, value: Any, c: Any) -> NativeValue:
     """Lay the arrays of a tuple out side by side, for as long as the call takes."""
-    address = cgutils.alloca_once(c.builder, _layout(c.context, reference))
-    failed = cgutils.false_bit
-    for at, array in enumerate(reference.arrays.values()):
+    size = _places(c.context, reference)[-1]
+    address = cgutils.alloca_once(c.builder, ir.ArrayType(_WORD, size // (_WORD.width // 8)))
+    pointer, failed = c.builder.bitcast(address, c.pyapi.voidptr), cgutils.false_bit
+    for at, (name, array) in enumerate(reference.arrays.items()):
         native = c.unbox(array, c.pyapi.tuple_getitem(value, at))
-        c.builder.store(native.value, cgutils.gep_inbounds(c.builder, address, 0, at))
+        c.builder.store(native.value, _place(c.context, c.builder, reference, pointer, name))
         failed = c.builder.or_(failed, native.is_error)
-    return NativeValue(c.builder.bitcast(address, c.pyapi.voidptr), is_error=failed)
+    return NativeValue(pointer, is_error=failed)
 
 
 @lower_getattr_generic(Reference)
 def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
     """The array of that name. Where it is and how long cannot change while a kernel runs (``invariant.load``)."""
-    array = reference.arrays[name]
-    address = builder.bitcast(pointer, _layout(context, reference).as_pointer())
-    stored = make_array(array)(
-        context, builder, ref=cgutils.gep_inbounds(builder, address, 0, list(reference.arrays).index(name))
-    )
-    data, shape = stored.data, stored.shape
-    for load in (data, shape):
-        load.set_metadata("invariant.load", builder.module.add_metadata([]))
-    lengths = cgutils.unpack_tuple(builder, shape, array.ndim)
-    itemsize = context.get_constant(types.intp, context.get_abi_sizeof(context.get_data_type(array.dtype)))
+    array, place = reference.arrays[name], _place(context, builder, reference, pointer, name)
+    model = context.data_model_manager[array]
+
+    def loaded(part: str) -> Any:
+        value = builder.load(cgutils.gep_inbounds(builder, place, 0, model.get_field_position(part)))
+        value.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return value
+
+    shape, itemsize = loaded("shape"), _WORD(reference.itemsizes[name])
+    items, *others = cgutils.unpack_tuple(builder, shape, array.ndim)
     strides = [itemsize]
-    for length in reversed(lengths[1:]):
+    for length in reversed(others):
         strides.insert(0, builder.mul(strides[0], length))
-    found = make_array(array)(context, builder)
-    populate_array(found, data, lengths, strides, itemsize, meminfo=None)
-    return found._getvalue()
+        items = builder.mul(items, length, flags=["nsw"])
+    parts = {
+        "nitems": items,
+        "itemsize": itemsize,
+        "data": loaded("data"),
+        "shape": shape,
+        "strides": cgutils.pack_array(builder, strides),
+    }
+    found = ir.Constant(context.get_value_type(array), None)  # nobody owns it
+    for part, value in parts.items():
+        found = builder.insert_value(found, value, model.get_field_position(part))
+    return found
 
 
-def _layout(context: Any, reference: Reference) -> ir.LiteralStructType:
-    return ir.LiteralStructType([context.get_value_type(array) for array in reference.arrays.values()])
+def _place(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
+    """Where an array is laid out, by its distance: the type of them all is a thousand letters, which LLVM would read
+    at each use of each."""
+    at = _places(context, reference)[[*reference.arrays].index(name)]
+    array = context.get_value_type(reference.arrays[name])
+    return cgutils.pointer_add(builder, pointer, at, array.as_pointer())
+
+
+def _places(context: Any, reference: Reference) -> list[int]:
+    """How many bytes behind the beginning each array is, and the end of them all."""
+    if not reference.places:
+        sizes = (context.get_abi_sizeof(context.get_value_type(array)) for array in reference.arrays.values())
+        reference.places = [0, *accumulate(sizes)]
+    return reference.places

@@ -44,24 +44,28 @@ def dispatcher(function: Callable[..., object], **options: Any) -> Any:
     try:
         made: Any = numba.njit(cache=True, **given)(function)
     except RuntimeError:  # numba found no place for its cache: compile once per process
-        return numba.njit(**given)(function)
+        made = numba.njit(**given)(function)
+        made.compile = _waiting(made.compile, None)
+        return made
     kept = made._cache._cache_file
     kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
     made.compile = _waiting(made.compile, f"{kept._index_path}.lock")
     return made
 
 
-def _waiting(compile_kernel: Callable[[Any], Any], path: str) -> Callable[[Any], Any]:
+def _waiting(compile_kernel: Callable[[Any], Any], path: str | None) -> Callable[[Any], Any]:
     """What compiles a kernel or loads it, one process at a time: workers that start together, one on each core, would
-    all compile the same for a minute; so one does, and the others load what it kept.
+    all compile the same for half a minute; so one does, and the others load what it kept (None: nothing is kept).
 
     The lock of numba, of which there is one in a process, is taken before the one of the kernel, which other processes
     take, too; a kernel's lock is taken while those of its callers are held, and no kernel calls its caller.
     """
     from numba.core.compiler_lock import global_compiler_lock
 
+    from subreplay.kernels.quick import quickly
+
     def one_at_a_time(signature: Any) -> Any:
-        with global_compiler_lock, _locked(path):
+        with global_compiler_lock, _locked(path), quickly():
             return compile_kernel(signature)
 
     return one_at_a_time
@@ -71,10 +75,10 @@ _held: Final[set[str]] = set()
 
 
 @contextmanager
-def _locked(path: str) -> Iterator[None]:
-    """Hold a lock file, unless this process does."""
+def _locked(path: str | None) -> Iterator[None]:
+    """Hold a lock file, where there is one, unless this process does."""
     with ExitStack() as ends:
-        if path not in _held:
+        if path is not None and path not in _held:
             with suppress(OSError):  # another user's, or on a disk that knows no locks: then each compiles for itself
                 fcntl.flock(ends.enter_context(open(path, "ab")), fcntl.LOCK_EX)
             _held.add(path)

@@ -10,44 +10,30 @@ Private classes of numba do that: a code library has the code of one function, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any
 
 from numba._dynfunc import make_function
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
+from numba.core.compiler import Compiler
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
 
-
-class _QuickFlags(Flags):
-    """What numba was asked for. It looks up each call of a function under these flags, and its own compare every one of
-    two dozen, most of which nobody has set: that is a tenth of the time."""
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Flags):
-            return False
-        mine, others = self._values, other._values
-        return mine == others or all(getattr(self, name) == getattr(other, name) for name in mine.keys() | others)
-
-    def __hash__(self) -> int:
-        return _HASH
-
-
-_HASH: Final = hash(Flags())  # of all flags
+from subreplay.kernels.quick import NOT_OF_PARTS, QuickFlags
 
 
 class PartCompiler(Compiler):
     """Compiles parts: ``numba.njit(pipeline_class=PartCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
-        self.state.flags = _QuickFlags(self.state.flags)
+        self.state.flags = QuickFlags(self.state.flags)
         self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
         return super().compile_extra(function)
 
     def define_pipelines(self) -> list[Any]:
         pipelines: list[Any] = super().define_pipelines()
         for pipeline in pipelines:
-            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in pipeline.passes]
+            passes = [(of, why) for of, why in pipeline.passes if of not in NOT_OF_PARTS]
+            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in passes]
         return pipelines
 
 
@@ -55,7 +41,7 @@ class OperationCompiler(Compiler):
     """Compiles what Python calls: ``numba.njit(pipeline_class=OperationCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
-        self.state.flags = _QuickFlags(self.state.flags)
+        self.state.flags = QuickFlags(self.state.flags)
         self.state.library = _OperationLibrary(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)
@@ -63,6 +49,14 @@ class OperationCompiler(Compiler):
 
 class _PartLibrary(JITCodeLibrary):
     """Code that is neither optimised nor made machine code, and knows what it calls."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        """numba's, which goes over the functions that are called here, too, of which there is only a declaration."""
+        ll_module.data_layout = self._codegen._data_layout
+        passes, builder = self._codegen._function_pass_manager()
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes.run(function, builder)
 
     def finalize(self) -> None:
         self._raise_if_finalized()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date as Date
@@ -213,7 +213,7 @@ def read_inputs(
         for name in INPUTS
     }
     files = {name: given.files for name, given in tables.items() if given.files is not None}
-    topic = config.subscription.topic or _topic_of(tables, config)
+    topic = config.subscription.topic or _topic_of(tables, config, given or ())
     grouped = config.subscription.make_policy().serving == "polled"
 
     def selected(name: str) -> DataFrame:
@@ -300,7 +300,7 @@ def _said(given: InputTable | None, table: traffic.Table, key: str) -> bool | No
     return table.told.get(key) if asked is None else asked
 
 
-def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig) -> str:
+def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig, frames: Collection[str]) -> str:
     """The topic of a run that names none: of the subscription's members, or of what it was given; else the only one
     there is."""
     name = config.subscription.name
@@ -308,8 +308,8 @@ def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig) -> str:
         topics = _some(tables[table], "topic", name)
         if len(topics) > 1:
             raise InputError(
-                f"{config.traffic.path}: subscription {name!r} has {told('topic', topics)}; set subscription.topic to "
-                "one of them"
+                f"{config.traffic.location(frames)}: subscription {name!r} has {told('topic', topics)}; set "
+                "subscription.topic to one of them"
             )
         if topics:
             return topics.pop()
@@ -320,7 +320,8 @@ def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig) -> str:
     if not topics and not known:
         return NO_TOPIC
     has = instead("subscription", name, known) if known else "; they are empty"
-    raise NothingThere(f"{config.traffic.path}: tables membership and deliveries have no subscription {name!r}{has}")
+    where = config.traffic.location(frames)
+    raise NothingThere(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
 
 
 def _some(table: traffic.Table, column: str, subscription: str | None = None) -> set[str]:

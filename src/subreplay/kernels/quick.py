@@ -1,0 +1,88 @@
+"""What lets numba compile in two thirds of the time. None of it changes what is compiled.
+
+These are private classes of numba, like those of ``linking``. What is replaced is so only while a kernel is compiled,
+under the lock of numba, of which there is one in a process.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from numba.core import typed_passes, untyped_passes
+from numba.core.compiler import Flags
+from numba.core.types.functions import BaseFunction
+
+
+@contextmanager
+def quickly() -> Iterator[None]:
+    """Compile a kernel: types that a call was once found to have are kept, and Python does not look for garbage, of
+    which there is little, among the millions of objects that are made."""
+    collecting, call_type = gc.isenabled(), BaseFunction.get_call_type
+    gc.disable()
+    BaseFunction.get_call_type = _remembering(call_type)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BaseFunction.get_call_type = call_type  # type: ignore[method-assign]
+        if collecting:
+            gc.enable()
+
+
+def _remembering(call_type: Any) -> Any:
+    """``BaseFunction.get_call_type``, which tries all versions of a function (a dozen for ``==``) to find the one for
+    the types it is given: at each call in the code, when it is typed and again when it is lowered."""
+    known: dict[tuple[Any, ...], Any] = {}
+
+    def remembered(self: Any, context: Any, arguments: Any, named: Any) -> Any:
+        if named:
+            return call_type(self, context, arguments, named)
+        key = self, context, tuple(arguments)
+        if key not in known:
+            known[key] = call_type(self, context, arguments, named)
+        return known[key]
+
+    return remembered
+
+
+class QuickFlags(Flags):
+    """What numba was asked for. It looks up each call of a function under these flags, and its own compare every one of
+    two dozen, most of which nobody has set: that is a tenth of the time."""
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Flags):
+            return False
+        mine, others = self._values, other._values
+        return mine == others or all(getattr(self, name) == getattr(other, name) for name in mine.keys() | others)
+
+    def __hash__(self) -> int:
+        return _HASH
+
+
+_HASH: Final = hash(Flags())  # type: ignore[no-untyped-call]  # of all flags
+
+
+NOT_OF_PARTS: Final = frozenset(
+    {
+        untyped_passes.WithLifting,
+        untyped_passes.InlineClosureLikes,
+        untyped_passes.MakeFunctionToJitFunction,
+        untyped_passes.InlineInlinables,
+        untyped_passes.FindLiterallyCalls,
+        untyped_passes.LiteralUnroll,
+        untyped_passes.LiteralPropagationSubPipelinePass,
+        untyped_passes.RewriteDynamicRaises,
+        untyped_passes.RewriteSemanticConstants,
+        untyped_passes.DeadBranchPrune,
+        typed_passes.IRLegalization,
+        typed_passes.InlineOverloads,
+        typed_passes.NopythonRewrites,
+        typed_passes.AnnotateTypes,
+        typed_passes.DumpParforDiagnostics,
+    }
+)
+"""Passes of numba over what no part of an operation has: ``with``, functions within functions, ``literally`` and loops
+over tuples of several types, exceptions with values, whole arrays as operands; numba refuses what it meets of them. And
+those that leave out branches, which LLVM does, and tell where references end, of which a part has none."""
