@@ -79,7 +79,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     remember_names()
     warehouse = tmp_path_factory.mktemp("warehouse")
     conf = QUICK | {"spark.sql.warehouse.dir": str(warehouse)}
-    session = open_session(Spark(shuffle_partitions=2, conf=conf))
+    session = open_session(Spark(master="local[2]", shuffle_partitions=2, conf=conf))
     yield session
     session.stop()
 

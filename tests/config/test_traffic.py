@@ -48,11 +48,12 @@ def test_an_option_that_nothing_takes_is_refused_by_name(given: dict[str, Any], 
 @pytest.mark.parametrize(
     ("given", "frames", "where"),
     [
-        ({}, [], "build/tables"),
-        ({"path": "lake", "deliveries": {"table": "night.audited"}}, [], "lake, night.audited"),
+        ({}, None, "build/tables"),
+        ({"path": "lake", "deliveries": {"table": "night.audited"}}, None, "lake, night.audited"),
+        ({"messages": {"path": "lake/messages"}}, [], "lake/messages"),
         ({"deliveries": {"table": "night.audited"}}, ["messages"], "messages, night.audited"),
         ({"membership": {"from": "deliveries"}}, ["messages", "deliveries"], "messages, deliveries"),
     ],
 )
-def test_a_message_about_the_input_names_where_its_tables_are(given: Any, frames: list[str], where: str) -> None:
+def test_a_message_about_the_input_names_where_its_tables_are(given: Any, frames: list[str] | None, where: str) -> None:
     assert config.parse({"traffic": given}, "run.yaml").traffic.location(frames) == where

@@ -136,16 +136,17 @@ class Traffic(Model):
                 raise ValueError(str(error)) from error
         return self
 
-    def location(self, frames: Collection[str] = ()) -> str:
-        """Where the tables are, in words; ``frames`` are those that are given as such."""
+    def location(self, frames: Collection[str] | None = None) -> str:
+        """Where the tables are, in words; ``frames`` are those that are given as such, beside which none is below
+        ``path``."""
         return ", ".join(dict.fromkeys(self._locations(frames)))
 
-    def _locations(self, frames: Collection[str]) -> Iterator[str]:
+    def _locations(self, frames: Collection[str] | None) -> Iterator[str]:
         for name in ("messages", "membership", "deliveries"):
             given: InputTable | None = getattr(self, name)
-            if name in frames:
+            if frames is not None and name in frames:
                 yield name
-            elif given is None and not frames:
+            elif given is None and frames is None:
                 yield self.path
             elif given is not None and given.from_ != INFERRED:
                 yield given.location

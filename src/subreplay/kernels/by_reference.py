@@ -20,6 +20,7 @@ from numba.extending import (
     NativeValue,
     infer_getattr,
     lower_builtin,
+    lower_cast,
     lower_getattr_generic,
     register_model,
     typeof_impl,
@@ -37,8 +38,18 @@ class Column(types.Array):
     """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in a
     tenth of the instructions: half of what there was to compile of a kernel were lookups."""
 
+    def __init__(self, array: types.Array) -> None:
+        name = f"column of {array.name}"
+        super().__init__(array.dtype, 1, "C", readonly=not array.mutable, name=name, aligned=array.aligned)
+
 
 register_model(Column)(models.ArrayModel)
+
+
+@lower_cast(Column, types.Array)
+def _as_array(context: Any, builder: Any, column: Column, array: types.Array, value: Any) -> Any:
+    """A column where any array may be, as in a variable that is now this, now that."""
+    return value
 
 
 @lower_builtin(operator.getitem, Column, types.Integer)
@@ -70,7 +81,7 @@ def _type_of(value: Any, context: Any) -> Reference:
     arrays = {name: typeof_impl(getattr(value, name), context) for name in value._fields}
     if gaps := [name for name, array in arrays.items() if array.layout != "C"]:
         raise TypeError(f"{type(value).__name__}: {', '.join(gaps)} must be without gaps")
-    columns = {name: Column(array.dtype, 1, "C") if array.ndim == 1 else array for name, array in arrays.items()}
+    columns = {name: Column(array) if array.ndim == 1 else array for name, array in arrays.items()}
     return Reference(type(value).__name__, columns)
 
 

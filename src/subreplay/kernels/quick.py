@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from numba.core import typed_passes, untyped_passes
 from numba.core.compiler import Flags
+from numba.core.targetconfig import ConfigStack
 from numba.core.types.functions import BaseFunction
 
 
@@ -33,16 +34,19 @@ def quickly() -> Iterator[None]:
 
 def _remembering(call_type: Any) -> Any:
     """``BaseFunction.get_call_type``, which tries all versions of a function (a dozen for ``==``) to find the one for
-    the types it is given: at each call in the code, when it is typed and again when it is lowered."""
+    the types it is given: at each call in the code, when it is typed and again when it is lowered. Which one it finds
+    hangs on the flags under which it compiles, too."""
     known: dict[tuple[Any, ...], Any] = {}
 
     def remembered(self: Any, context: Any, arguments: Any, named: Any) -> Any:
         if named:
             return call_type(self, context, arguments, named)
+        flags: Any = ConfigStack.top_or_none()  # type: ignore[no-untyped-call]
         key = self, context, tuple(arguments)
-        if key not in known:
-            known[key] = call_type(self, context, arguments, named)
-        return known[key]
+        if (found := known.get((*key, flags))) is None:
+            found = call_type(self, context, arguments, named)
+            known[(*key, flags and flags.copy())] = found
+        return found
 
     return remembered
 
@@ -84,5 +88,6 @@ NOT_OF_PARTS: Final = frozenset(
     }
 )
 """Passes of numba over what no part of an operation has: ``with``, functions within functions, ``literally`` and loops
-over tuples of several types, exceptions with values, whole arrays as operands; numba refuses what it meets of them. And
-those that leave out branches, which LLVM does, and tell where references end, of which a part has none."""
+over tuples of several types, exceptions with values, arguments that may be left out, whole arrays as operands; numba
+refuses what it meets of them. And those that leave out branches, which LLVM does, and that tell where references end,
+of which a part has none."""

@@ -67,7 +67,7 @@ def of_message(
             raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
         told = [*evidence.told(evidence.rows.of_message(position), f"message {position}", last)]
     if not told:
-        day, where = f" on {run.date}" if run.date else "", run.traffic.location(frames or ())
+        day, where = f" on {run.date}" if run.date else "", run.traffic.location(frames)
         raise InputError(
             f"{where}: message {position} was neither stored nor delivered{day}; is its position right, "
             "with -partition-N after a partitioned topic?"
@@ -92,7 +92,7 @@ def of_key(
             asked = run.subscription.name, evidence.source.inputs.topic, run.date
             yield f"mind: {nothing_of(held(evidence.source.inputs.tables), 'deliveries', *asked)}"
     day = f" on {run.date}" if run.date else ""
-    yield from told or [f"no message of this key{day} in {run.traffic.location(frames or ())}"]
+    yield from told or [f"no message of this key{day} in {run.traffic.location(frames)}"]
 
 
 class _Rows(Protocol):

@@ -213,7 +213,7 @@ def read_inputs(
         for name in INPUTS
     }
     files = {name: given.files for name, given in tables.items() if given.files is not None}
-    topic = config.subscription.topic or _topic_of(tables, config, given or ())
+    topic = config.subscription.topic or _topic_of(tables, config, given)
     grouped = config.subscription.make_policy().serving == "polled"
 
     def selected(name: str) -> DataFrame:
@@ -300,7 +300,7 @@ def _said(given: InputTable | None, table: traffic.Table, key: str) -> bool | No
     return table.told.get(key) if asked is None else asked
 
 
-def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig, frames: Collection[str]) -> str:
+def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig, frames: Collection[str] | None) -> str:
     """The topic of a run that names none: of the subscription's members, or of what it was given; else the only one
     there is."""
     name = config.subscription.name
