@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 from numba.core.caching import CacheImpl
 from numba.core.compiler import Flags
 from numba.core.errors import NumbaError
@@ -72,16 +73,17 @@ def test_flags_are_equal_where_they_ask_for_the_same():
     assert flags != QuickFlags(Flags())
 
 
-def test_python_looks_for_garbage_again_when_a_kernel_is_compiled_or_refused():
-    plain = BaseFunction.get_call_type
+def test_python_and_numba_are_as_before_when_a_kernel_is_compiled_or_refused():
+    plain = BaseFunction.get_call_type, event.broadcast
     with quickly():
         assert not gc.isenabled()
-        assert BaseFunction.get_call_type is not plain
+        assert BaseFunction.get_call_type is not plain[0]
+        assert event.broadcast is not plain[1]
     with pytest.raises(NumbaError):
         operation(lambda value: value.unknown)(1)
 
     assert gc.isenabled()
-    assert BaseFunction.get_call_type is plain
+    assert plain == (BaseFunction.get_call_type, event.broadcast)
     gc.disable()
     try:
         with quickly():
