@@ -105,6 +105,9 @@ _OPTIONS: Final = frozenset(
 )  # fmt: skip
 
 
+_TABLES: Final = ("messages", "membership", "deliveries")
+
+
 class Traffic(Model):
     """Where the input tables are: canonical ones below ``path``, or each by itself."""
 
@@ -118,7 +121,7 @@ class Traffic(Model):
 
     @model_validator(mode="after")
     def _tables(self) -> Traffic:
-        for name in ("messages", "membership", "deliveries"):
+        for name in _TABLES:
             given: InputTable | None = getattr(self, name)
             if given is None:
                 continue
@@ -142,7 +145,7 @@ class Traffic(Model):
         return ", ".join(dict.fromkeys(self._locations(frames)))
 
     def _locations(self, frames: Collection[str] | None) -> Iterator[str]:
-        for name in ("messages", "membership", "deliveries"):
+        for name in _TABLES:
             given: InputTable | None = getattr(self, name)
             if frames is not None and name in frames:
                 yield name

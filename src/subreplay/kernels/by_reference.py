@@ -35,8 +35,8 @@ _WORD: Final = cgutils.intp_t
 
 
 class Column(types.Array):
-    """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in a
-    tenth of the instructions: half of what there was to compile of a kernel were lookups."""
+    """An array of one axis in such a tuple. What numba knows of arrays holds for it, but an element is looked up in
+    five instructions, and not in forty: they were two fifths of what LLVM had to read of the dispatch replay."""
 
     def __init__(self, array: types.Array) -> None:
         name = f"column of {array.name}"
@@ -70,7 +70,6 @@ class Reference(types.Type):
 
     def __init__(self, name: str, arrays: dict[str, types.Array]) -> None:
         self.arrays = arrays
-        self.itemsizes = {name: as_dtype(array.dtype).itemsize for name, array in arrays.items()}
         self.places: list[int] = []
         digest = hashlib.sha256(repr(arrays).encode()).hexdigest()
         super().__init__(f"{name}_{digest[:16]}")
@@ -120,7 +119,7 @@ def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name:
         value.set_metadata("invariant.load", builder.module.add_metadata([]))
         return value
 
-    shape, itemsize = loaded("shape"), _WORD(reference.itemsizes[name])
+    shape, itemsize = loaded("shape"), _WORD(as_dtype(array.dtype).itemsize)
     items, *others = cgutils.unpack_tuple(builder, shape, array.ndim)
     strides = [itemsize]
     for length in reversed(others):
