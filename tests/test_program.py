@@ -91,12 +91,12 @@ HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}
     ("arguments", "unwelcome"),
     [
         ("--help", HEAVY),
-        ("explain --key k --config run.yaml", SLOW | {"pyspark"}),
+        ("explain --key k --config run.yaml", SLOW | {"pyspark", "rich"}),
         ("ingest {recordings}/4.0.8/s9_delayed_shared --to in", SLOW),
     ],
 )
 def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
-    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark, both and files
+    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark and styles, both and files
     are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has one all the same."""
     Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
     code = f"""

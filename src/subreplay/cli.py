@@ -263,7 +263,7 @@ def demo(
 @command(name="config")
 def print_config() -> int:
     """Print every key of a run file with its default, its unit and its legal values."""
-    terminal.out.file.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
+    sys.stdout.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
     return 0
 
 

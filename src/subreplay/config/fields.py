@@ -97,4 +97,8 @@ INT_63 = 2**63 - 1
 class Model(BaseModel):
     """A section of a run file: an unknown key is an error, and nothing changes after it was read."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        defer_build=True,  # a whole run file is read at once, and a section alone by few commands
+    )

@@ -96,9 +96,11 @@ def _is_large(run: RunConfig) -> bool:
 def load(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:
     """A run file; ``overrides`` are dotted names of its keys that options say otherwise."""
     from subreplay.config import run as config
+    from subreplay.config.secrets import PLAIN
 
     run = config.load(path, date=date, **{"traffic.path": tables}, **outputs(out_dir), **overrides)
-    run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
+    if run.keys.secret.kind != PLAIN:
+        run.keys.words  # noqa: B018  a secret that is not at its place shows itself here, before Spark starts
     if run.keys.readable:
         terminal.warn(f"{path}: keys.secret stands there for anybody who reads it; name its place: {{env: NAME}}")
     return run

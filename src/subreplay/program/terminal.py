@@ -31,7 +31,7 @@ class Terminal:
 
     @cached_property
     def out(self) -> Console:
-        from rich.console import Console  # here: help is printed without
+        from rich.console import Console  # here: help, and lines without style, are printed without
 
         return Console(width=None if sys.stdout.isatty() else 110, emoji=False)  # a log has no width of its own
 
@@ -49,7 +49,8 @@ class Terminal:
     def say(self, line: str) -> None:
         """A line of the result, of any length; not where one JSON object is asked for."""
         if not self.as_json:
-            self.out.print(clean(line), markup=False, highlight=False, soft_wrap=True)
+            sys.stdout.write(f"{clean(line)}\n")
+            sys.stdout.flush()  # what comes on standard error meanwhile keeps its place
 
     def warn(self, text: str, style: str = "yellow") -> None:
         """Lines beside the result."""
@@ -66,7 +67,7 @@ class Terminal:
     def object(self, found: Mapping[str, Any]) -> None:
         """The one JSON object, where it is asked for."""
         if self.as_json:
-            self.out.file.write(json.dumps(found, ensure_ascii=False) + "\n")
+            sys.stdout.write(json.dumps(found, ensure_ascii=False) + "\n")
 
     def show(self, report: ReportData) -> None:
         """A report; of a quiet command its first line only."""
