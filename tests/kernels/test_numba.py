@@ -9,14 +9,14 @@ from typing import NamedTuple
 import numba
 import numpy as np
 import pytest
-from numba.core import event
+from numba.core import event, ir, types
 from numba.core.caching import CacheImpl
-from numba.core.compiler import Flags
+from numba.core.compiler import Flags, run_frontend
 from numba.core.errors import NumbaError
 from numba.core.types.functions import BaseFunction
 from numba.extending import overload
 
-from subreplay.kernels.by_reference import Reference
+from subreplay.kernels.by_reference import Column, Reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.kernel import by_reference
@@ -74,16 +74,19 @@ def test_flags_are_equal_where_they_ask_for_the_same():
 
 
 def test_python_and_numba_are_as_before_when_a_kernel_is_compiled_or_refused():
-    plain = BaseFunction.get_call_type, event.broadcast
+    replaced = (
+        (BaseFunction, "get_call_type"), (event, "start_event"), (event, "end_event"), (event, "trigger_event"),
+        (type(types.Type), "__instancecheck__"), (ir.Inst, "_rec_list_vars"),
+    )  # fmt: skip
+    plain = [getattr(*of) for of in replaced]
     with quickly():
         assert not gc.isenabled()
-        assert BaseFunction.get_call_type is not plain[0]
-        assert event.broadcast is not plain[1]
+        assert all(getattr(*of) is not was for of, was in zip(replaced, plain, strict=True))
     with pytest.raises(NumbaError):
         operation(lambda value: value.unknown)(1)
 
     assert gc.isenabled()
-    assert plain == (BaseFunction.get_call_type, event.broadcast)
+    assert [getattr(*of) for of in replaced] == plain
     gc.disable()
     try:
         with quickly():
@@ -91,6 +94,29 @@ def test_python_and_numba_are_as_before_when_a_kernel_is_compiled_or_refused():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def test_types_and_statements_are_what_numba_says_while_a_kernel_is_compiled():
+    def said():
+        found = [isinstance(kind, of) for kind in kinds for of in (*classes, type(None))]
+        return found, [statement.list_vars() for block in code.blocks.values() for statement in block.body]
+
+    def every_statement(rows, at):
+        total = {"a": 0}["a"]
+        for i in range(at, len(rows)):
+            if rows[i] in (1, at):
+                rows[i] = min(*(i, total), key=abs)
+            total += i
+        return [total, rows[at:]]
+
+    code = run_frontend(every_statement)
+    kinds = [types.int64, types.Array(types.int64, 1, "C"), Column(types.Array(types.int64, 1, "C")), types.none, 1]
+    classes = [types.Type, types.Integer, types.Number, types.Array, types.Buffer, Column, types.NoneType]
+    as_numba_says = said()
+    assert any(as_numba_says[0])
+    assert any(as_numba_says[1])
+    with quickly():
+        assert said() == as_numba_says
 
 
 def test_of_calls_with_the_same_types_numba_looks_for_the_function_once(monkeypatch):

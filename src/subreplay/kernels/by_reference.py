@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import operator
+from functools import cache
 from itertools import accumulate
 from typing import Any, Final
 
@@ -119,7 +120,7 @@ def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name:
         value.set_metadata("invariant.load", builder.module.add_metadata([]))
         return value
 
-    shape, itemsize = loaded("shape"), _WORD(as_dtype(array.dtype).itemsize)
+    shape, itemsize = loaded("shape"), _WORD(_bytes_of(array.dtype))
     items, *others = cgutils.unpack_tuple(builder, shape, array.ndim)
     strides = [itemsize]
     for length in reversed(others):
@@ -136,6 +137,11 @@ def _field(context: Any, builder: Any, reference: Reference, pointer: Any, name:
     for part, value in parts.items():
         found = builder.insert_value(found, value, model.get_field_position(part))
     return found
+
+
+@cache
+def _bytes_of(element: types.Type) -> int:
+    return int(as_dtype(element).itemsize)
 
 
 def _place(context: Any, builder: Any, reference: Reference, pointer: Any, name: str) -> Any:
