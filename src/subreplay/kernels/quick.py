@@ -1,4 +1,4 @@
-"""What lets numba compile in little more than half of the time. None of it changes what is compiled.
+"""What lets numba compile in little more than three fifths of the time. None of it changes what is compiled.
 
 These are private classes of numba, like those of ``linking``. What is replaced is so only while a kernel is compiled,
 under the lock of numba, of which there is one in a process.
