@@ -96,8 +96,9 @@ HEAVY = SLOW | {"numpy", "pyarrow", "pydantic", "pyspark", "rich", "yaml"}
     ],
 )
 def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
-    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark and styles, both and files
-    are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has one all the same."""
+    """Seconds of a person's time: usage is told without what computes, a key is explained without Spark and without
+    styles, both and files are read without what compiles and without pandas. Who asks Arrow for a frame of pandas has
+    one all the same."""
     Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
     code = f"""
 import sys
