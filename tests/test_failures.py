@@ -85,3 +85,16 @@ def test_what_nothing_explains_is_a_fault_of_ours(error):
 
 def test_memory():
     assert "memory ran out" in str(explained(MemoryError()))
+
+
+def test_an_output_that_does_not_take_a_letter_is_the_environment_s_and_half_a_letter_a_fault_of_ours():
+    def failing(text, encoding):
+        with pytest.raises(UnicodeEncodeError) as error:
+            text.encode(encoding)
+        return explained(error.value)
+
+    said = failing("Bestellung f\xfcr", "ascii")
+    assert type(said) is EnvironmentFailed
+    assert str(said) == "the output takes no '\\xfc' (it is ascii): set PYTHONIOENCODING=utf-8"
+    assert "'\\u263a' (it is charmap)" in str(failing("\u263a", "cp1252"))
+    assert failing("\ud800", "utf-8") is None

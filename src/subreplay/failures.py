@@ -24,6 +24,7 @@ _WORKERS_OWN = re.compile(r"subreplay\.errors\.(InputError|ConfigError|Environme
 _FILE = re.compile(r"file:(?://)?(/[^\n'\"]*?\.(?:parquet|json|crc)\b|/[^\s,;:'\"\])]+)")
 _WRONG_KIND = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_UTF_8 = ("utf-8", "utf8")
 
 
 class Sign(NamedTuple):
@@ -161,6 +162,9 @@ def explained(error: Exception) -> SubreplayError | None:
         return EnvironmentFailed(f"this command needs package {error.name}, which is not installed: {EXTRA}")
     if isinstance(error, MemoryError):
         return EnvironmentFailed("memory ran out; run it where there is more, or on less data at a time (--date)")
+    if isinstance(error, UnicodeEncodeError) and error.encoding not in _UTF_8:  # which takes every letter
+        letter = ascii(error.object[error.start])
+        return EnvironmentFailed(f"the output takes no {letter} (it is {error.encoding}): set PYTHONIOENCODING=utf-8")
     if any(type(each).__module__.startswith(_OF_SPARK) for each in _chain(error)):
         return _of_spark(error)
     return of_system(error) if isinstance(error, OSError) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pickle
 import re
 import sys
@@ -66,8 +67,12 @@ def test_a_secret_in_the_run_file_is_taken_and_told_from_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", 17, [HIDDEN], {}, {"environment": HIDDEN}, {"env": HIDDEN, "file": HIDDEN}, {"databricks": HIDDEN}]
-)
+    "given",
+    [
+        "", 17, [HIDDEN], {}, {"environment": HIDDEN}, {"env": HIDDEN, "file": HIDDEN}, {"databricks": HIDDEN},
+        f"{HIDDEN}\ud800",
+    ],
+)  # fmt: skip
 def test_what_is_no_secret_is_refused_and_not_shown(given: object) -> None:
     with pytest.raises(ConfigError) as error:
         of(given)
@@ -88,6 +93,7 @@ def test_no_mistake_around_a_secret_shows_it(text: str, tmp_path: Path) -> None:
     [
         ({"env": "NOBODY_SET_THIS"}, ConfigError, "{env: NOBODY_SET_THIS}: there is no such environment variable"),
         ({"env": "SET_TO_NOTHING"}, ConfigError, "{env: SET_TO_NOTHING} is empty"),
+        ({"env": "SET_TO_BYTES"}, ConfigError, "{env: SET_TO_BYTES} is no text in UTF-8"),
         ({"file": "nowhere"}, SubreplayError, "{file: nowhere}: nowhere: cannot be read: No such file or directory"),
         ({"file": "bytes"}, ConfigError, "{file: bytes}: the file is no text"),
         ({"file": "long"}, ConfigError, "{file: long}: the file is longer than 100,000 characters"),
@@ -99,6 +105,7 @@ def test_a_place_without_a_secret_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("SET_TO_NOTHING", "")
+    monkeypatch.setenv("SET_TO_BYTES", os.fsdecode(b"\xff"))
     (here / "bytes").write_bytes(b"\xff\xfe\x00")
     (here / "long").write_text("x" * 100_001)
     with pytest.raises(kind, match=re.escape(why)) as error:

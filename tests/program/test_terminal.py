@@ -30,6 +30,13 @@ def test_on_a_terminal_a_stage_is_a_line_that_moves_with_its_seconds_and_goes(te
     assert said.endswith("\x1b[2K")
 
 
+def test_a_result_is_one_of_standard_output_whatever_moves(terminal, capfd):
+    terminal.err = Console(stderr=True, force_terminal=True)
+    with terminal.progress("judging"):
+        terminal.say("found")
+    assert capfd.readouterr().out == "found\n"
+
+
 @pytest.mark.parametrize("on_terminal", [True, False])
 def test_a_quiet_command_says_no_stage(terminal, capfd, on_terminal):
     terminal.err = Console(stderr=True, force_terminal=on_terminal)

@@ -95,10 +95,10 @@ INT_63 = 2**63 - 1
 
 
 class Model(BaseModel):
-    """A section of a run file: an unknown key is an error, and nothing changes after it was read."""
+    """A section of a run file: an unknown key is an error, and nothing changes after it was read.
 
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        defer_build=True,  # a whole run file is read at once, and a section alone by few commands
-    )
+    pydantic makes its validator when it is first needed (``defer_build``), as most sections are read within a whole run
+    file only. Before 2.14 threads cannot do that at once, so what is also made alone is ready as it is imported.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)

@@ -219,7 +219,7 @@ class Spark(Model):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
-class RunConfig(Model):
+class RunConfig(Model, defer_build=False):
     """One run."""
 
     traffic: Traffic = Traffic()

@@ -123,13 +123,13 @@ class AnyScenario(Model):
         return make(self.policy, self.profile, **policy_options(self.policy, self.options))
 
 
-class Scenario(AnyScenario):
+class Scenario(AnyScenario, defer_build=False):
     """``dispatch`` is what its consumers are assumed to do; None asks only who owns each message."""
 
     dispatch: Dispatch | None = None
 
 
-class GroupScenario(AnyScenario):
+class GroupScenario(AnyScenario, defer_build=False):
     """The same for a Kafka group; what its ``dispatch`` tells of the policy wins over ``options``."""
 
     dispatch: GroupDispatch | None = None

@@ -7,6 +7,7 @@ the value is needed, on the driver, so that neither a run nor what is made of it
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from subreplay.errors import ConfigError, EnvironmentFailed
 
 PLAIN: Final = "plain"
 _LONGEST: Final = 100_000  # characters of a file that can be a secret
+_LONE: Final = re.compile("[\ud800-\udfff]")  # half a character, as an escape may stand for: no text in UTF-8
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Kept:
         found = KINDS[self.kind](self.location, f"{key}: {{{self.kind}: {self.location}}}")
         if not found:
             raise ConfigError(f"{key}: {{{self.kind}: {self.location}}} is empty; a secret has at least a character")
+        if _LONE.search(found):  # an environment variable may hold any bytes
+            raise ConfigError(f"{key}: {{{self.kind}: {self.location}}} is no text in UTF-8; write the secret as one")
         return found
 
 
@@ -90,7 +94,7 @@ def parse_secret(given: Any) -> Kept:
     """A secret as a run file gives it. Raises ``ValueError``, which does not show what was given."""
     if isinstance(given, Kept):
         return given
-    if isinstance(given, str) and given:
+    if isinstance(given, str) and given and not _LONE.search(given):
         return Kept(PLAIN, given)
     if isinstance(given, Mapping) and len(given) == 1:
         ((kind, location),) = given.items()

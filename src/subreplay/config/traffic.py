@@ -21,7 +21,7 @@ INFERRED: Final = "deliveries"
 Format = Literal["delta", "parquet", "iceberg", "json", "csv", "avro", "orc"]
 
 
-class InputTable(Model):
+class InputTable(Model, defer_build=False):
     """One input table where it already is: its location, what wrote it, and which of its columns are ours.
 
     Columns are named, never computed: nothing here is given to Spark as SQL.

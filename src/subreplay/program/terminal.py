@@ -99,7 +99,8 @@ class Terminal:
         with os.fdopen(os.dup(sys.stderr.fileno()), "w") as file:
             console = Console(file=file, force_terminal=True, emoji=False)
             columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-            with Progress(*columns, console=console, transient=True) as moving:
+            # a result is one of standard output then, too
+            with Progress(*columns, console=console, transient=True, redirect_stdout=False) as moving:
                 moving.add_task(stage, total=None)
                 self._moves = True
                 try:
