@@ -18,7 +18,7 @@ import pytest
 from subreplay import capture
 from subreplay.adapters import ADAPTERS, Ingested
 from subreplay.errors import EnvironmentFailed, InputError
-from tests.adapters.kafka_group.test_groups import as_files
+from tests.adapters.kafka_group.copies import as_files
 from tests.support import consumers as fakes
 
 DATA = Path(__file__).parents[1] / "data"

@@ -12,10 +12,10 @@ from subreplay.adapters import ADAPTERS
 from subreplay.adapters.looks import COORDINATOR_LOG, HEAD, TITLES, chosen, kind, sniff
 from subreplay.capture.events import EVENTS, METADATA
 from subreplay.errors import InputError
+from tests.adapters.kafka_group.copies import json_lines
 from tests.adapters.kafka_group.encoding import key
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import NAMES, log, records
-from tests.adapters.kafka_group.test_groups import json_lines
 from tests.adapters.otlp_exports import kafka, line
 from tests.adapters.topic_polls import AT, consumer, poll
 

@@ -21,9 +21,9 @@ from subreplay.model.tables import INPUTS
 from subreplay.spark import ingest, lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
+from tests.adapters.kafka_group.copies import committed, json_lines, text
 from tests.adapters.kafka_group.encoding import records as encoded
 from tests.adapters.kafka_group.scenarios import records
-from tests.adapters.kafka_group.test_groups import committed, json_lines, text
 from tests.adapters.test_capture import about, event, of_kafka, received
 from tests.support import streamed
 

@@ -16,9 +16,9 @@ from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.kafka_group import groups
 from subreplay.adapters.kafka_group.acknowledged import MOST
 from subreplay.adapters.streams import whole_groups
+from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
-from tests.adapters.kafka_group.test_groups import committed, group, json_lines, text
 from tests.support import streamed
 from tests.support.properties import examples
 from tests.support.streamed import Cuts
