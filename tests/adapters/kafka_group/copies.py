@@ -5,9 +5,16 @@ import json
 
 import pyarrow.parquet as pq
 
+from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.encoding import AT, key
+from tests.adapters.kafka_group.encoding import records as records_of
 from tests.adapters.kafka_group.scenarios import log, records
+
+
+def decoded(*pairs):
+    """What records of these keys and values tell."""
+    return decode_records(records_of(*pairs))
 
 
 def balanced(found):

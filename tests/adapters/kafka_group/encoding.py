@@ -124,6 +124,13 @@ def classic_group(version: int, protocol_version: int, group: dict[str, Any]) ->
     return writer.array(group["members"], one).tags().data
 
 
+def modern_member(tags: Any = None) -> bytes:
+    """What a member of the consumer protocol asks for."""
+    value = Writer(True).integer(0, 2).string(None).string("rack-1").string("client").string("/10.0.0.1")
+    value.array(["orders"], value.string).string(None).integer(5_000, 4).string("uniform").tags(tags)
+    return value.data
+
+
 def records(*pairs: tuple[bytes | None, bytes | None], **columns: Any) -> pa.Table:
     """Records as Spark's Kafka source gives them, of partition 7, their offsets from 0."""
     count = len(pairs)
