@@ -22,7 +22,7 @@ from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
 from subreplay.adapters.source.answers import Answered, answered
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.adapters.tables.files import Files
-from subreplay.adapters.tables.rows import Columns, checked
+from subreplay.adapters.tables.rows import Columns
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import missing, standings
 from subreplay.config import live
@@ -219,7 +219,7 @@ def _held_here(files: Files | None) -> Held | None:
     every, found = 0, [schema.empty_table()]
     try:
         for piece in files.pieces():
-            for batch, keeps in checked(files, piece):
+            for batch, keeps in files.checked(piece):
                 every += batch.num_rows
                 read = Columns("messages", batch if keeps is None else batch.filter(pa.array(keeps)))
                 found.append(pa.table([read[name] for name in _SHOWN], schema=schema))

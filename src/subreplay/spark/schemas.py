@@ -18,6 +18,11 @@ def spark_schema(schema: pa.Schema) -> StructType:
     return from_arrow_schema(schema)
 
 
+def schema_of_files(schema: pa.Schema) -> StructType:
+    """The Spark form of the columns of files: times without a zone stay what they are."""
+    return from_arrow_schema(schema, prefer_timestamp_ntz=True)
+
+
 def frame_of(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFrame:
     """An Arrow table as a frame. Spark takes a batch without rows for the end, and loses all rows behind it
     (``ArrowConverters`` of 4.1), so none is handed over; nor can pyspark tell the type of no batch at all."""

@@ -43,6 +43,13 @@ def convert(batch: pa.RecordBatch, plan: Plan, file: str | pa.Array = "", first_
     return _Batch(batch, plan, file, first_row).converted()
 
 
+def with_rejected(batch: pa.RecordBatch, plan: Plan, *, as_they_are: bool) -> tuple[pa.RecordBatch, Mask | None]:
+    """All rows of a batch as those of the plan's table, in order, of which any column may be null, and which are valid;
+    None: all are. Rejected ones have their values ``as_they_are``, as far as our types have them, or nothing but
+    nulls."""
+    return _Batch(batch, plan, "", NO_ROW).with_rejected(as_they_are)
+
+
 class _Batch:
     """One batch on its way."""
 
@@ -56,12 +63,31 @@ class _Batch:
         self.columns: dict[str, pa.Array] = {}
 
     def converted(self) -> Converted:
-        schema = self.plan.schema
+        bad = self._judged()
+        valid = pa.array(~bad)
+        columns = [self._narrow(self.columns[field.name], field, valid, bad) for field in self.plan.schema]
+        return Converted(pa.RecordBatch.from_arrays(columns, schema=self.plan.schema), tuple(self._rejected(bad)))
+
+    def with_rejected(self, as_they_are: bool) -> tuple[pa.RecordBatch, Mask | None]:
+        bad = self._judged()
+        schema = pa.schema([field.with_nullable(True) for field in self.plan.schema])
+        columns = [self.columns[name] for name in schema.names]
+        if bad.any() and not as_they_are:
+            kept = pa.array(np.arange(self.count), mask=bad)
+            columns = [values.take(kept) for values in columns]
+        whole = [
+            values if values.type == field.type else values.cast(field.type, safe=False)
+            for values, field in zip(columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(whole, schema=schema), ~bad if bad.any() else None
+
+    def _judged(self) -> Mask:
+        """Make all columns; which rows are rejected."""
         for taken, values in self.given:
             self._take(taken, values)
         for name, value in self.plan.values.items():
             self.columns[name] = pa.repeat(value, self.count)
-        for field in schema:
+        for field in self.plan.schema:
             if field.name not in self.columns:
                 self.columns[field.name] = self._nulls(field.type)
         self.columns["date"] = self._dates()
@@ -71,9 +97,7 @@ class _Batch:
         bad = np.zeros(self.count, np.bool_)
         for _, rows, _, _ in self.broken:
             bad |= rows
-        valid = pa.array(~bad)
-        columns = [self._narrow(self.columns[field.name], field, valid, bad) for field in schema]
-        return Converted(pa.RecordBatch.from_arrays(columns, schema=schema), tuple(self._rejected(bad)))
+        return bad
 
     def _nulls(self, kind: pa.DataType) -> pa.Array:
         """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as AnyMapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -64,6 +64,11 @@ class Plan:
         """That of the table, in which a required column that the source lacks may be null."""
         lacks = set(self.lacks)
         return pa.schema([f.with_nullable(True) if f.name in lacks else f for f in INPUTS[self.table]])
+
+    def only(self, names: Collection[str]) -> Plan:
+        """The same of some of our columns alone; the others are null in every row."""
+        taken = tuple(each for each in self.taken if {*each.fills} & {*names})
+        return Plan(self.table, taken, {name: value for name, value in self.values.items() if name in names})
 
 
 def bind(mapping: Mapping, schema: pa.Schema) -> Plan:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
@@ -13,10 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
-import pyarrow.parquet as pq
 
+from subreplay.adapters.source.encoded import Mask
+from subreplay.adapters.tables.rows import valid
 from subreplay.model.contracts import KEYS
-from subreplay.model.tables import INPUTS
+from subreplay.model.tables import INPUTS, TIME
 
 PIECE: Final = 1 << 19
 """Rows that a task reads, about."""
@@ -24,7 +25,10 @@ MOST_FILES: Final = 10_000
 WIDE: Final = 1 << 12
 """Bytes of the keys of a message, on average of a piece: wider ones are read a few at a time, by Spark."""
 BATCH: Final = 1 << 16  # rows that are looked at at a time
-_HIVE: Final = "="  # in the name of a folder: it stands for a column, whose type is guessed
+_INSTANT: Final = "INT96"
+_READ: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+_PARQUET: Final = ds.ParquetFileFormat(read_options=_READ)
+_TEXT_OF_SPARK: Final = ("ENUM", "JSON")  # which Arrow may take for bytes
 Piece = tuple[ds.ParquetFileFragment, ...]
 
 
@@ -49,7 +53,7 @@ class Files:
 
     def where(self, asked: pc.Expression) -> Files:
         """The rows of it that are asked for."""
-        return Files(self.table, self.dataset, asked if self.asked is None else self.asked & asked)
+        return replace(self, asked=asked if self.asked is None else self.asked & asked)
 
     @cached_property
     def fragments(self) -> tuple[ds.ParquetFileFragment, ...]:
@@ -62,10 +66,14 @@ class Files:
         """How many rows these have."""
         return sum(group.num_rows for part in self.fragments for group in part.row_groups)
 
+    def count(self) -> int:
+        """How many rows are asked for; reads what tells it alone."""
+        return int(self.dataset.count_rows(filter=self.asked))
+
     @cached_property
     def widest(self) -> float:
         """Bytes of a message's keys in the file, on average of the row group where they take most."""
-        return max((_width(part) for part in self.fragments), default=0.0)
+        return max((width(part, KEYS) for part in self.fragments), default=0.0)
 
     def pieces(self) -> Iterator[Piece]:
         """Row groups for one task each."""
@@ -89,6 +97,12 @@ class Files:
                 schema=self.dataset.schema, columns=there, filter=self.asked, batch_size=BATCH, batch_readahead=0,
                 fragment_readahead=0, use_threads=False,
             ).to_batches()  # fmt: skip
+
+    def checked(self, piece: Piece) -> Iterator[tuple[pa.RecordBatch, Mask | None]]:
+        """The rows of a piece, with all columns that the table has, and which keep the contract; None: all do."""
+        for batch in self.batches(piece, self.names):
+            if batch.num_rows:
+                yield batch, valid(self.table, batch)
 
     def values(self, column: str) -> set[str]:
         """The distinct values of a text column among the rows that are asked for."""
@@ -134,19 +148,41 @@ def of_delta(path: str) -> ds.FileSystemDataset | None:
     try:
         if not DeltaTable.is_deltatable(path):
             return None
+        table = DeltaTable(path)
+        if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":  # files have other names
+            return None
         root = pa_fs.SubTreeFileSystem(os.path.abspath(path), pa_fs.LocalFileSystem())
-        return DeltaTable(path).to_pyarrow_dataset(filesystem=root)
-    except DeltaError:  # such as deletion vectors, renamed columns, a log that cannot be read
+        return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=_READ)
+    except DeltaError:  # such as deletion vectors, a log that cannot be read
         return None
 
 
 def _of_parquet(path: str) -> ds.FileSystemDataset | None:
-    if os.path.isdir(path) and any(_HIVE in name for name in os.listdir(path)):
+    found = ds.dataset(path, format=_PARQUET)
+    root = path if os.path.isdir(path) else os.path.dirname(path)
+    flat = all(os.path.dirname(file) == os.path.abspath(root) for file in map(os.path.abspath, found.files))
+    parts = list(found.get_fragments())
+    alike = all(part.physical_schema.equals(found.schema, check_metadata=False) for part in parts)
+    old_times = {_old_times(part) for part in parts}
+    if (
+        not flat or not alike or len(old_times) != 1
+    ):  # of folders within it Spark reads some, and takes some for columns
         return None
-    found = ds.dataset(path, format="parquet")
-    schemas = (pq.read_schema(file) for file in found.files)
-    alike = all(schema.equals(found.schema, check_metadata=False) for schema in schemas)
-    return found if alike and found.files else None
+    (instants,) = old_times
+    if instants is None or not instants <= {*found.schema.names}:  # they are fields of a struct
+        return None
+    schema = pa.schema([field.with_type(TIME) if field.name in instants else field for field in found.schema])
+    return ds.FileSystemDataset(parts, schema, _PARQUET, found.filesystem)
+
+
+def _old_times(part: ds.ParquetFileFragment) -> frozenset[str] | None:
+    """Columns of the type that Spark and Hive write for instants: 96 bits, which say nothing of UTC. None where Arrow
+    and Spark may read a column as other things."""
+    schema = part.metadata.schema
+    columns = [schema.column(i) for i in range(len(schema))]
+    if any(column.logical_type.type in _TEXT_OF_SPARK for column in columns):
+        return None
+    return frozenset(column.path for column in columns if column.physical_type == _INSTANT)
 
 
 def _ours(theirs: pa.Schema, ours: pa.Schema) -> bool:
@@ -163,12 +199,18 @@ def _bare(kind: pa.DataType) -> Any:
     return ("list", _bare(kind.value_type)) if pa.types.is_list(kind) else str(kind)
 
 
-def _width(part: ds.ParquetFileFragment) -> float:
+def width(part: ds.ParquetFileFragment, names: Collection[str]) -> float:
+    """Bytes of some columns of a row group, with all that is in them, on average of a row."""
     if not part.row_groups:
         return 0.0
     (group,) = part.row_groups
     metadata = part.metadata.row_group(group.id)
     columns = (metadata.column(i) for i in range(metadata.num_columns))
-    size: int = sum(column.total_uncompressed_size for column in columns if column.path_in_schema in KEYS)
+    size: int = sum(column.total_uncompressed_size for column in columns if _is_of(column.path_in_schema, names))
     rows: int = max(1, metadata.num_rows)
     return size / rows
+
+
+def _is_of(path: str, names: Collection[str]) -> bool:
+    """Whether a path in a file is one of these columns, or within it."""
+    return path in names or path.partition(".")[0] in names

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.contract import breaches
 from subreplay.adapters.source.encoded import Mask, mask_of
-from subreplay.adapters.tables.files import Files, Piece
 from subreplay.model.tables import INPUTS
 
 TIMES = {
@@ -31,19 +28,6 @@ class Columns(dict[str, pa.Array]):
     def __missing__(self, name: str) -> pa.Array:
         self[name] = pa.nulls(self.rows, INPUTS[self.table].field(name).type)
         return self[name]
-
-
-def checked(files: Files, piece: Piece) -> Iterator[tuple[pa.RecordBatch, Mask | None]]:
-    """The rows of a piece, with all columns that the table has, and which of them are valid; None: all are."""
-    for batch in files.batches(piece, files.names):
-        if batch.num_rows:
-            yield batch, valid(files.table, batch)
-
-
-def valid_rows(files: Files, piece: Piece) -> Iterator[pa.RecordBatch]:
-    """Those of them that are valid."""
-    for batch, keeps in checked(files, piece):
-        yield batch if keeps is None else batch.filter(pa.array(keeps))
 
 
 def valid(table: str, batch: pa.RecordBatch) -> Mask | None:

@@ -1,4 +1,4 @@
-"""Tables of few rows whose columns are somebody else's, on the disk of this machine: as Spark would read them, and as a
+"""Tables whose columns are somebody else's, on the disk of this machine: as Spark would read them, and few rows as a
 table of ours in a file."""
 
 from __future__ import annotations
@@ -22,9 +22,14 @@ from subreplay.model.columns import gathered
 MOST_BYTES: Final = 1 << 26  # of their columns, once they are unpacked
 _SAME: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
     pa.types.is_signed_integer, pa.types.is_float32, pa.types.is_float64, pa.types.is_boolean, pa.types.is_date32,
-    pa.types.is_string, pa.types.is_binary,
+    pa.types.is_string, pa.types.is_binary, pa.types.is_decimal128,
 )  # fmt: skip
 """Types that Spark reads from Parquet as Arrow does."""
+_OTHER: Final = {
+    pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
+    pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+}  # fmt: skip
+"""And those that it reads as others that hold the same values."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,17 @@ class Theirs:
     def first(self, rows: int) -> pa.Table:
         """So many of its rows, those of the first file first. Raises ``pa.ArrowException`` or ``OSError`` where a file
         cannot be read."""
-        return self.dataset.head(rows, use_threads=False).cast(self.schema)
+        return self.dataset.head(rows, use_threads=False, batch_size=1_024, batch_readahead=0).cast(self.schema)
+
+    def few(self, most_rows: int) -> bool:
+        """Whether it has at most so many rows, which are not many bytes, either. Raises as ``first`` does."""
+        rows = size = 0
+        for part in self.dataset.get_fragments():
+            for group in part.row_groups:
+                rows, size = rows + group.num_rows, size + group.total_byte_size
+            if rows > most_rows or size > MOST_BYTES:
+                return False
+        return True
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for batch in self.dataset.to_batches(use_threads=False):
@@ -62,45 +77,38 @@ class Theirs:
         return files.opened(str(file), "parquet", plan.table)
 
 
-def opened(path: str, form: str, most_rows: int) -> Theirs | None:
-    """The table in a file or folder; None where it is not there, has more rows, or is not as plain as is read here."""
+def opened(path: str, form: str) -> Theirs | None:
+    """The table in a file or folder; None where it is not there, or is not as plain as is read here."""
     with suppress(pa.ArrowException, OSError, ValueError):
         dataset = files.plain(path, form)
         if dataset is None or len(dataset.files) > files.MOST_FILES:
             return None
         kinds = {field.name: as_spark_reads(field.type) for field in dataset.schema}
         names = {name.casefold() for name in kinds}  # Spark knows no others
-        if None in kinds.values() or len(names) < len(dataset.schema) or not _few(dataset, most_rows):
+        if None in kinds.values() or len(names) < len(dataset.schema):
             return None
         return Theirs(dataset, pa.schema(list(kinds.items())))
     return None
-
-
-def _few(dataset: ds.FileSystemDataset, most_rows: int) -> bool:
-    rows = size = 0
-    for part in dataset.get_fragments():
-        for group in part.row_groups:
-            rows, size = rows + group.num_rows, size + group.total_byte_size
-        if rows > most_rows or size > MOST_BYTES:
-            return False
-    return True
 
 
 def as_spark_reads(kind: pa.DataType) -> pa.DataType | None:
     """The type that Spark has of a column of Parquet; None where it differs in more than in its name, or is rare."""
     if any(same(kind) for same in _SAME):
         return kind
-    if pa.types.is_large_string(kind):
-        return pa.string()
-    if pa.types.is_large_binary(kind):
-        return pa.binary()
+    if kind in _OTHER:
+        return _OTHER[kind]
     if pa.types.is_dictionary(kind):
         return as_spark_reads(kind.value_type)
     if pa.types.is_timestamp(kind) and kind.unit in ("us", "ms"):
         return pa.timestamp("us", "UTC" if kind.tz else None)
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        return pa.int64()  # as a session of ours is told to (``spark.session``)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         of = as_spark_reads(kind.value_type)
         return None if of is None else pa.list_(of)
+    if pa.types.is_map(kind):
+        key, value = as_spark_reads(kind.key_type), as_spark_reads(kind.item_type)
+        return None if key is None or value is None else pa.map_(key, value)
     if pa.types.is_struct(kind):
         fields = [(field.name, as_spark_reads(field.type)) for field in kind]
         return None if any(of is None for _, of in fields) else pa.struct(fields)

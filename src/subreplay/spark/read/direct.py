@@ -24,7 +24,7 @@ from subreplay.adapters.source.encoded import Mask
 from subreplay.adapters.tables import counts, files, log_rows, theirs
 from subreplay.adapters.tables.files import Files, Piece
 from subreplay.adapters.tables.members import members
-from subreplay.adapters.tables.rows import Columns, checked, valid_rows
+from subreplay.adapters.tables.rows import Columns
 from subreplay.adapters.tables.theirs import Theirs
 from subreplay.audit.external_sort import BY_POSITION, WAITING_BLOCK, shuffle_blocks
 from subreplay.audit.waiting_blocks import leave
@@ -36,7 +36,7 @@ from subreplay.model.tables import INPUTS
 from subreplay.spark import collect, delta_here
 from subreplay.spark.arrow_files import new_file
 from subreplay.spark.collect import Rows
-from subreplay.spark.schemas import arrow_schema, spark_schema
+from subreplay.spark.schemas import arrow_schema, schema_of_files, spark_schema
 from subreplay.traffic.measuring import BLOCK, OF_TOPIC, Profiler
 from subreplay.traffic.storage import BLOCKS, as_blocks
 
@@ -63,12 +63,12 @@ def files_of(spark: SparkSession, path: str, name: str, form: str) -> Files | No
 
 
 def theirs_of(spark: SparkSession, given: InputTable) -> Theirs | None:
-    """A source of few rows, with columns of somebody else's, where it can be read here."""
+    """A source with columns of somebody else's, where it can be read here."""
     if given.path is None or given.texts or given.from_ in (*LIVE, *ADAPTERS):
         return None
-    found = theirs.opened(given.path, given.format, IN_PROCESS) if delta_here.is_here(spark, given.path) else None
+    found = theirs.opened(given.path, given.format) if delta_here.is_here(spark, given.path) else None
     # the names of what is within a list or a map are Spark's, too
-    return None if found is None else replace(found, schema=arrow_schema(spark_schema(found.schema)))
+    return None if found is None else replace(found, schema=arrow_schema(schema_of_files(found.schema)))
 
 
 def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic: str) -> int | None:
@@ -110,16 +110,16 @@ class Reading:
     def _checked(self) -> list[tuple[pa.RecordBatch, Mask | None]]:
         """The rows of a small table, and which of them are valid. Raises ``Unreadable``."""
         with _told():
-            return [found for piece in self._pieces for found in checked(self.files, piece)]
+            return [found for piece in self._pieces for found in self.files.checked(piece)]
 
     @property
     def _valid(self) -> Batches:
-        return (batch if keeps is None else batch.filter(pa.array(keeps)) for batch, keeps in self._checked)
+        return _valid(self._checked)
 
     def asked_for(self) -> int:
         """How many rows are asked for, valid or not; reads what tells it alone. Raises ``Unreadable``."""
         with _told():
-            return int(self.files.dataset.count_rows(filter=self.files.asked))
+            return self.files.count()
 
     def count(self) -> Rows:
         """Of a small table how many rows are valid, and how many are not. Raises ``Unreadable``."""
@@ -137,7 +137,7 @@ class Reading:
 
         def counted(number: int, piece: Piece) -> Batches:
             found: list[pa.Table] = []
-            rows = _counted(table, checked(mine, piece), found)
+            rows = _counted(table, mine.checked(piece), found)
             if profiler is not None:
                 rows = _profiled(rows, profiler, profiles[number])
             if paths:
@@ -212,7 +212,7 @@ class Reading:
         mine, every_row = self.files, self.every_row
 
         def made(_: int, piece: Piece) -> Batches:
-            rows = mine.batches(piece, columns) if every_row else valid_rows(mine, piece)
+            rows = mine.batches(piece, columns) if every_row else _valid(mine.checked(piece))
             return function(batch for batch in rows if batch.num_rows)
 
         return self._by_tasks(made, schema)
@@ -226,6 +226,11 @@ class Reading:
                     yield from function(number, pieces[number])
 
         return self.spark.range(0, len(pieces), 1, max(1, len(pieces))).mapInArrow(made, spark_schema(schema))
+
+
+def _valid(rows: Iterable[tuple[pa.RecordBatch, Mask | None]]) -> Batches:
+    """The valid ones of checked rows."""
+    return (batch if keeps is None else batch.filter(pa.array(keeps)) for batch, keeps in rows)
 
 
 def _counted(table: str, rows: Iterable[tuple[pa.RecordBatch, Mask | None]], found: list[pa.Table]) -> Batches:

@@ -21,9 +21,11 @@ from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, Short
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import Rejected
 from subreplay.adapters.source.convert import convert
+from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.adapters.source.presets import plan_of
 from subreplay.adapters.tables.files import Files
+from subreplay.adapters.tables.mapped import mapped
 from subreplay.config.fields import quoted
 from subreplay.config.live import LIVE
 from subreplay.config.run import RunConfig
@@ -35,7 +37,7 @@ from subreplay.spark import delta_here, lake
 from subreplay.spark.adapters import sources
 from subreplay.spark.adapters.frames import Read
 from subreplay.spark.read import direct, live
-from subreplay.spark.schemas import arrow_schema, require, spark_schema
+from subreplay.spark.schemas import arrow_schema, require, schema_of_files, spark_schema
 from subreplay.spark.session import KeptRows, scratch
 
 REJECTED: Final = pa.struct(
@@ -230,16 +232,22 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
 def _mapped_here(
     spark: SparkSession, source: Callable[[], DataFrame], given: InputTable, name: str, reads: Reads
 ) -> Table | None:
-    """The few rows of a source on this machine in our columns, where none is rejected; None: Spark has to look."""
+    """A source on this machine in our columns: few rows, where none is rejected, are converted now, and many when they
+    are read. None: Spark has to look."""
     theirs, key = direct.theirs_of(spark, given), f"traffic.{name}"
     if theirs is None:
         return None
     plan = _plan(given, theirs.schema, name, key)
+    native = _by_spark(plan) is not None
     with suppress(pa.ArrowException, OSError):  # which Spark tells better
-        files = theirs.as_ours(plan, given.location, Path(reads.folder(spark), f"{name}.parquet"))
+        if theirs.few(direct.IN_PROCESS):
+            files = theirs.as_ours(plan, given.location, Path(reads.folder(spark), f"{name}.parquet"))
+        else:
+            files = mapped(theirs, plan, as_they_are=native)
         if files is not None:
             by_spark = partial(_mapped, given=given, name=name, key=key)
-            return Table(lambda: by_spark(source()).frame, frozenset(plan.lacks), converted=True, files=files)
+            absent = frozenset(plan.lacks)
+            return Table(lambda: by_spark(source()).frame, absent, converted=not native, files=files)
     return None
 
 
@@ -254,9 +262,9 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     """The rows of a source in our columns, with column ``rejected``."""
     plan = _plan(given, arrow_schema(found.schema), name, key)
     absent = frozenset(plan.lacks)
-    native = _native(plan, found)
-    if native is not None:
-        return _table(found.select(*native), absent)
+    ways = _by_spark(plan)
+    if ways is not None:
+        return _table(found.select(*_native(plan, ways)), absent)
     taken = sorted({each.column.path[0] for each in plan.taken if each.column is not None})
     columns = [found[f"`{column.replace('`', '``')}`"] for column in taken]
     if any(each.column is None for each in plan.taken):
@@ -300,42 +308,45 @@ def _relative(given: InputTable) -> Column:
     return F.element_at(F.split(F.url_decode(plus), F.concat(F.lit(r"\Q"), root, F.lit(r"\E")), 2), -1)
 
 
-def _native(plan: Plan, found: DataFrame) -> list[Column] | None:
-    """The columns of a plan that renames columns, or does what Spark does alike; None for another one. Nothing goes to
-    Python then."""
-    columns: dict[str, Column] = {}
-    for name, value in plan.values.items():
-        columns[name] = F.lit(value.as_py())
-    for each in plan.taken:
-        column = _done_by_spark(each, plan, found)
-        if column is None:
-            return None
-        columns[each.fills[0]] = column
-    at = next(columns[n] for n in ("publish_time", "at", "delivered_at", "received_at", "acked_at") if n in columns)
+def _by_spark(plan: Plan) -> dict[str, Callable[[], Column]] | None:
+    """How Spark makes our columns, where a plan renames columns, or does what Spark does alike; None for another one.
+    Nothing goes to Python then."""
+    ways = {each.fills[0]: _done_by_spark(each, plan) for each in plan.taken}
+    return {name: way for name, way in ways.items() if way is not None} if all(ways.values()) else None
+
+
+def _native(plan: Plan, ways: Mapping[str, Callable[[], Column]]) -> list[Column]:
+    """The columns of such a plan."""
+    columns = {name: F.lit(value.as_py()) for name, value in plan.values.items()}
+    columns |= {name: way() for name, way in ways.items()}
+    at = F.coalesce(*(columns[name] for name in INSTANTS[plan.table] if name in columns))
     day = F.date_from_unix_date(F.call_function("div", F.unix_micros(at), F.lit(86_400_000_000)).cast("int"))
     columns["date"] = day
     wanted = spark_schema(INPUTS[plan.table])
     return [columns.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted]
 
 
-def _done_by_spark(taken: Taken, plan: Plan, found: DataFrame) -> Column | None:
+def _done_by_spark(taken: Taken, plan: Plan) -> Callable[[], Column] | None:
+    """What makes a column of theirs ours; there must be a session when it does."""
     if taken.column is None or taken.parts or taken.how is None:
         return None
-    theirs = F.col(taken.theirs)
-    kind = found.select(theirs).schema[0].dataType
+    theirs = partial(F.col, taken.theirs)
+    (kind,) = (field.dataType for field in schema_of_files(pa.schema([("", taken.column.type)])))
     ours = spark_schema(INPUTS[plan.table])[taken.fills[0]].dataType
     if taken.how == "" and isinstance(kind, _WHOLE) and isinstance(ours, _WHOLE):
         least, most = _ENDS[type(ours)]
-        return theirs if _ENDS[type(kind)][1] <= most else F.greatest(F.least(theirs, F.lit(most)), F.lit(least))
+        if _ENDS[type(kind)][1] <= most:
+            return theirs
+        return lambda: F.greatest(F.least(theirs(), F.lit(most)), F.lit(least))
     if taken.how == "" and type(kind) is type(ours) and isinstance(kind, (StringType, BinaryType, TimestampType)):
         return theirs
     if taken.how == "length" and isinstance(kind, (StringType, BinaryType)):
-        return F.octet_length(theirs)
+        return lambda: F.octet_length(theirs())
     if taken.how == "epoch_us" and isinstance(kind, LongType):
-        return F.timestamp_micros(theirs)
+        return lambda: F.timestamp_micros(theirs())
     if taken.how == "epoch_ms" and isinstance(kind, LongType):
         # what no time can be becomes one that no row may have
-        return F.timestamp_micros(F.greatest(F.least(theirs, F.lit(_MOST_MS)), F.lit(-_MOST_MS)) * 1_000)
+        return lambda: F.timestamp_micros(F.greatest(F.least(theirs(), F.lit(_MOST_MS)), F.lit(-_MOST_MS)) * 1_000)
     return None
 
 
