@@ -159,14 +159,13 @@ def of_delta(path: str) -> ds.FileSystemDataset | None:
 
 def _of_parquet(path: str) -> ds.FileSystemDataset | None:
     found = ds.dataset(path, format=_PARQUET)
-    root = path if os.path.isdir(path) else os.path.dirname(path)
-    flat = all(os.path.dirname(file) == os.path.abspath(root) for file in map(os.path.abspath, found.files))
+    root = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))
+    if any(os.path.dirname(os.path.abspath(file)) != root for file in found.files):
+        return None  # of folders within it Spark leaves some out, and takes the names of others for values
     parts = list(found.get_fragments())
     alike = all(part.physical_schema.equals(found.schema, check_metadata=False) for part in parts)
     old_times = {_old_times(part) for part in parts}
-    if (
-        not flat or not alike or len(old_times) != 1
-    ):  # of folders within it Spark reads some, and takes some for columns
+    if not alike or len(old_times) != 1:
         return None
     (instants,) = old_times
     if instants is None or not instants <= {*found.schema.names}:  # they are fields of a struct
