@@ -55,6 +55,16 @@ class Plan:
         return {"date", *self.values, *(name for each in self.taken for name in each.fills)}
 
     @property
+    def read(self) -> tuple[str, ...]:
+        """The columns of the source that it takes, or takes something of."""
+        return tuple(dict.fromkeys(each.column.path[0] for each in self.taken if each.column is not None))
+
+    @property
+    def by_path(self) -> bool:
+        """Whether the path of a row's file tells something."""
+        return any(each.column is None for each in self.taken)
+
+    @property
     def lacks(self) -> tuple[str, ...]:
         """Our columns that are null in every row."""
         return tuple(f.name for f in INPUTS[self.table] if f.name not in self.given)

@@ -50,7 +50,7 @@ class Mapped(Files):
     @cached_property
     def widest(self) -> float:
         """Bytes that a row has in the file in the columns that are read, on average of the worst row group."""
-        return max((width(part, _read(self.plan)) for part in self.fragments), default=0.0)
+        return max((width(part, self.plan.read) for part in self.fragments), default=0.0)
 
     def batches(self, piece: Piece, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of a piece that are asked for, with those of ``columns`` that they get. Raises as ``Files.batches``
@@ -72,7 +72,7 @@ class Mapped(Files):
         return found
 
     def _converted(self, piece: Piece, plan: Plan) -> Iterator[tuple[pa.RecordBatch, Mask | None]]:
-        read = _read(plan) or [min(self.schema.names, key=lambda name: max(width(part, [name]) for part in piece))]
+        read = list(plan.read) or [min(self.schema.names, key=lambda name: max(width(part, [name]) for part in piece))]
         schema = pa.schema([self.schema.field(name) for name in read])
         names = [name for name in INPUTS[self.table].names if name in plan.given]
         for part in piece:
@@ -103,12 +103,7 @@ def mapped(theirs: Theirs, plan: Plan, *, as_they_are: bool) -> Mapped | None:
     """A table of somebody else as ``plan`` makes it ours. None where Spark has to look: rows are so wide that only few
     may be read at a time, the file of a row tells something, or no row has what it must have."""
     lacks = any(not INPUTS[plan.table].field(name).nullable for name in plan.lacks)
-    if lacks or any(taken.column is None for taken in plan.taken):
+    if lacks or plan.by_path:
         return None
     found = Mapped(plan.table, theirs.dataset, schema=theirs.schema, plan=plan, as_they_are=as_they_are)
     return found if found.widest <= WIDE else None
-
-
-def _read(plan: Plan) -> list[str]:
-    """The columns of theirs that it takes, or takes something of."""
-    return list(dict.fromkeys(each.column.path[0] for each in plan.taken if each.column is not None))

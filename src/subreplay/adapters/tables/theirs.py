@@ -61,7 +61,7 @@ class Theirs:
     def as_ours(self, plan: Plan, location: str, file: Path) -> Files | None:
         """It as ``plan`` converts it, written to a new ``file``; None where a row would be rejected, or the file of a
         row tells something: then Spark has to look. Raises as ``first`` does."""
-        if any(taken.column is None for taken in plan.taken):
+        if plan.by_path:
             return None
         rows: list[pa.RecordBatch] = []
         for table in gathered(self._batches()):

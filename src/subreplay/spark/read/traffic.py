@@ -265,9 +265,8 @@ def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     ways = _by_spark(plan)
     if ways is not None:
         return _table(found.select(*_native(plan, ways)), absent)
-    taken = sorted({each.column.path[0] for each in plan.taken if each.column is not None})
-    columns = [found[f"`{column.replace('`', '``')}`"] for column in taken]
-    if any(each.column is None for each in plan.taken):
+    columns = [found[f"`{column.replace('`', '``')}`"] for column in sorted(plan.read)]
+    if plan.by_path:
         columns.append(_relative(given).alias(_FILE))
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
     location = given.location
