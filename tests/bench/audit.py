@@ -108,7 +108,7 @@ def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | Non
 
 def main(deliveries: int) -> None:
     with tempfile.TemporaryDirectory() as scratch:
-        warm_up, steady, hot = (Path(scratch) / name for name in ("warm_up", "steady", "hot"))
+        warm_up, steady, hot, broken = (Path(scratch) / name for name in ("warm_up", "steady", "hot", "broken"))
         day.write(warm_up, WARM_UP)
         day.write(steady, deliveries)
         print(f"{'audit':44}{'seconds':>9}{'rows/s':>12}{'MiB':>7}   {deliveries:,} deliveries")
@@ -130,6 +130,9 @@ def main(deliveries: int) -> None:
         day.write(hot, deliveries, deliveries // 2)
         of_one_key = measured("tests.bench.audit", str(warm_up), str(hot), "findings")
         _print("all rules, half of it of one key", of_one_key, deliveries)
+        day.write(broken, deliveries, strays=deliveries // 10)
+        astray = measured("tests.bench.audit", str(warm_up), str(broken), "findings")
+        _print("all rules, a tenth of it astray", astray, deliveries)
 
 
 def _print(row: str, run: Measured, deliveries: int) -> None:

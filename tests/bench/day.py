@@ -1,7 +1,7 @@
 """A day of one subscription as Parquet tables: what the benchmark of the audit reads.
 
 Key_Shared as Pulsar 4.0 serves it: 100,000 keys, eight consumers that join and leave in between, eight topic
-partitions, rows in order of time. One message in a hundred is given back and comes again; ``STRAYS`` deliveries go to a
+partitions, rows in order of time. One message in a hundred is given back and comes again; some deliveries go to a
 consumer that does not own them, so that there is something to find.
 """
 
@@ -37,9 +37,11 @@ MEMBERS = (
 )  # fmt: skip
 
 
-def write(folder: Path, deliveries: int, of_one_key: int = 0, partitions: int = PARTITIONS) -> None:
+def write(
+    folder: Path, deliveries: int, of_one_key: int = 0, partitions: int = PARTITIONS, strays: int = STRAYS
+) -> None:
     """Write the tables ``messages``, ``membership`` and ``deliveries``; ``of_one_key`` messages share a key. Keys are
-    spread over ``partitions`` of the topic."""
+    spread over ``partitions`` of the topic; ``strays`` deliveries go astray."""
     draw = np.random.default_rng(7)
     n = deliveries - deliveries // 100
     keys = draw.integers(0, KEYS, n)
@@ -61,11 +63,13 @@ def write(folder: Path, deliveries: int, of_one_key: int = 0, partitions: int = 
     }  # fmt: skip
     _write(folder / "messages", messages, MESSAGES)
     _write(folder / "membership", _membership(), MEMBERSHIP)
-    _write(folder / "deliveries", _deliveries(messages, keys, words, draw), DELIVERIES)
+    _write(folder / "deliveries", _deliveries(messages, keys, words, draw, strays), DELIVERIES)
 
 
-def _deliveries(messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.random.Generator) -> dict[str, Any]:
-    """The deliveries of messages to the owners of their keys, in order of time."""
+def _deliveries(
+    messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.random.Generator, strays: int
+) -> dict[str, Any]:
+    """The deliveries of messages to the owners of their keys, in order of time; ``strays`` of them to another."""
     n = len(keys)
     delivered = messages["publish_time"] + 1_000
     acked = delivered + draw.integers(SECOND // 20, 2 * SECOND, n)
@@ -80,8 +84,8 @@ def _deliveries(messages: dict[str, Any], keys: Ints, words: pa.Array, draw: np.
     nacked = first & given_back[row]
     end = np.where(first, acked[row], at + SECOND // 5)
     consumer = _owners(keys[row], at, words)
-    strays = draw.permutation(len(at))[:STRAYS]
-    consumer[strays] = (consumer[strays] + 1) % 6
+    astray = draw.permutation(len(at))[:strays]
+    consumer[astray] = (consumer[astray] + 1) % 6
     names = pa.array([f"c{number}" for number in range(1, 9)])
     m = len(at)
     return {

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 
 from subreplay.audit.passes import loads
 from subreplay.audit.passes.loads import summed
@@ -20,7 +20,7 @@ from subreplay.cli import main
 from subreplay.model.columns import column
 from subreplay.model.tables import CHECKPOINT, JUDGED, LOAD, VIOLATIONS
 from subreplay.spark import collect, lake
-from subreplay.spark.audit import judged_files, passes
+from subreplay.spark.audit import judged_files, passes, told_files
 from subreplay.spark.read import direct
 from subreplay.spark.schemas import spark_schema
 from tests.support.days import audit, dates, over_days
@@ -37,7 +37,7 @@ def test_few_rows_and_many_come_to_the_same_tables(
 ) -> None:
     """A recording of several partitions, with findings, cut into two nights; the second goes on from the first, once
     as the few rows that it has, once as if all that it writes were many, once as if its deliveries alone were, and once
-    as if the driver could read no table, so that all rows wait in files."""
+    as if the driver could read no table, so that all rows wait in files, and those with a finding do, too."""
     run_file = over_days("4.0.8/s5_failover_partitioned", 2, tmp_path)
     first, second = dates(2)
     assert audit(run_file, tmp_path / "one", first) in (0, 1)
@@ -50,6 +50,7 @@ def test_few_rows_and_many_come_to_the_same_tables(
         shutil.copytree(tmp_path / "one", tmp_path / out)
         monkeypatch.setattr(collect, "MOST_ROWS", most)
         monkeypatch.setattr(direct, "IN_PROCESS", of_driver)
+        monkeypatch.setattr(judged_files, "MOST_BYTES", -1)
         codes.add(audit(run_file, tmp_path / out, second))
         assert taken_from_files.called == (out == "waiting")
     (paths,), _ = taken_from_files.call_args
@@ -63,21 +64,27 @@ def test_few_rows_and_many_come_to_the_same_tables(
 
 
 @pytest.mark.parametrize(
-    ("kept", "scenario"),
-    [("findings", "s5_failover_partitioned"), ("all", "s1f_key_shared_default_batching")],
+    ("kept", "scenario", "too_much"),
+    [
+        ("findings", "s7b_shared_dlq", (told_files, "MOST_FIRST")),
+        ("all", "s1f_key_shared_default_batching", (judged_files, "MOST_SUMS")),
+    ],
+    ids=["findings", "all"],
 )
 def test_findings_that_wait_in_files_are_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, scenario: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, scenario: str, too_much: Any
 ) -> None:
-    """Of many rows those with a finding: as a table of the driver, and as a frame where they would be too large for it,
-    or their sums. Table ``audited`` keeps these alone, or every row, which tasks write."""
+    """Of many rows those with a finding: as a table of the driver; in files, of which tasks tell, where they would be
+    too large for it; and by Spark where so are what tasks bring of them, or their sums. Table ``audited`` keeps these
+    alone, or every row, which tasks write."""
     assert main(["ingest", str(ROOT / f"4.0.8/{scenario}"), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
     run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: {kept}}}\n")
     findings, found = judged_files.findings, {}
-    most = {"waiting": {}, "large": {"MOST_BYTES": -1}, "larger": {"MOST_BYTES": -1, "MOST_SUMS": -1}}
+    large = (judged_files, "MOST_BYTES")
+    most = {"waiting": [], "large": [large], "larger": [large, too_much]}
 
-    def of(*asked: Any) -> pa.Table | DataFrame:
+    def of(*asked: Any) -> pa.Table | judged_files.InFiles:
         rows = found[out] = findings(*asked)
         return rows
 
@@ -88,14 +95,14 @@ def test_findings_that_wait_in_files_are_the_same(
     monkeypatch.setattr(judged_files, "findings", of)
     monkeypatch.setattr(collect, "MOST_ROWS", 150)
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
-    for out, numbers in most.items():
+    for out, limits in most.items():
         with monkeypatch.context() as changed:
-            for name, number in numbers.items():
-                changed.setattr(judged_files, name, number)
+            for module, name in limits:
+                changed.setattr(module, name, -1)
             codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / out)]))
     assert isinstance(found["waiting"], pa.Table)
-    assert isinstance(found["large"], DataFrame)
-    assert isinstance(found["larger"], DataFrame)
+    assert found["large"].sums is not None
+    assert (found["larger"].sums is None) == (kept == "all")
     assert len(set(codes)) == 1
     assert len({(tmp_path / out / "report/report.json").read_bytes() for out in ("few", "told often", *most)}) == 1
     for name in set(TABLES) - {"withdrawn"}:  # which nights have

@@ -105,7 +105,7 @@ def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spar
     found = windows.violations(frame, 6 * second, 2 * second)
     counted = found.selectExpr("window DIV 1000000000", "code", "consumer", "cause", "count")
     assert rows_of(counted) == {(*by, count) for by, count in expected.items()}
-    here = sums.violations(collect.rows_of(frame), 6 * second, 2 * second)
+    here = sums.violations(sums.panes(collect.rows_of(frame), 2 * second), 6 * second, 2 * second)
     assert alike(here) == rows_of(found.select(*here.column_names))
     ends = rows_of(found.selectExpr("(window_end - window_start) = INTERVAL 6 SECONDS").distinct())
     assert ends == {(True,)}

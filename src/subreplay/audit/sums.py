@@ -7,15 +7,16 @@ Tests hold the two equal. Times and windows are in ns; nulls come first where ro
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED, Span
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, MOST_HELD, REPEATED, Span
 from subreplay.model.columns import Ints, flags, ints
+from subreplay.model.tables import VIOLATIONS
 
 Rows = list[dict[str, Any]]
 TOTALS: Final = {
@@ -26,6 +27,49 @@ TOTALS: Final = {
 """Headline figures, and the columns of ``LOAD`` rows that add up to them."""
 IN_TIME: Final = ("at", "topic", "partition", "ledger", "entry", "batch_index")
 """The columns by which findings are in order of time."""
+_OF_FAILING: Final = ("code", "consumer", "cause")
+_OF_COUNTS: Final = ("window", "code", "excuse", "consumer")
+
+
+class Counted(NamedTuple):
+    """What is counted of findings: ``counts`` of all of them (``finding_counts``, then ``counts_of_others``), ``panes``
+    of failing ones, and of table ``violations`` at least the rows that are among the ``first`` of their windows."""
+
+    counts: pa.Table
+    panes: pa.Table
+    first: pa.Table
+
+
+class Adding:
+    """Counts that come table by table: those about the same are added up as they come. Held are ``MOST_HELD`` rows, or
+    twice what comes of them. It begins with a table without rows, whose columns are what is counted, and ``count``."""
+
+    def __init__(self, none: pa.Table) -> None:
+        self._by = [name for name in none.column_names if name != "count"]
+        self._held = [none]
+        self._rows, self._enough = 0, MOST_HELD
+
+    def add(self, counts: pa.Table) -> None:
+        self._held.append(counts)
+        self._rows += len(counts)
+        if self._rows > self._enough:
+            self._held = [self.together()]
+            self._rows = len(self._held[0])
+            self._enough = max(MOST_HELD, 2 * self._rows)
+
+    def together(self) -> pa.Table:
+        """All that came."""
+        return _summed(pa.concat_tables(self._held), self._by, ["count"])
+
+
+def adding_counts() -> Adding:
+    """Adds up finding counts."""
+    return Adding(_counts([]))
+
+
+def adding_panes() -> Adding:
+    """Adds up counts by pane."""
+    return Adding(panes(VIOLATIONS.empty_table(), 1))
 
 
 def totals(sums: pa.Table) -> dict[str, int]:
@@ -78,12 +122,16 @@ def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], widt
     return _bounds(_with(loads, **told), width)
 
 
-def violations(found: pa.Table, width: int, slide: int) -> pa.Table:
-    """Failing findings of table ``violations``, counted by window, code, consumer and cause."""
-    failing, by = found.filter(pc.not_equal(found["verdict"], "valid")), ["code", "consumer", "cause"]
-    panes = _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *by])
-    counts = _summed(_in_windows(panes, width, slide), ["window", *by], ["count"])
-    return _bounds(_in_order(counts, "window", *by), width)
+def panes(found: pa.Table, slide: int) -> pa.Table:
+    """Failing findings of table ``violations``, counted by pane of a slide, code, consumer and cause."""
+    failing = found.filter(pc.not_equal(found["verdict"], "valid"))
+    return _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *_OF_FAILING])
+
+
+def violations(panes: pa.Table, width: int, slide: int) -> pa.Table:
+    """The same by window."""
+    counts = _summed(_in_windows(panes, width, slide), ["window", *_OF_FAILING], ["count"])
+    return _bounds(_in_order(counts, "window", *_OF_FAILING), width)
 
 
 def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
@@ -121,27 +169,47 @@ def scattered_keys(rows: pa.Table) -> tuple[int, int]:
     return int(np.count_nonzero(ints(of_key, "consumer_count_distinct_max") > 1)), len(of_key)
 
 
+def in_order(counts: pa.Table) -> pa.Table:
+    """Finding counts in order, of which there is one about the same."""
+    return _in_order(counts, *_OF_COUNTS)
+
+
 def coarser(counts: pa.Table, width: int) -> Rows:
     """Finding counts summed into windows of ``width`` ns."""
-    by = ["window", "code", "excuse", "consumer"]
     wider = _with(counts, window=_floor(ints(counts, "window"), width))
-    return _rows(_in_order(_summed(wider, by, ["count"]), *by))
+    return _rows(in_order(_summed(wider, _OF_COUNTS, ["count"])))
+
+
+def first(found: pa.Table, few: int, width: int) -> pa.Table:
+    """Of each rule, consumer and window of ``width`` ns the first ``few`` of its rows of table ``violations``, failing
+    ones and others: all of which ``worst`` has some."""
+    rows = _turns(found, width)
+    return found.take(rows["row"].filter(pc.less_equal(rows["turn"], few)))
 
 
 def worst(found: pa.Table, few: int, width: int, most: int) -> Rows:
     """At most ``most`` rows of table ``violations``, times in ns: those that ``reports.sample.in_turn`` takes first. Of
     each rule, consumer and window of ``width`` ns, at most ``few``."""
-    at = pa.array(_nanos(found, "at"), mask=np.asarray(found["at"].is_null()))
-    fails = pc.not_equal(found["verdict"], "valid")
-    rows = _in_order(_with(found, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails), *IN_TIME)
-    rows = _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
+    rows = _turns(found, width)
     rows = rows.filter(pc.less_equal(rows["turn"], few))
     early = (_nth(rows, "code", "fails", "turn", name) for name in ("consumer", "window"))
     rows = _with(rows, early=np.minimum(*early))
     taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]
-    rows = rows.take(pc.sort_indices(_with(rows, row=np.arange(len(rows))), [*taken, ("row", "ascending")]))
-    rows = _with(rows, rank=_nth(rows, "code"))
-    return _rows(_in_order(rows, "rank", "code").slice(0, most))
+    rows = rows.take(pc.sort_indices(_with(rows, nth=np.arange(len(rows))), [*taken, ("nth", "ascending")]))
+    rows = _in_order(_with(rows, rank=_nth(rows, "code")), "rank", "code").slice(0, most)
+    told = ("at", "window", "fails", "turn", "early", "rank")
+    return _rows(_with(found.take(rows["row"]), **{name: rows[name] for name in told}))
+
+
+def _turns(found: pa.Table, width: int) -> pa.Table:
+    """What says which rows of table ``violations`` are told: their number (``row``), in order of time; ``turn`` is the
+    number of each among those of its rule, consumer and window that fail, or do not."""
+    at = pa.array(_nanos(found, "at"), mask=np.asarray(found["at"].is_null()))
+    fails = pc.not_equal(found["verdict"], "valid")
+    mine = found.select(["code", "consumer", *IN_TIME[1:]])
+    rows = _with(mine, at=at, window=_floor(_nanos(found, "moment"), width), fails=fails, row=np.arange(len(found)))
+    rows = _in_order(rows, *IN_TIME)
+    return _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
 
 
 def _rows(table: pa.Table) -> Rows:
@@ -155,8 +223,7 @@ def _findings(window: Ints, consumer: pa.Array, code: pa.Array, excuse: np.ndarr
 
 def _counts(parts: Sequence[pa.Table]) -> pa.Table:
     by = {"window": pa.int64(), "consumer": pa.string(), "code": pa.string(), "excuse": pa.int32()}
-    counted = _counted(pa.concat_tables([pa.schema(by).empty_table(), *parts]), [*by])
-    return _in_order(counted, "window", "code", "excuse", "consumer")
+    return in_order(_counted(pa.concat_tables([pa.schema(by).empty_table(), *parts]), [*by]))
 
 
 def _counted(rows: pa.Table, by: Sequence[str]) -> pa.Table:

@@ -1,8 +1,8 @@
 """The audit where all tasks are on one machine: judged rows do not go through Spark, but wait in files.
 
-Of judged rows those with a finding are what the stages after this need; where table ``audited`` keeps every row, tasks
-write the others into its files, and nowhere else. What consumers were given is added up, of as few tasks as there are
-over all topic partitions.
+Of judged rows those with a finding are what the stages after this need. Where table ``audited`` is on that machine,
+too, tasks write its rows into its files; others are nowhere else. What consumers were given is added up, of as few
+tasks as there are over all topic partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit import audited
 from subreplay.audit.judge import Judge
@@ -35,8 +35,21 @@ MOST_SUMS: Final = 1 << 20
 """Rows of what tasks have added up that come to the driver; it adds them up."""
 
 
+class InFiles(NamedTuple):
+    """Judged rows that are more than the driver takes: the files of those with a finding, or else all but sums, and of
+    sums as tasks had them; and these added up, where they are few."""
+
+    rows: tuple[str, ...]
+    of_sums: tuple[str, ...]
+    sums: pa.Table | None
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """All of them as a frame."""
+        return frame_of(spark, [*self.rows, *self.of_sums], JUDGED)
+
+
 class Audited(NamedTuple):
-    """Table ``audited`` that keeps every judged row, as tasks write it."""
+    """Table ``audited`` as tasks write it."""
 
     new: NewFiles
     subscription: str
@@ -47,7 +60,7 @@ class Audited(NamedTuple):
         writing.add(lake.rows_with_values(audited.published(judged, self.subscription, self.judge), self.new.where))
 
 
-def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table | DataFrame:
+def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table | InFiles:
     """The judged rows with a finding, and what consumers were given, of a log that waits in files: a table of the
     driver where they are not more than it takes. All judged rows become those of ``table``, where one is given; else
     what the night hands on is among those that are returned."""
@@ -76,7 +89,7 @@ def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table |
         table.new.commit([*of_table, *writing.files])
     if few and sum(row["size"] for row in found) <= MOST_BYTES:
         return pa.concat_tables([*(opened(path).read_all() for path in of_rows), *sums])
-    return frame_of(log.messages.sparkSession, [*of_rows, *of_sums], JUDGED)
+    return InFiles(of_rows, of_sums, pa.concat_tables(sums) if few else None)
 
 
 def _sums_among(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
 from typing import Final, NamedTuple
@@ -21,13 +21,16 @@ from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
+from subreplay.audit.sums import Counted
 from subreplay.config.run import RECORDED
 from subreplay.figures import MOST_TOLD, Figures
 from subreplay.model.columns import DAY, UNKNOWN
 from subreplay.model.rows import Scope
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.spark import collect, keys, lake
-from subreplay.spark.audit import dead_letters, judged_files, passes, topic_findings, withdrawals
+from subreplay.spark.audit import dead_letters, judged_files, passes, told_files, topic_findings, withdrawals
+from subreplay.spark.audit.judged_files import InFiles
+from subreplay.spark.audit.told_files import Telling
 from subreplay.spark.audit.windows import bounds, loads, violations
 from subreplay.spark.audit.worst import worst
 from subreplay.spark.read import checkpoint, clocks
@@ -83,9 +86,9 @@ def fold(source: Source) -> Judge:
 
 class Judged(NamedTuple):
     """Judged rows, at least those with a finding, and ``LOAD`` rows, which add up what all of them say of consumers;
-    few are tables, which the driver has."""
+    few are tables, which the driver has, and so are the sums where rows wait in files."""
 
-    rows: DataFrame | pa.Table
+    rows: DataFrame | pa.Table | InFiles
     sums: DataFrame | pa.Table
 
 
@@ -97,8 +100,8 @@ def judge(source: Source, judge: Judge) -> Judged:
     adding = replace(judge, spans=spans, findings_only=findings_only)
     log = source.log_of_night()
     in_files = log.waits and not source.few
-    by_tasks = _by_tasks(source, judge) if in_files and not findings_only else None
-    rows: DataFrame | pa.Table
+    by_tasks = _by_tasks(source, judge) if in_files else None
+    rows: DataFrame | pa.Table | InFiles
     if source.few:
         rows = passes.judged_here(log, adding)
     elif in_files and (findings_only or by_tasks):
@@ -110,10 +113,12 @@ def judge(source: Source, judge: Judge) -> Judged:
         if by_tasks is None:
             rows = source.put(rows, "audited")
         return Judged(audited.deliveries(rows), audited.sums(rows))
-    rows = passes.published(rows, subscription, judge)
+    told = passes.published(_frame(source, rows), subscription, judge)
     if by_tasks is None:
-        rows = source.write(rows, "audited")
-    return Judged(passes.deliveries(rows), source.here_if_few(passes.added_up(passes.sums(rows))))
+        told = source.write(told, "audited")
+    if isinstance(rows, InFiles) and rows.sums is not None:
+        return Judged(rows, audited.sums(rows.sums))
+    return Judged(passes.deliveries(told), source.here_if_few(passes.added_up(passes.sums(told))))
 
 
 def _by_tasks(source: Source, judge: Judge) -> judged_files.Audited | None:
@@ -124,8 +129,9 @@ def _by_tasks(source: Source, judge: Judge) -> judged_files.Audited | None:
     return None if new is None else judged_files.Audited(new, subscription, judge)
 
 
-def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table:
-    """Findings in words, also those that are not about one delivery; writes table ``violations``."""
+def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table | Counted:
+    """Findings in words, also those that are not about one delivery; writes table ``violations``. Of many, which it
+    writes as they are told, what is counted of them."""
     subscription = source.config.subscription.name
     explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
@@ -134,15 +140,25 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Tabl
     others = [*_of_messages(source, judge, since)]
     if isinstance(judged.rows, pa.Table):
         words = explainer.violations(audited.worth_words(judged.rows, judge).to_batches())
-        of_rows = pa.Table.from_batches(words, VIOLATIONS)
-        if source.few or not others:
-            tables = [of_rows, ranges, *map(collect.rows_of, others)]
-            return source.put(pa.concat_tables(table.cast(VIOLATIONS) for table in tables), "violations")
-        told = lake.of_arrow(source.spark, of_rows)
-    else:
-        told = passes.violations(judged.rows, explainer)
-    frames = [told, lake.of_arrow(source.spark, ranges), *others]
-    return source.write(reduce(DataFrame.unionByName, frames), "violations", likely_few=True)
+        of_rows = pa.concat_tables([pa.Table.from_batches(words, VIOLATIONS), ranges.cast(VIOLATIONS)])
+        few = source.rows_if_few(_together(others)) if others else VIOLATIONS.empty_table()
+        if few is not None:
+            return source.put(pa.concat_tables([of_rows, few.cast(VIOLATIONS)]), "violations")
+        frames = [lake.of_arrow(source.spark, of_rows), *others]
+        return source.write(_together(frames), "violations")
+    frames = [*others, *([lake.of_arrow(source.spark, ranges)] if len(ranges) else [])]
+    if isinstance(judged.rows, InFiles) and (new := source.sink.begin(VIOLATIONS, "violations", **source.where)):
+        path, worst_of = f"{judged.rows.rows[0]}-told", source.config.report.worst
+        telling = Telling(new, path, explainer, source.span, source.width, worst_of)
+        counted = told_files.told(source.spark, judged.rows.rows, _together(frames) if frames else None, telling)
+        return source.sink.written["violations"] if counted is None else counted
+    told = passes.violations(_frame(source, judged.rows), explainer)
+    return source.write(_together([told, *frames]), "violations", likely_few=True)
+
+
+def _together(frames: Iterable[DataFrame]) -> DataFrame:
+    """Rows of table ``violations`` from several places."""
+    return reduce(DataFrame.unionByName, frames).select(*VIOLATIONS.names)
 
 
 def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[DataFrame]:
@@ -175,16 +191,15 @@ class _Sums(NamedTuple):
     withdrawn: collect.Rows
 
 
-def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table) -> Figures:
+def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table | Counted) -> Figures:
     """Aggregate judged rows and their sums; writes tables ``assignments``, ``violations_by_window`` and
     ``finding_counts``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
-    own, slide = source.span
-    here = [len(rows) for rows in (*judged, found) if isinstance(rows, pa.Table)]
-    if len(here) == len((*judged, found)) and max(here) * (own // slide) <= MOST_IN_WINDOWS:
-        summed = _summed_here(source, judge, judged, found)
+    counted = _counted_here(source, judge, judged, found)
+    if counted is not None:
+        summed = _summed_here(source, judge, judged.sums, counted)
     else:
-        summed = _summed(source, judge, Judged(*(_frame(source, rows) for rows in judged)), _frame(source, found))
+        summed = _summed(source, judge, *(_frame(source, rows) for rows in (*judged, found)))
     findings = summed.findings
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
@@ -223,22 +238,22 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
     )
 
 
-def _summed(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _Sums:
-    """Of many rows, by Spark."""
+def _summed(source: Source, judge: Judge, rows: DataFrame, mine: DataFrame, found: DataFrame) -> _Sums:
+    """Of many judged rows, ``LOAD`` rows and findings, by Spark."""
     width, (own, slide) = source.width, source.span
-    totals = passes.totals(judged.sums)
+    totals = passes.totals(mine)
     intervals = _connected(source, judge, totals)
-    fine = bounds(passes.assignments(loads(judged.sums, source.span), source.spark, intervals, own), own)
+    fine = bounds(passes.assignments(loads(mine, source.span), source.spark, intervals, own), own)
     failing = violations(found, own, slide)
-    counts_of_deliveries = passes.finding_counts(judged.rows, judge, own)
+    counts_of_deliveries = passes.finding_counts(rows, judge, own)
     counted = counts_of_deliveries.unionByName(passes.counts_of_others(found, own))
     with collect.together() as start:
         assigned = start(source.write, fine, "assignments", likely_few=True)
         windowed = start(source.write, failing, "violations_by_window", likely_few=True)
         counts = start(source.write, counted, "finding_counts", likely_few=True)
-        load = start(collect.rows, loads(judged.sums, source.report_span).orderBy("window", "consumer"))
-        consumers = start(collect.rows, passes.load(judged.sums))
-        lags = start(collect.rows, passes.lags(judged.sums))
+        load = start(collect.rows, loads(mine, source.report_span).orderBy("window", "consumer"))
+        consumers = start(collect.rows, passes.load(mine))
+        lags = start(collect.rows, passes.lags(mine))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
         withdrawn = start(_withdrawn, source)
     assigned.result()
@@ -249,29 +264,44 @@ def _summed(source: Source, judge: Judge, judged: Judged, found: DataFrame) -> _
     return _Sums(intervals, totals, load_rows, of_consumers, findings, worst_rows, lag_rows, withdrawn_rows)
 
 
-def _frame(source: Source, rows: DataFrame | pa.Table) -> DataFrame:
-    """Rows as a frame."""
+def _frame(source: Source, rows: DataFrame | pa.Table | InFiles | Counted) -> DataFrame:
+    """Rows as a frame; of findings that are counted, table ``violations``."""
+    if isinstance(rows, Counted):
+        return source.sink.written["violations"]
+    if isinstance(rows, InFiles):
+        return rows.frame(source.spark)
     return collect.of_rows(source.spark, rows, rows.schema) if isinstance(rows, pa.Table) else rows
 
 
-def _summed_here(source: Source, judge: Judge, judged: Judged, found: pa.Table) -> _Sums:
-    """The same of few rows, by the driver, which has them."""
+def _counted_here(
+    source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table | Counted
+) -> Counted | None:
+    """What is counted of findings, where the driver can do so, and add up what consumers were given, too."""
+    own, slide = source.span
+    if isinstance(judged.rows, pa.Table) and isinstance(found, pa.Table):
+        counts = [sums.finding_counts(judged.rows, judge.applicable, own)]
+        counts.append(sums.counts_of_others(found, passes.NOT_OF_DELIVERIES, own))
+        found = Counted(pa.concat_tables(counts), sums.panes(found, slide), found)
+    if not (isinstance(found, Counted) and isinstance(judged.sums, pa.Table)):
+        return None
+    return found if max(map(len, (*found, judged.sums))) * (own // slide) <= MOST_IN_WINDOWS else None
+
+
+def _summed_here(source: Source, judge: Judge, mine: pa.Table, counted: Counted) -> _Sums:
+    """The same by the driver, which has ``LOAD`` rows and what is counted of findings."""
     width, (own, slide) = source.width, source.span
-    rows, mine = judged
     totals = sums.totals(mine)
     intervals = _connected(source, judge, totals)
-    others = sums.counts_of_others(found, passes.NOT_OF_DELIVERIES, own)
-    counts = pa.concat_tables([sums.finding_counts(rows, judge.applicable, own), others])
     source.put(sums.assignments(sums.loads(mine, source.span), intervals, own), "assignments")
-    source.put(sums.violations(found, own, slide), "violations_by_window")
-    source.put(counts, "finding_counts")
+    source.put(sums.violations(counted.panes, own, slide), "violations_by_window")
+    source.put(counted.counts, "finding_counts")
     return _Sums(
         intervals,
         totals,
         sums.loads(mine, source.report_span).to_pylist(),
         sums.consumers(mine),
-        sums.coarser(counts, width),
-        sums.worst(found, source.config.report.worst, width, MOST_TOLD),
+        sums.coarser(counted.counts, width),
+        sums.worst(counted.first, source.config.report.worst, width, MOST_TOLD),
         sums.lags(mine),
         _withdrawn(source),
     )
@@ -304,7 +334,7 @@ def _clocks(
     source: Source,
     judge: Judge,
     judged: Judged,
-    found: DataFrame | pa.Table,
+    found: DataFrame | pa.Table | Counted,
     findings: collect.Rows,
     lags: collect.Rows,
 ) -> Clocks:

@@ -155,14 +155,21 @@ class Source:
         rows = collect.rows_of(frame.limit(most + 1))
         return frame if rows.num_rows > most else collect.as_frame(rows, frame)
 
+    def rows_if_few(self, frame: DataFrame) -> pa.Table | None:
+        """The rows of a frame that are likely few, computed once; None where they are many."""
+        if self.few:
+            return collect.rows_of(frame)
+        most = collect.most_rows(self.statistics.widest)
+        rows = collect.rows_of(frame.limit(most + 1))
+        return None if rows.num_rows > most else rows
+
     def write(self, frame: DataFrame, name: str, *, likely_few: bool = False) -> DataFrame:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice. Of a large run those
         that are ``likely_few`` come to the driver, where they are as few: it writes them sooner than Spark does, and
         what is asked of them next reads no table."""
         dated = lake.with_values(frame, self.where)
-        most = collect.most_rows(self.statistics.widest)
-        rows = collect.rows_of(dated if self.few else dated.limit(most + 1)) if self.few or likely_few else None
-        if rows is None or (rows.num_rows > most and not self.few):
+        rows = self.rows_if_few(dated) if self.few or likely_few else None
+        if rows is None:
             return self.sink.write(frame, name, **self.where)
         self.sink.put(rows, name, **self.where)
         return collect.as_frame(rows, dated)
