@@ -64,25 +64,32 @@ def test_few_rows_and_many_come_to_the_same_tables(
 
 
 @pytest.mark.parametrize(
-    ("kept", "scenario", "too_much"),
+    ("kept", "scenario", "otherwise"),
     [
-        ("findings", "s7b_shared_dlq", (told_files, "MOST_FIRST")),
-        ("all", "s1f_key_shared_default_batching", (judged_files, "MOST_SUMS")),
+        ("findings", "4.0.8/s7b_shared_dlq", (told_files, "MOST_FIRST", -1)),
+        ("all", "4.0.8/s1f_key_shared_default_batching", (judged_files, "MOST_SUMS", -1)),
+        ("findings", "3.2.3/s1f_key_shared_default_batching", (lake, "begin", lambda *_, **__: None)),
     ],
-    ids=["findings", "all"],
+    ids=["too many first", "too many sums", "not on this machine, of slots that are not shown"],
 )
 def test_findings_that_wait_in_files_are_the_same(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, scenario: str, too_much: Any
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str, scenario: str, otherwise: Any
 ) -> None:
     """Of many rows those with a finding: as a table of the driver; in files, of which tasks tell, where they would be
-    too large for it; and by Spark where so are what tasks bring of them, or their sums. Table ``audited`` keeps these
-    alone, or every row, which tasks write."""
-    assert main(["ingest", str(ROOT / f"4.0.8/{scenario}"), "--to", str(tmp_path / "in")]) == 0
+    too large for it; and by Spark where so are what tasks bring of them, or their sums, or where tasks cannot write the
+    tables. Table ``audited`` keeps these alone, or every row, which tasks write."""
+    assert main(["ingest", str(ROOT / scenario), "--to", str(tmp_path / "in")]) == 0
     run_file = tmp_path / "in/audit.yaml"
-    run_file.write_text(f"{run_file.read_text()}\noutput: {{audited: {kept}}}\n")
+    told = run_file.read_text()
+    if scenario.startswith("3.2.3"):  # a slot of so large a space all but names its key
+        told = told.replace("pulsar.key_shared.auto_split", "pulsar.key_shared.consistent_hash")
+        assert "consistent_hash" in told
+    run_file.write_text(f"{told}\noutput: {{audited: {kept}}}\n")
     findings, found = judged_files.findings, {}
-    large = (judged_files, "MOST_BYTES")
-    most = {"waiting": [], "large": [large], "larger": [large, too_much]}
+    large = (judged_files, "MOST_BYTES", -1)
+    most = {"waiting": [], "large": [large], "larger": [large, otherwise]}
+    by_tasks = Mock(wraps=told_files.told)
+    monkeypatch.setattr(told_files, "told", by_tasks)
 
     def of(*asked: Any) -> pa.Table | judged_files.InFiles:
         rows = found[out] = findings(*asked)
@@ -97,12 +104,13 @@ def test_findings_that_wait_in_files_are_the_same(
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
     for out, limits in most.items():
         with monkeypatch.context() as changed:
-            for module, name in limits:
-                changed.setattr(module, name, -1)
+            for limit in limits:
+                changed.setattr(*limit)
             codes.append(main(["audit", "--config", str(run_file), "--out", str(tmp_path / out)]))
     assert isinstance(found["waiting"], pa.Table)
     assert found["large"].sums is not None
     assert (found["larger"].sums is None) == (kept == "all")
+    assert by_tasks.call_count == (2 if otherwise[1] == "MOST_FIRST" else 1)
     assert len(set(codes)) == 1
     assert len({(tmp_path / out / "report/report.json").read_bytes() for out in ("few", "told often", *most)}) == 1
     for name in set(TABLES) - {"withdrawn"}:  # which nights have

@@ -113,7 +113,7 @@ def judge(source: Source, judge: Judge) -> Judged:
         if by_tasks is None:
             rows = source.put(rows, "audited")
         return Judged(audited.deliveries(rows), audited.sums(rows))
-    told = passes.published(_frame(source, rows), subscription, judge)
+    told = passes.published(rows.frame(source.spark) if isinstance(rows, InFiles) else rows, subscription, judge)
     if by_tasks is None:
         told = source.write(told, "audited")
     if isinstance(rows, InFiles) and rows.sums is not None:
@@ -152,7 +152,7 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Tabl
         telling = Telling(new, path, explainer, source.span, source.width, worst_of)
         counted = told_files.told(source.spark, judged.rows.rows, _together(frames) if frames else None, telling)
         return source.sink.written["violations"] if counted is None else counted
-    told = passes.violations(_frame(source, judged.rows), explainer)
+    told = passes.violations(_frame(source, judge, judged.rows), explainer)
     return source.write(_together([told, *frames]), "violations", likely_few=True)
 
 
@@ -199,7 +199,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
     if counted is not None:
         summed = _summed_here(source, judge, judged.sums, counted)
     else:
-        summed = _summed(source, judge, *(_frame(source, rows) for rows in (*judged, found)))
+        summed = _summed(source, judge, *(_frame(source, judge, rows) for rows in (*judged, found)))
     findings = summed.findings
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
@@ -264,12 +264,13 @@ def _summed(source: Source, judge: Judge, rows: DataFrame, mine: DataFrame, foun
     return _Sums(intervals, totals, load_rows, of_consumers, findings, worst_rows, lag_rows, withdrawn_rows)
 
 
-def _frame(source: Source, rows: DataFrame | pa.Table | InFiles | Counted) -> DataFrame:
-    """Rows as a frame; of findings that are counted, table ``violations``."""
+def _frame(source: Source, judge: Judge, rows: DataFrame | pa.Table | InFiles | Counted) -> DataFrame:
+    """Rows as a frame: judged ones that wait in files as table ``audited`` has them, which may not show slots; of
+    findings that are counted, table ``violations``."""
     if isinstance(rows, Counted):
         return source.sink.written["violations"]
     if isinstance(rows, InFiles):
-        return rows.frame(source.spark)
+        return passes.deliveries(passes.published(rows.frame(source.spark), source.config.subscription.name, judge))
     return collect.of_rows(source.spark, rows, rows.schema) if isinstance(rows, pa.Table) else rows
 
 
@@ -284,7 +285,7 @@ def _counted_here(
         found = Counted(pa.concat_tables(counts), sums.panes(found, slide), found)
     if not (isinstance(found, Counted) and isinstance(judged.sums, pa.Table)):
         return None
-    return found if max(map(len, (*found, judged.sums))) * (own // slide) <= MOST_IN_WINDOWS else None
+    return found if max(len(found.panes), len(judged.sums)) * (own // slide) <= MOST_IN_WINDOWS else None
 
 
 def _summed_here(source: Source, judge: Judge, mine: pa.Table, counted: Counted) -> _Sums:
@@ -347,14 +348,14 @@ def _clocks(
         return Clocks()
     if not may_be_off(lags, judge.terms.clock_skew):
         return Clocks()
-    rows = _frame(source, _every_row(source, judge, judged))
+    rows = _frame(source, judge, _every_row(source, judge, judged))
     off = shifts(collect.rows(clocks.lags(rows)), judge.terms.clock_skew)
     if not off:
         return Clocks()
     log = clocks.corrected(source.log_of_night(), off)
     again = passes.deliveries(passes.judged(log, judge))
     counted = passes.finding_counts(again, judge, source.width)
-    counted = counted.unionByName(passes.counts_of_others(_frame(source, found), source.width))
+    counted = counted.unionByName(passes.counts_of_others(_frame(source, judge, found), source.width))
     by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
     return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
 

@@ -27,6 +27,10 @@ from subreplay.spark.session import partitions
 
 MOST_FIRST: Final = 1 << 18
 """Rows of table ``violations`` that come to the driver, which chooses of them what a report tells."""
+MOST_BYTES: Final = 1 << 28
+"""Bytes of these."""
+MOST_COUNTS: Final = 1 << 21
+"""Rows of what tasks have counted that come to the driver."""
 _LEFT: Final = "path string, of_table string"
 
 
@@ -57,7 +61,7 @@ class Telling:
 
     def of_words(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same of findings that are in words already, and not about one delivery."""
-        tables = (pa.Table.from_batches([batch]).cast(VIOLATIONS) for batch in batches)
+        tables = (rows.cast(VIOLATIONS) for rows in gathered(batches))
         yield self._left((sums.counts_of_others(rows, NOT_OF_DELIVERIES, self.span.width), rows) for rows in tables)
 
     def _left(self, told: Iterable[tuple[pa.Table, pa.Table]]) -> pa.RecordBatch:
@@ -69,10 +73,10 @@ class Telling:
                 panes.add(sums.panes(rows, self.span.slide))
                 first.write_table(sums.first(rows, self.few, self.width))
                 writing.add(lake.rows_with_values(rows, self.new.where))
-        for name, added in (("counts", counts), ("panes", panes)):
-            together = added.together()
-            with new_file(f"{path}-{name}", together.schema) as file:
-                file.write_table(together)
+            for name, added in (("counts", counts), ("panes", panes)):
+                together = added.together()
+                with new_file(f"{path}-{name}", together.schema) as file:
+                    file.write_table(together)
         return pa.RecordBatch.from_pydict({"path": [path], "of_table": [json.dumps(writing.files)]})
 
 
@@ -84,11 +88,11 @@ def told(spark: SparkSession, judged: Sequence[str], others: DataFrame | None, t
     left = [*of_rows, *of_others]
     telling.new.commit([NewFile(*file) for row in left for file in json.loads(row["of_table"])])
     first = _first(left, telling)
-    if first is None:
-        return None
-    counts = (_added(sums.adding_counts(), rows, "counts") for rows in (of_rows, of_others))
     panes = _added(sums.adding_panes(), left, "panes")
-    return Counted(pa.concat_tables(map(sums.in_order, counts)), panes, first)
+    counts, more = (_added(sums.adding_counts(), rows, "counts") for rows in (of_rows, of_others))
+    if first is None or panes is None or counts is None or more is None:
+        return None
+    return Counted(pa.concat_tables([sums.in_order(counts), sums.in_order(more)]), panes, first)
 
 
 def _left(
@@ -107,19 +111,22 @@ def _left(
     return collect.rows(spark.range(0, tasks, 1, tasks).mapInArrow(of_batches, _LEFT))
 
 
-def _added(adding: sums.Adding, left: collect.Rows, name: str) -> pa.Table:
-    """What tasks counted, added up."""
-    for row in left:
-        adding.add(opened(f"{row['path']}-{name}").read_all())
+def _added(adding: sums.Adding, left: collect.Rows, name: str) -> pa.Table | None:
+    """What tasks counted, added up; None for too much."""
+    counted = [opened(f"{row['path']}-{name}").read_all() for row in left]
+    if sum(map(len, counted)) > MOST_COUNTS:
+        return None
+    for counts in counted:
+        adding.add(counts)
     return adding.together()
 
 
 def _first(left: collect.Rows, telling: Telling) -> pa.Table | None:
     """The first rows of each window, of all that tasks left; None for too many."""
+    files = (opened(f"{row['path']}-first") for row in left)
     held = VIOLATIONS.empty_table()
-    for row in left:
-        rows = opened(f"{row['path']}-first").read_all()
+    for rows in gathered(file.get_batch(number) for file in files for number in range(file.num_record_batches)):
         held = sums.first(pa.concat_tables([held, rows]), telling.few, telling.width)
-        if len(held) > MOST_FIRST:
+        if len(held) > MOST_FIRST or held.nbytes > MOST_BYTES:
             return None
     return held
