@@ -36,8 +36,8 @@ MOST_SUMS: Final = 1 << 20
 
 
 class InFiles(NamedTuple):
-    """Judged rows that are more than the driver takes, or whose sums are: the files of those with a finding, or else all
-    but sums, and of sums as tasks had them; and these added up, where they are few."""
+    """Judged rows that are more than the driver takes, or whose sums are: the files of those with a finding, or else of
+    all but sums, and of sums as tasks had them; and these added up, where they are few."""
 
     rows: tuple[str, ...]
     of_sums: tuple[str, ...]
@@ -62,8 +62,8 @@ class Audited(NamedTuple):
 
 def findings(log: Log, judge: Judge, table: Audited | None = None) -> pa.Table | InFiles:
     """The judged rows with a finding, and what consumers were given, of a log that waits in files: a table of the
-    driver where they are not more than it takes. What tasks judge becomes rows of ``table``, where one is given, at least
-    what it keeps; else what the night hands on is among those that are returned."""
+    driver where they are not more than it takes. What tasks judge becomes rows of ``table``, where one is given, at
+    least what it keeps; else what the night hands on is among those that are returned."""
     folder = f"{log.direct[0].folder}/judged"
 
     def left(batches: Batches) -> Batches:
