@@ -20,6 +20,7 @@ from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.plan_data import PlanView
 from subreplay.spark.audit import stages as audit_stages
+from subreplay.spark.audit.summing import sum_audit
 from subreplay.spark.dispatch.stage import dispatch_asked, replay_dispatch
 from subreplay.spark.read.source import Source, read, read_traffic, write_profile, write_tables
 from subreplay.spark.read.traffic import Frames
@@ -66,7 +67,7 @@ def _audited(source: Source, progress: Progress) -> Result:
     with progress("putting findings into words"):
         found = audit_stages.explain(source, judge, judged)
     with progress("summing windows"):
-        figures = audit_stages.sum_audit(source, judge, judged, found)
+        figures = sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, figures)
     dispatch = _dispatch(source, plans, progress)

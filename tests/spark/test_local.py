@@ -88,8 +88,8 @@ def test_findings_that_wait_in_files_are_the_same(
     findings, found = judged_files.findings, {}
     large = (judged_files, "MOST_BYTES", -1)
     most = {"waiting": [], "large": [large], "larger": [large, otherwise]}
-    by_tasks = Mock(wraps=told_files.told)
-    monkeypatch.setattr(told_files, "told", by_tasks)
+    by_tasks = Mock(wraps=told_files.tell)
+    monkeypatch.setattr(told_files, "tell", by_tasks)
 
     def of(*asked: Any) -> pa.Table | judged_files.InFiles:
         rows = found[out] = findings(*asked)

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from datetime import date
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from subreplay.errors import EnvironmentFailed
+from subreplay.spark import new_files
 from subreplay.spark.new_files import NewFiles, begun
 
 PARTITIONS = ["topic", "date"]
@@ -95,8 +98,23 @@ def test_nobody_comes_between_the_look_and_the_commit(path: str, monkeypatch: py
     assert told(path) == [(2, "a", DAYS[0])]
 
 
-def test_after_an_error_no_file_is_left(path: str) -> None:
+def test_few_rows_at_a_time_become_one_group_of_a_file(path: str) -> None:
+    """Groups of ten rows each would be slow to read; a date may come and go."""
+    new = start(path)
+    dates: list[list[date | None]] = [[DAYS[0]], [None], [DAYS[0]]]
+    commit(new, (rows([number], dates=dates[number % 3]) for number in range(300)))
+    files = [pq.ParquetFile(file) for file in Path(path).rglob("*.parquet")]
+    assert [file.num_row_groups for file in files] == [1, 1]
+    assert sorted(file.metadata.num_rows for file in files) == [100, 200]
+    assert [number for number, *_ in told(path)] == [*range(300)]
+
+
+@pytest.mark.parametrize("many", ["ROWS", "MOST_BYTES"])
+def test_after_an_error_no_file_is_left(path: str, monkeypatch: pytest.MonkeyPatch, many: str) -> None:
     """A task that fails takes what it wrote with it."""
+    monkeypatch.setattr(new_files, many, 1)
+    written = Mock(wraps=pq.ParquetWriter)
+    monkeypatch.setattr(new_files.pq, "ParquetWriter", written)
 
     def failing() -> Iterator[pa.Table]:
         yield rows([1])
@@ -104,6 +122,7 @@ def test_after_an_error_no_file_is_left(path: str) -> None:
 
     with pytest.raises(ZeroDivisionError):
         commit(start(path), failing())
+    assert written.called
     assert not [*Path(path).rglob("*.parquet")]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, MOST_HELD, REPEATED, Span
+from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED, AddingUp, Span
 from subreplay.model.columns import Ints, flags, ints
 from subreplay.model.tables import VIOLATIONS
 
@@ -40,36 +40,21 @@ class Counted(NamedTuple):
     first: pa.Table
 
 
-class Adding:
-    """Counts that come table by table: those about the same are added up as they come. Held are ``MOST_HELD`` rows, or
-    twice what comes of them. It begins with a table without rows, whose columns are what is counted, and ``count``."""
-
-    def __init__(self, none: pa.Table) -> None:
-        self._by = [name for name in none.column_names if name != "count"]
-        self._held = [none]
-        self._rows, self._enough = 0, MOST_HELD
-
-    def add(self, counts: pa.Table) -> None:
-        self._held.append(counts)
-        self._rows += len(counts)
-        if self._rows > self._enough:
-            self._held = [self.together()]
-            self._rows = len(self._held[0])
-            self._enough = max(MOST_HELD, 2 * self._rows)
-
-    def together(self) -> pa.Table:
-        """All that came."""
-        return _summed(pa.concat_tables(self._held), self._by, ["count"])
+def adding_counts() -> AddingUp:
+    """Adds up ``finding_counts``, or ``counts_of_others``."""
+    return _adding(_counts([]))
 
 
-def adding_counts() -> Adding:
-    """Adds up finding counts."""
-    return Adding(_counts([]))
+def adding_panes() -> AddingUp:
+    """Adds up ``panes``."""
+    return _adding(panes(VIOLATIONS.empty_table(), 1))
 
 
-def adding_panes() -> Adding:
-    """Adds up counts by pane."""
-    return Adding(panes(VIOLATIONS.empty_table(), 1))
+def _adding(none: pa.Table) -> AddingUp:
+    by = [name for name in none.column_names if name != "count"]
+    adding = AddingUp(lambda rows: _summed(rows, by, ["count"]))
+    adding.add(none)
+    return adding
 
 
 def totals(sums: pa.Table) -> dict[str, int]:
@@ -155,8 +140,10 @@ def counts_of_others(found: pa.Table, which: Sequence[Code], width: int) -> pa.T
     stray = pc.and_(pc.equal(found["code"], Code.ROUTING_MISMATCH.name), found["consumer"].is_null())
     stray = pc.and_(stray, found["at"].is_valid())
     mine = found.filter(pc.or_(pc.is_in(found["code"], pa.array([code.name for code in which])), stray))
-    values = {excuse.sentence: excuse.value for excuse in reversed(Excuse) if excuse}
-    excuse = np.array([values.get(told, Excuse.NONE.value) for told in mine["excuse"].to_pylist()], np.int32)
+    told = [excuse for excuse in Excuse if excuse]
+    which_excuse = pc.index_in(mine["excuse"], pa.array([excuse.sentence for excuse in told]))
+    values = np.array([*(excuse.value for excuse in told), Excuse.NONE.value], np.int32)
+    excuse = values[np.asarray(which_excuse.fill_null(len(told)))]
     return _counts([_findings(_floor(_nanos(mine, "moment"), width), mine["consumer"], mine["code"], excuse)])
 
 

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from subreplay.errors import EnvironmentFailed
+from subreplay.model.columns import MOST_BYTES, ROWS
 from subreplay.spark import delta_here
 
 if TYPE_CHECKING:
@@ -57,10 +58,10 @@ class NewFiles:
         writing = Writing(self)
         try:
             yield writing
+            writing.close()
         except BaseException:
             writing.remove()
             raise
-        writing.close()
 
     def commit(self, files: Iterable[NewFile]) -> None:
         """Make the rows of files those of the table whose columns equal ``where``, in one transaction.
@@ -104,18 +105,30 @@ class NewFiles:
 
 @dataclass
 class Writing:
-    """The files of a task, one a date."""
+    """The files of a task, one a date. Rows wait until they are worth a group of a file, or their bytes are many."""
 
     new: NewFiles
+    _waiting: list[pa.Table] = field(default_factory=list)
+    _rows: int = 0
+    _bytes: int = 0
     _open: dict[Date | None, tuple[str, pq.ParquetWriter]] = field(default_factory=dict)
     files: list[NewFile] = field(default_factory=list)
 
     def add(self, rows: pa.Table) -> None:
         """Write rows, which have all columns of the table."""
+        self._waiting.append(rows)
+        self._rows, self._bytes = self._rows + len(rows), self._bytes + rows.nbytes
+        if self._rows >= ROWS or self._bytes >= MOST_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting)
+        self._waiting, self._rows, self._bytes = [], 0, 0
         dates = rows["date"]
-        of_all = dates.unique().to_pylist()  # either each row has one, or none
+        of_all = dates.unique().to_pylist()
         for date in of_all:
-            of_it = rows.filter(pc.equal(dates, date)) if len(of_all) > 1 else rows
+            has_it = pc.is_null(dates) if date is None else pc.equal(dates, date)
+            of_it = rows.filter(has_it) if len(of_all) > 1 else rows
             self._writer(date).write_table(of_it.select(self.new.schema.names).cast(self.new.schema))
 
     def _writer(self, date: Date | None) -> pq.ParquetWriter:
@@ -127,6 +140,8 @@ class Writing:
 
     def close(self) -> None:
         """Finish the files, of which ``files`` then tells."""
+        if self._waiting:
+            self._write()
         for date, (name, writer) in self._open.items():
             writer.close()
             path = f"{self.new.path}/{name}"

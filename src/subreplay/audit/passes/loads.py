@@ -7,7 +7,7 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -49,7 +49,6 @@ MOST_WAITING: Final = 1 << 14
 """Sums of batches that are worth a table of them."""
 _FEW: Final = 1 << 10
 """Numbers that there is always room to count by."""
-_OF_SUMS: Final = ["topic", "partition", "published", "load"]
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
@@ -154,29 +153,50 @@ def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
     return numbers, len(distinct)
 
 
+class AddingUp:
+    """Tables that come one after the other and are added up as they come. Held are ``MOST_HELD`` rows, or twice what
+    comes of them; what ``add_up`` makes of rows it can add up again."""
+
+    def __init__(self, add_up: Callable[[pa.Table], pa.Table]) -> None:
+        self._add_up = add_up
+        self._held: list[pa.Table] = []
+        self._rows, self._enough = 0, MOST_HELD
+
+    def add(self, rows: pa.Table) -> None:
+        """Hold rows, or what comes of all that are held."""
+        self._held.append(rows)
+        self._rows += len(rows)
+        if self._rows > self._enough:
+            self._held = [self.together()]
+            self._rows = len(self._held[0])
+            self._enough = max(MOST_HELD, 2 * self._rows)
+
+    def together(self) -> pa.Table:
+        """What comes of all of them, of which there must be one."""
+        return self._add_up(pa.concat_tables(self._held))
+
+
 def summed(parts: Iterable[pa.Table]) -> pa.Table:
     """``LOAD`` rows, which are among ``JUDGED`` ones, those about the same added up: each batch has some of them. What
-    comes of it has the topic partition and the date of the first. Held are ``MOST_HELD`` rows, or twice what comes of
-    them."""
-    held: list[pa.Table] = []
-    rows, enough = 0, MOST_HELD
+    comes of it has the topic partition and the date of the first."""
+    first, adding = None, AddingUp(_added_up)
     for part in parts:
-        held.append(part.select(_OF_SUMS))
-        rows += len(part)
-        if rows > enough:
-            held = [_added_up(pa.concat_tables(held)).select(_OF_SUMS)]
-            rows = len(held[0])
-            enough = max(MOST_HELD, 2 * rows)
-    return _added_up(pa.concat_tables(held)) if rows else JUDGED.empty_table()
-
-
-def _added_up(rows: pa.Table) -> pa.Table:
-    how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
-    found = pa.Table.from_struct_array(rows["load"]).group_by([*OF], use_threads=False).aggregate([*how.items()])
-    of = [column(found, name if name in OF else f"{name}_{how[name]}") for name in LOAD.names]
-    loads = pa.StructArray.from_arrays(of, fields=list(LOAD))
-    (first,) = rows.select(["topic", "partition", "published"]).slice(0, 1).to_pylist()
+        if len(part):
+            first = first or part.select(["topic", "partition", "published"]).slice(0, 1).to_pylist()[0]
+            adding.add(pa.Table.from_struct_array(part["load"]))
+    if first is None:
+        return JUDGED.empty_table()
+    added = adding.together()
+    loads = pa.StructArray.from_arrays([column(added, name) for name in LOAD.names], fields=list(LOAD))
     return _as_judged(loads, Scope(first["topic"], first["partition"]), first["published"])
+
+
+def _added_up(loads: pa.Table) -> pa.Table:
+    how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
+    found = loads.group_by([*OF], use_threads=False).aggregate([*how.items()])
+    return pa.table(
+        [found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=pa.schema(list(LOAD))
+    )
 
 
 def _as_judged(loads: pa.StructArray, scope: Scope, day: int) -> pa.Table:

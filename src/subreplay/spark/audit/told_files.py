@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit import audited, sums
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.passes.loads import Span
+from subreplay.audit.passes.loads import AddingUp, Span
 from subreplay.audit.sums import Counted
 from subreplay.model.columns import gathered
 from subreplay.model.tables import VIOLATIONS
@@ -50,21 +50,22 @@ class Telling:
         """Judged rows in words; the row that is returned says what was left where."""
         judge = self.explainer.judge
 
-        def told() -> Iterator[tuple[pa.Table, pa.Table]]:
+        def in_words() -> Iterator[tuple[pa.Table, pa.Table]]:
             for rows in gathered(batches):
                 mine = audited.deliveries(audited.published(rows, self.explainer.subscription, judge))
                 words = self.explainer.violations(audited.worth_words(mine, judge).to_batches())
                 counts = sums.finding_counts(mine, judge.applicable, self.span.width)
                 yield counts, pa.Table.from_batches(words, VIOLATIONS)
 
-        yield self._left(told())
+        yield self._written(in_words())
 
     def of_words(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same of findings that are in words already, and not about one delivery."""
         tables = (rows.cast(VIOLATIONS) for rows in gathered(batches))
-        yield self._left((sums.counts_of_others(rows, NOT_OF_DELIVERIES, self.span.width), rows) for rows in tables)
+        yield self._written((sums.counts_of_others(rows, NOT_OF_DELIVERIES, self.span.width), rows) for rows in tables)
 
-    def _left(self, told: Iterable[tuple[pa.Table, pa.Table]]) -> pa.RecordBatch:
+    def _written(self, told: Iterable[tuple[pa.Table, pa.Table]]) -> pa.RecordBatch:
+        """Counts of some findings, and those of them that table ``violations`` has."""
         path = f"{self.path}-{uuid4()}"  # a task may be run twice
         counts, panes = sums.adding_counts(), sums.adding_panes()
         with new_file(f"{path}-first", VIOLATIONS) as first, self.new.writing() as writing:
@@ -80,10 +81,10 @@ class Telling:
         return pa.RecordBatch.from_pydict({"path": [path], "of_table": [json.dumps(writing.files)]})
 
 
-def told(spark: SparkSession, judged: Sequence[str], others: DataFrame | None, telling: Telling) -> Counted | None:
+def tell(spark: SparkSession, judged: Sequence[str], others: DataFrame | None, telling: Telling) -> Counted | None:
     """Write table ``violations`` of judged rows, which wait in files, and of findings that are not about one delivery.
     What is counted of all of them; None where that is too much for the driver."""
-    of_rows = _left(spark, judged, telling.of_judged)
+    of_rows = _by_tasks(spark, judged, telling.of_judged)
     of_others = [] if others is None else collect.rows(others.mapInArrow(telling.of_words, _LEFT))
     left = [*of_rows, *of_others]
     telling.new.commit([NewFile(*file) for row in left for file in json.loads(row["of_table"])])
@@ -95,7 +96,7 @@ def told(spark: SparkSession, judged: Sequence[str], others: DataFrame | None, t
     return Counted(pa.concat_tables([sums.in_order(counts), sums.in_order(more)]), panes, first)
 
 
-def _left(
+def _by_tasks(
     spark: SparkSession, paths: Sequence[str], of_task: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 ) -> collect.Rows:
     """What tasks leave of the rows of files: each has about as many batches of them, one after the other."""
@@ -111,7 +112,7 @@ def _left(
     return collect.rows(spark.range(0, tasks, 1, tasks).mapInArrow(of_batches, _LEFT))
 
 
-def _added(adding: sums.Adding, left: collect.Rows, name: str) -> pa.Table | None:
+def _added(adding: AddingUp, left: collect.Rows, name: str) -> pa.Table | None:
     """What tasks counted, added up; None for too much."""
     counted = [opened(f"{row['path']}-{name}").read_all() for row in left]
     if sum(map(len, counted)) > MOST_COUNTS:
