@@ -1,12 +1,13 @@
 """The dispatch replay on Spark: every message of the log ends once, and the report tells who waits for whom."""
 
+import polars as pl
 import pytest
 
 from subreplay import pipeline
 from subreplay.cli import main
 from subreplay.config import run as config
-from subreplay.spark import lake
 from tests.support.recordings import ROOT
+from tests.support.tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +34,7 @@ def replayed(spark, tmp_path_factory):
     }
     result = pipeline.whatif(spark, config.parse(run, "test"))
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
-    return result.report, lake.read(spark, f"{out}/tables", "whatif_predicted", "delta")
+    return result.report, table_of(out, "whatif_predicted")
 
 
 def test_only_the_scenarios_that_ask_for_it_are_replayed(replayed):
@@ -46,8 +47,9 @@ def test_every_message_is_accounted_for(replayed):
     for view in report.dispatch[:2]:
         assert view.outcomes.published == 2500
         assert view.outcomes.acked + view.outcomes.pending == 2500
-    ended = rows.where("scenario LIKE 'stuck%' AND kind = 0 AND (settled OR outcome = 'pending')")
-    assert ended.count() == ended.select("scenario", "ledger", "entry", "batch_index").distinct().count() == 5000
+    at_an_end = pl.col("settled") | (pl.col("outcome") == "pending")
+    ended = rows.filter(pl.col("scenario").str.starts_with("stuck") & (pl.col("kind") == 0) & at_an_end)
+    assert ended.height == ended.select("scenario", "ledger", "entry", "batch_index").n_unique() == 5000
 
 
 def test_the_stuck_consumer_is_who_the_others_wait_for(replayed):
