@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 # Of a few thousand rows, to compile code well costs Java more than to run it, and to read its classes most of all: so
 # for every Java that tests start
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-if sys.platform == "linux":
+_HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+if _HUGE.exists() and "[never]" not in _HUGE.read_text():  # else Java would say that there are none
     _JAVA += " -XX:+UseTransparentHugePages"
 if (spark_found := find_spec("pyspark")) and spark_found.origin:
     _CLASSES = Path(spark_found.origin).with_name("jars") / "spark-classes.jsa"

@@ -12,7 +12,7 @@ QUICK: Final = {
     # to compile queries costs more than to interpret them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    # so does to plan them anew after each of their stages; programs that tests start do both
+    # so does to plan them anew after each of their stages; programs that tests start do both, test_local.py this
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.ui.explainMode": "simple",
     "spark.databricks.delta.stats.collect": "false",
