@@ -45,7 +45,7 @@ def test_a_run_replaces_its_own_rows_of_a_named_table(spark: SparkSession, audit
 
 
 def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, audits: Schema) -> None:
-    ready, failed = threading.Barrier(4), []
+    ready, failed = threading.Barrier(6), []
 
     def run(number: int) -> None:
         frame = spark.newSession().range(number + 1)
@@ -55,14 +55,14 @@ def test_runs_that_make_a_named_table_at_once_all_write_it(spark: SparkSession, 
         except Exception as error:
             failed.append(error)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not failed
     found = lake.read(spark, audits, "found", "delta").groupBy("topic").count().collect()
-    assert {row.topic: row["count"] for row in found} == {f"t{number}": number + 1 for number in range(4)}
+    assert {row.topic: row["count"] for row in found} == {f"t{number}": number + 1 for number in range(6)}
 
 
 def test_files_where_a_named_table_has_to_be_made_are_told(

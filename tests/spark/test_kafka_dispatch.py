@@ -21,8 +21,13 @@ def replayed(spark, tmp_path_factory):
     """The report of the command, and its table of what is predicted."""
     out, results, whatif = tmp_path_factory.mktemp("kafka"), [], pipeline.whatif
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(out / "in")]) == 0
+
+    def kept(*given):
+        results.append(whatif(*given))
+        return results[0]
+
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipeline, "whatif", lambda *given: results.append(whatif(*given)) or results[0])
+        patched.setattr(pipeline, "whatif", kept)
         assert main(["whatif", "--config", str(EXAMPLE), "--tables", str(out / "in"), "--out", str(out)]) == 0
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
     return results[0].report, table_of(out, "whatif_predicted")

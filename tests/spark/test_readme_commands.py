@@ -19,6 +19,7 @@ from subreplay import cli
 from subreplay.model.rows import Verdict
 from subreplay.model.tables import INPUTS
 from subreplay.spark import lake
+from tests.spark import test_kafka_dispatch
 
 pytestmark = pytest.mark.spark
 
@@ -130,8 +131,8 @@ def test_explain_reads_the_tables_of_the_demo(workplace):
     assert "judged by the audit that wrote build/demo/tables" in workplace.run(command)[1]
 
 
-# Examples that the README only names; test_kafka_dispatch.py runs the second
-GROUPS = ("kafka_assignors", "kafka_dispatch")
+# Examples that the README only names
+GROUPS = ("kafka_assignors", test_kafka_dispatch.EXAMPLE.stem)
 
 
 def test_every_example_is_run():
