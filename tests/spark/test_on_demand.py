@@ -37,6 +37,7 @@ recording, to = sys.argv[1:]
 code = main(["ingest", recording, "--to", to])
 assert code == 0, code
 config = ["--config", f"{to}/audit.yaml", "--out", f"{to}/out"]
+Path(to, "parquet/messages").mkdir(parents=True)  # no table of Delta
 two = Path(to, "two.yaml")
 two.write_text(Path(to, "audit.yaml").read_text() + '''
 scenarios:
@@ -45,6 +46,8 @@ scenarios:
 ''')
 for command, codes in (
     (["audit", *config], (0, 1)),
+    (["audit", *config, "--tables", f"{to}/nowhere"], (2,)),
+    (["audit", *config, "--tables", f"{to}/parquet"], (2,)),
     (["audit", "--config", str(two), "--out", f"{to}/two"], (0, 1)),
     (["whatif", "--config", str(two), "--out", f"{to}/two"], (0,)),
     (["plan", "ranges", *config, "--consumers", "3"], (0,)),

@@ -184,9 +184,9 @@ def _aligned(one: Cuts, two: Cuts) -> tuple[NDArray[np.int64], NDArray[np.int64]
     """All cuts of two tables, and the owner in either table from each cut on."""
     at = np.concatenate([one.at, two.at])
     order = np.argsort(at, kind="stable")  # merging two sorted runs is linear
-    from_one = order < len(one.at)
     at = at[order]
-    last_of_equal = np.append(at[1:] != at[:-1], True)[: len(at)]
-    before = np.concatenate([[NOBODY], one.owners])[np.cumsum(from_one)]
-    after = np.concatenate([[NOBODY], two.owners])[np.cumsum(~from_one)]
-    return at[last_of_equal], before[last_of_equal], after[last_of_equal]
+    last_of_equal = np.flatnonzero(np.append(at[1:] != at[:-1], True)[: len(at)])
+    of_one = np.cumsum(order < len(one.at))[last_of_equal]  # how many cuts of it come no later
+    of_two = last_of_equal + 1 - of_one
+    before, after = np.append(NOBODY, one.owners)[of_one], np.append(NOBODY, two.owners)[of_two]
+    return at[last_of_equal], before, after

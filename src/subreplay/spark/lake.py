@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -41,8 +42,8 @@ _OF_DELTA: Final = {
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
     """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
     path = _path(root, name)
-    if delta_here.is_here(spark, root) and not (os.path.exists(path) or PATTERN.search(path)):
-        raise _unreadable(path, form, "PATH_NOT_FOUND")  # Spark would have to start to say so
+    if not isinstance(root, Schema) and (why := missing(spark, path, form)):
+        raise _unreadable(path, form, why)
     try:
         if isinstance(root, Schema):
             frame = spark.read.table(quoted(path))
@@ -52,6 +53,18 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
     except AnalysisException as error:
         raise _unreadable(path, form, error.getCondition() or "unreadable") from error
     return frame
+
+
+def missing(spark: SparkSession, path: str, form: str) -> str | None:
+    """Why a path of this machine has no table, in Spark's words, which would have to start to say so; None: it may have
+    one."""
+    if not delta_here.is_here(spark, path) or PATTERN.search(path):
+        return None
+    if not os.path.exists(path):
+        return "PATH_NOT_FOUND"
+    folder = Path(os.path.abspath(path))
+    of_delta = any((above / "_delta_log").is_dir() for above in (folder, *folder.parents))  # it may be a partition
+    return None if form != "delta" or of_delta else "DELTA_TABLE_NOT_FOUND"
 
 
 def _unreadable(path: str, form: str, why: str) -> InputError:

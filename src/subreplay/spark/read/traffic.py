@@ -135,6 +135,8 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
     location = given.location
     if given.from_ in LIVE:
         return live.opened(spark, given, key, config.date, config.traffic.lookback_days)
+    if given.path is not None and (why := lake.missing(spark, given.path, given.format)):
+        raise _unreadable(given, key, why)
     try:
         if given.table is not None:
             found = spark.read.table(quoted(given.table))
@@ -150,12 +152,16 @@ def opened(spark: SparkSession, given: InputTable, key: str, config: RunConfig) 
             ) from error
         if why in _TOLD_BY_SPARK:
             why += ": " + str(error).splitlines()[0].partition("] ")[2]
-        what = "table" if given.table is not None else f"readable {given.format} table"
-        remedy = "correct path, table or format"
-        if lake.PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
-            remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
-        raise InputError(f"{key}: {location}: no {what} ({why}); {remedy}") from error
+        raise _unreadable(given, key, why) from error
     return found
+
+
+def _unreadable(given: InputTable, key: str, why: str) -> InputError:
+    what = "table" if given.table is not None else f"readable {given.format} table"
+    remedy = "correct path, table or format"
+    if lake.PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
+        remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
+    return InputError(f"{key}: {given.location}: no {what} ({why}); {remedy}")
 
 
 _NO_AVRO: Final = "_LEGACY_ERROR_TEMP_1139"
