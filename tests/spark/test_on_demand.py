@@ -22,7 +22,9 @@ from subreplay.spark.on_demand import can_wait, on_demand
 from subreplay.spark.session import fit_batches
 from tests.support.recordings import ROOT
 
-ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT",
+             "DATABRICKS_RUNTIME_VERSION")  # fmt: skip
+OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 COMMANDS = """
 import sys
 from pathlib import Path
@@ -71,7 +73,7 @@ def session(**settings: str) -> Any:
 
 @pytest.fixture(autouse=True)
 def nothing_is_decided_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ELSEWHERE:
+    for name in ELSEWHERE + OF_HADOOP:
         monkeypatch.delenv(name, raising=False)
 
 
@@ -140,6 +142,23 @@ def test_files_are_of_this_machine_where_the_run_file_says_nothing_else(options:
         raise AssertionError("this is known without Spark")
 
     assert is_here(on_demand(options, start), "build/tables") is here
+
+
+@pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR", *OF_HADOOP])
+def test_settings_of_hadoop_may_put_a_path_without_scheme_into_a_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    folder = tmp_path / "conf"
+    folder.mkdir()
+    monkeypatch.setenv(name, str(tmp_path if name == "SPARK_HOME" else folder))
+    assert is_here(session(**{"spark.master": "local[2]"}), "build/tables")
+    (folder / "core-site.xml").write_text("<configuration/>")
+    assert not is_here(session(**{"spark.master": "local[2]"}), "build/tables")
+
+
+def test_on_databricks_one_machine_is_not_where_paths_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "17.3")
+    assert not is_here(session(**{"spark.master": "local[*, 4]"}), "/mnt/tables")
 
 
 @pytest.mark.parametrize("options", [Spark(master="spark://name:7077"), Spark(remote="sc://name")])
