@@ -34,6 +34,7 @@ Python worker exited unexpectedly (crashed)                                     
 <_InactiveRpcError StatusCode.UNAVAILABLE failed to connect to all addresses>    | the Spark Connect server does not
 py4j.protocol.Py4JNetworkError: Answer from Java side is empty                   | Spark's Java process ended
 Py4JError: org.apache.spark.api.python.PythonUtils.toSeq does not exist in the JVM | Spark's Java process ended
+java.net.ConnectException: Call From h to s:8020 failed on x: Connection refused | a store does not answer
 [Errno 111] Connection refused                                                   | Spark's Java process ended
 subreplay.errors.InputError: s: no membership                                    | ! s: no membership
 Parquet column `[size]`. Expected Spark type int, actual Parquet type INT64      | ! column size is INT64 here,

@@ -142,6 +142,12 @@ SIGNS = (
         "is it running, and is spark.remote its address?",
     ),
     Sign(
+        r"Call From \S+ to \S+ failed on",  # as Hadoop says it of a file system
+        EnvironmentFailed,
+        "a store does not answer",
+        "is its address right (that of the path, or fs.defaultFS in core-site.xml), and can it be reached from here?",
+    ),
+    Sign(
         r"Py4JNetworkError|ConnectionRefusedError|ConnectionResetError|BrokenPipeError|Answer from Java side is empty"
         r"|Connection refused|SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"
         r"|does not exist in the JVM|Error while sending or receiving"

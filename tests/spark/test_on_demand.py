@@ -17,6 +17,7 @@ from subreplay.config import run as config
 from subreplay.config.run import Spark
 from subreplay.model.tables import INPUTS
 from subreplay.program import runs
+from subreplay.spark import lake
 from subreplay.spark.delta_here import is_here
 from subreplay.spark.on_demand import can_wait, on_demand
 from subreplay.spark.session import fit_batches
@@ -142,6 +143,28 @@ def test_files_are_of_this_machine_where_the_run_file_says_nothing_else(options:
         raise AssertionError("this is known without Spark")
 
     assert is_here(on_demand(options, start), "build/tables") is here
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "why"),
+    [
+        ("nowhere", "parquet", "PATH_NOT_FOUND"),
+        ("plain", "parquet", None),
+        ("plain", "delta", "DELTA_TABLE_NOT_FOUND"),
+        ("table", "delta", None),
+        ("table/date=2026-11-28", "delta", None),
+        ("table@v3", "delta", None),  # the table as it was
+        ("table@20261128000000000", "delta", None),
+        ("db.table", "iceberg", None),  # a name
+        ("t?ble", "csv", None),
+    ],
+)
+def test_what_is_no_table_is_told_without_spark_and_what_may_be_one_is_not(
+    here: Path, path: str, form: str, why: str | None
+) -> None:
+    for folder in ("plain", "table/_delta_log", "table/date=2026-11-28"):
+        (here / folder).mkdir(parents=True)
+    assert lake.missing(session(**{"spark.master": "local[2]"}), path, form) == why
 
 
 @pytest.mark.parametrize("name", ["SPARK_HOME", "SPARK_CONF_DIR", *OF_HADOOP])

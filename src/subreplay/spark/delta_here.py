@@ -47,9 +47,9 @@ def is_here(spark: SparkSession, root: Location) -> bool:
 def _settings_of_hadoop() -> bool:
     """Whether Java finds settings of Hadoop, whose ``fs.defaultFS`` no session tells; Databricks has its own, also on
     one machine."""
-    of = os.environ.get
-    of_spark = of("SPARK_CONF_DIR") or Path(of("SPARK_HOME") or Path(pyspark.__file__).parent, "conf")
-    folders = [of_spark, of("HADOOP_CONF_DIR"), of("YARN_CONF_DIR")]
+    told = os.environ.get
+    of_spark = told("SPARK_CONF_DIR") or Path(told("SPARK_HOME") or Path(pyspark.__file__).parent, "conf")
+    folders = [of_spark, told("HADOOP_CONF_DIR"), told("YARN_CONF_DIR")]
     found = any(folder and Path(folder, "core-site.xml").exists() for folder in folders)
     return found or "DATABRICKS_RUNTIME_VERSION" in os.environ
 

@@ -31,6 +31,7 @@ _CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-
 _NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
 PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: Spark takes it for several
+_VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # behind a path: Delta reads the table as it was
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 _OF_DELTA: Final = {
     # runs find their rows by partition; statistics of every column cost as much as writing it
@@ -58,13 +59,15 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
 def missing(spark: SparkSession, path: str, form: str) -> str | None:
     """Why a path of this machine has no table, in Spark's words, which would have to start to say so; None: it may have
     one."""
-    if not delta_here.is_here(spark, path) or PATTERN.search(path):
-        return None
+    if form == "iceberg" or PATTERN.search(path) or _VERSION.search(path) or not delta_here.is_here(spark, path):
+        return None  # of Iceberg it may be the name of a table
     if not os.path.exists(path):
         return "PATH_NOT_FOUND"
-    folder = Path(os.path.abspath(path))
-    of_delta = any((above / "_delta_log").is_dir() for above in (folder, *folder.parents))  # it may be a partition
-    return None if form != "delta" or of_delta else "DELTA_TABLE_NOT_FOUND"
+    if form != "delta":
+        return None
+    folder = Path(os.path.abspath(path))  # or a partition of a table above
+    of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
+    return None if of_delta else "DELTA_TABLE_NOT_FOUND"
 
 
 def _unreadable(path: str, form: str, why: str) -> InputError:
