@@ -138,6 +138,15 @@ def test_k_commit_3_what_a_commit_passes_is_lost():
     assert findings(RANGE, log, story.format("a2>C1 a2! C1!2")) == []
 
 
+@pytest.mark.parametrize("batch_rows", [1, 1000])
+def test_a_part_of_the_log_may_hold_only_commits(batch_rows):
+    tables = history("a1 a2 a3", "+C1 =C1 C1!2 C1!1")
+    messages = tables["messages"].slice(0, 0) if batch_rows > 1 else tables["messages"]
+    judge = judge_of(RANGE, tables)
+    rows = audit_by(judge, tables | {"messages": messages}, batch_rows)
+    assert [row["entry"] for row in rows.to_pylist() if row["codes"] & Code.COMMIT_BACK.bit] == [1]
+
+
 @pytest.mark.row("K-LATEST-1")
 def test_k_latest_1_what_was_written_before_a_new_partition_was_read_is_lost():
     found = audit_of("k44_grow_latest")

@@ -173,4 +173,6 @@ def judged_log(judge: Judge, log: pa.Table, batch_rows: int = 1000) -> pa.Table:
     order = [("topic", "ascending"), ("partition", "ascending"), ("delivered", "descending"), ("at", "ascending"),
              ("seq", "ascending"), ("ledger", "ascending"), ("entry", "ascending"),
              ("batch_index", "ascending")]  # fmt: skip
-    return pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)), JUDGED)
+    rows = pa.Table.from_batches(judge.by_time(facts.sort_by(order).combine_chunks().to_batches(batch_rows)), JUDGED)
+    assert not [field.name for field in JUDGED if not field.nullable and rows[field.name].null_count]  # nor may tables
+    return rows

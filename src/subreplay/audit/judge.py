@@ -85,7 +85,8 @@ class Judge(Context):
             if rows.num_rows:
                 state = state or self._position_state(scope, dispatcher, checkpoint)
                 rows, commits = without_commits(rows)
-                yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
+                if rows.num_rows:
+                    yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
                 if commits.num_rows and self.of_group:
                     yield from commit_facts(self, dispatcher, state, commits).to_batches()
         arrays = checkpoint.arrays()

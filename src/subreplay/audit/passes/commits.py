@@ -64,7 +64,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
     return pa.table([_column(given.get(f.name, _NOTHING.get(f.name)), n, f) for f in FACTS], schema=FACTS)
 
 
-_NOTHING = dict.fromkeys(("before", "mixed", "by_receipt"), False) | dict.fromkeys(
+_NOTHING = dict.fromkeys(("before", "mixed", "by_receipt", "skipped_others"), False) | dict.fromkeys(
     ("hash", "size", "redelivery_count", "nth", "previous", "repeated", "contradicted", "stored_again"), NONE
 )
 
