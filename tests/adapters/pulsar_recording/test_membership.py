@@ -102,3 +102,34 @@ def test_policies_never_see_a_rejected_consumer(tmp_path):
     made = Recording().join("c1").subscribe("c2").refuse("c2", "E", "no").close("c1").read(tmp_path)
     (events,) = dispatcher_events(made.tables["membership"].to_pylist(), []).values()
     assert [(event.consumer, event.event) for event in events] == [("c1", "join"), ("c1", "leave")]
+
+
+def test_a_consumer_that_is_created_again_on_its_connection_ends_its_earlier_life(tmp_path):
+    made = Recording().join("c1").dispatch(0, "c1").join("c1").read(tmp_path)
+    assert rows(made, "membership", *WHO, "since", "at") == [
+        ("c1", "join", 1, 2),
+        ("c1", "leave", 3, 4),
+        ("c1", "join", 4, 5),
+    ]
+
+
+def test_consumers_that_subscribe_again_before_any_of_them_acts_left_together(tmp_path):
+    story = Recording().join("c1").join("c2").dispatch(0, "c1").dispatch(1, "c2").join("c1").join("c2")
+    leaves = [row for row in rows(story.read(tmp_path), "membership", *WHO, "since", "at") if row[1] == "leave"]
+    assert leaves == [("c1", "leave", 5, 7), ("c2", "leave", 6, 7)]
+
+
+def test_a_consumer_that_was_served_meanwhile_left_later_than_the_others(tmp_path):
+    story = Recording().join("c1").join("c2").join("c1").dispatch(0, "c2", cnx=None).join("c2")
+    leaves = [row for row in rows(story.read(tmp_path), "membership", *WHO, "since", "at") if row[1] == "leave"]
+    assert leaves == [("c1", "leave", 2, 5), ("c2", "leave", 7, 8)]
+
+
+def test_a_request_that_creates_no_consumer_ends_no_life(tmp_path):
+    made = Recording().join("c1").subscribe("c1").read(tmp_path)
+    assert rows(made, "membership", *WHO) == [("c1", "join"), ("c1", "rejected")]
+
+
+def test_a_closed_connection_ends_the_lives_on_it_so_its_address_may_be_used_again(tmp_path):
+    made = Recording().join("c1").crash("c1").disconnect("c1").join("c1").read(tmp_path)
+    assert rows(made, "membership", *WHO) == [("c1", "join"), ("c1", "crash"), ("c1", "join")]

@@ -22,7 +22,7 @@ from subreplay.adapters.canonical import base_topic, to_table
 from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter, dead_letter_rows, recorded_policy
 from subreplay.adapters.pulsar_recording.deliveries import Replayer
-from subreplay.adapters.pulsar_recording.membership import membership_rows
+from subreplay.adapters.pulsar_recording.membership import membership_rows, with_unrecorded_closes
 from subreplay.adapters.pulsar_recording.receipts import add_receipts
 from subreplay.adapters.pulsar_recording.rows import (
     BrokerEvent,
@@ -145,12 +145,12 @@ def replay(messages: Lines[Message], events: list[Any], receipts: Lines[Receipt]
 
 def in_broker_order(events: Lines[Any]) -> list[Any]:
     """Events in the broker's order, each later than the one before: those of one instant are set apart by a
-    nanosecond."""
+    nanosecond. With them come the closes that the broker did not report (see ``membership``)."""
     ordered: list[Any] = []
     for event in sorted(events.rows.values(), key=lambda e: e.seq):
         earliest = ordered[-1].t_ns + 1 if ordered else event.t_ns
         ordered.append(event if event.t_ns >= earliest else event.model_copy(update={"t_ns": earliest}))
-    return ordered
+    return with_unrecorded_closes(ordered)
 
 
 def _longest_rising(values: list[int]) -> list[int]:

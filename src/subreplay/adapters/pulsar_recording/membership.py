@@ -3,10 +3,15 @@
 A join runs from ``subscribe`` to ``consumer_created``, a leave from ``close_consumer`` to ``consumer_closed``; a close
 nobody asked for is a crash, which began when the connection was closed. A ``subscribe`` that never created a consumer
 was rejected, with the broker's error as the reason.
+
+A broker that disconnects its consumers (an unload, a reset of the cursor, a seek) reports no close of them: they
+subscribe again on their connections, with the ids that they had. Such a subscription ends the consumer's earlier life.
 """
 
 from __future__ import annotations
 
+import bisect
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +19,55 @@ from subreplay.adapters.canonical import base_topic, day, micros
 from subreplay.adapters.pulsar_recording.rows import Close, Closed, Created, Disconnected, Refused, Subscribe
 
 _Connection = tuple[str, str, int]
+
+
+def with_unrecorded_closes(events: list[Any]) -> list[Any]:
+    """Events in broker order, with the close of each consumer that was created again without one.
+
+    Its earlier life ended after its last event; those that subscribe again before any of them has another event were
+    disconnected together, by the first of these subscriptions.
+    """
+    open_: set[_Connection] = set()
+    last: dict[tuple[Any, ...], Any] = {}  # by connection, and by name: a dispatch may name its consumer only
+    asked: dict[_Connection, int] = {}
+    again: dict[tuple[str, str], list[tuple[int, Any, Created]]] = defaultdict(list)  # place, last event, new life
+    for place, event in enumerate(events):
+        if isinstance(event, Disconnected):
+            open_ = {connection for connection in open_ if connection[0] != event.cnx}
+        connection = (getattr(event, "cnx", ""), getattr(event, "topic", ""), getattr(event, "consumer_id", -1))
+        name = (connection[1], getattr(event, "consumer", ""))
+        if not connection[0] or connection[2] < 0:
+            last[name] = event
+            continue
+        if isinstance(event, Closed):
+            open_.discard(connection)
+        elif isinstance(event, Subscribe):
+            asked[connection] = place
+            continue
+        elif isinstance(event, Created):
+            requested = asked.pop(connection, place)
+            if connection in open_:
+                again[event.topic, event.subscription].append(
+                    (requested, _latest(last[connection], last.get(name)), event)
+                )
+            open_.add(connection)
+        last[connection] = event
+    closes: dict[int, list[Any]] = defaultdict(list)
+    for lives in again.values():
+        places = sorted(place for place, _, _ in lives)
+        for _, before, created in lives:
+            together = bisect.bisect_left(places, before.seq, key=lambda place: events[place].seq)
+            first = events[places[together]]
+            who = {name: getattr(created, name) for name in ("topic", "consumer", "consumer_id", "cnx")}
+            closes[places[together]] += [
+                Close(ev="close_consumer", seq=before.seq, t_ns=before.t_ns, **who),
+                Closed(ev="consumer_closed", seq=first.seq, t_ns=first.t_ns, subscription=created.subscription, **who),
+            ]
+    return [each for place, event in enumerate(events) for each in (*closes.get(place, ()), event)]
+
+
+def _latest(event: Any, other: Any | None) -> Any:
+    return event if other is None or other.seq < event.seq else other
 
 
 def membership_rows(events: Iterable[Any], queue_sizes: Mapping[str, int]) -> Iterator[dict[str, Any]]:
