@@ -17,6 +17,7 @@ from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
 from subreplay.dispatch.service import Empirical
 from subreplay.dispatch.service import Service as ServiceModel
 from subreplay.errors import ConfigError, InputError
+from subreplay.hashing.producer_routing import default_scheme
 from subreplay.planning.capacity import Fit, mean_work
 from subreplay.planning.questions.answer import Answer, Finalist, Question, Setup, Unit, stay
 from subreplay.planning.questions.changing import Events, Rolled, rollout, static, upgrade
@@ -142,7 +143,7 @@ def _consumers(given: Given) -> Answer:
 
 def _partitions(given: Given) -> Answer:
     asked = given.plan.partitions
-    scheme = asked.scheme or ("murmur2" if given.setup.policy.startswith("kafka.") else "java")
+    scheme = asked.scheme or default_scheme(given.setup.policy)
     return partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, scheme, asked.now)
 
 

@@ -20,7 +20,27 @@ def test_what_a_scenario_does_not_say_of_its_producers_is_as_recorded():
     assert scenario(partitions=24).routing(8, "Murmur3_32Hash") == ProducerRouting(24, "Murmur3_32Hash", "round robin")
     assert scenario(keyless="sticky").routing(8, "JavaStringHash") == ProducerRouting(8, "JavaStringHash", "sticky")
     kafka = scenario(policy="kafka.range", profile="kafka-4.0", partitions=24)
-    assert kafka.routing(8, "JavaStringHash") == ProducerRouting(24, "murmur2", "sticky")
+    assert kafka.routing(8, "consistent_random") == ProducerRouting(24, "consistent_random", "sticky")
+
+
+@pytest.mark.parametrize(("policy", "scheme"), [("kafka.range", "murmur2"), ("pulsar.shared", "JavaStringHash")])
+def test_producers_of_which_the_run_names_no_scheme_hash_as_the_java_client_of_their_system(policy, scheme):
+    profile = "kafka-4.0" if policy == "kafka.range" else "pulsar-4.0"
+    run = {"subscription": {"policy": policy, "profile": profile}, "topic": {"routing": {"partitions": 4}}}
+    assert config.parse(run, "run.yaml").terms.routing.scheme == scheme
+
+
+def test_an_unknown_scheme_is_answered_with_all_schemes_their_clients_and_the_way_out():
+    with pytest.raises(ConfigError) as error:
+        config.parse({"topic": {"routing": {"partitions": 4, "scheme": "SipHash"}}}, "run.yaml")
+    for told in (
+        "murmur2_random, fnv1a_random",
+        "consistent_random: librdkafka by default",
+        "BoostHash: Pulsar's C++ and Python clients by default",
+        "set mode: CustomPartition in topic.routing, or leave it out",
+        "(given: 'SipHash')",
+    ):
+        assert told in str(error.value)
 
 
 @pytest.mark.parametrize(

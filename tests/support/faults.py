@@ -132,7 +132,7 @@ def _ingested(name: str) -> tuple[Policy, Terms, dict[str, list[Row]]]:
     rows["letters"] = [m for m in rows["messages"] if m["origin"]]
     rows["messages"] = [m for m in rows["messages"] if not m["origin"]]
     policy = make(told["policy"], told["profile"], **told.get("options", {}))
-    return policy, parse(recorded.run, name).topic.terms, rows
+    return policy, parse(recorded.run, name).terms, rows
 
 
 @cache

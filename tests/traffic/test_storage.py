@@ -74,8 +74,8 @@ def test_a_key_has_the_digest_by_which_reports_name_it():
 
 def test_another_version_is_refused_with_the_remedy(monkeypatch):
     data = storage.to_bytes(PROFILER.profile(messages(1, [b"a"])))
-    monkeypatch.setattr(storage, "VERSION", "2")
-    with pytest.raises(InputError, match="version 1: this release reads version 2; make it again with subreplay pro"):
+    monkeypatch.setattr(storage, "VERSION", "3")
+    with pytest.raises(InputError, match="version 2: this release reads version 3; make it again with subreplay pro"):
         storage.from_bytes(data)
 
 

@@ -22,6 +22,7 @@ from subreplay.hashing.producer_routing import (
     MURMUR3_32_HASH,
     NO_PARTITION,
     producer_partitions,
+    scheme_of,
 )
 from subreplay.model.columns import column, gathered
 
@@ -74,7 +75,7 @@ def misrouted(routing: Routing, keys: pa.Array, producers: pa.Array, partitions:
     if routing.mode != "CustomPartition":
         as_text, as_bytes = _both_readings(keys, routing.partitions, routing.scheme)
         expected = np.where(keyed, as_text, expected)
-        wrong |= keyed & (partitions != as_text) & (partitions != as_bytes)
+        wrong |= keyed & (as_text != NO_PARTITION) & (partitions != as_text) & (partitions != as_bytes)
     if routing.mode == "SinglePartition":
         expected = np.where(keyed, expected, _first_of(producers, partitions, ~keyed))
         wrong |= ~keyed & (partitions != expected)
@@ -199,7 +200,8 @@ def out_of_publication_order(sequence_ids: NDArray[np.int64], *stream: pa.Array)
 
 def _both_readings(keys: pa.Array, count: int, scheme: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The partition of each key if it was set as text, and if it was set as bytes."""
-    return producer_partitions(keys, count, scheme), producer_partitions(base64_text(keys), count, scheme)
+    as_text = producer_partitions(keys, count, scheme)
+    return as_text, producer_partitions(base64_text(keys), count, scheme) if scheme_of(scheme).of_bytes else as_text
 
 
 def _first_of(producers: pa.Array, partitions: NDArray[np.int64], among: Mask) -> NDArray[np.int64]:

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from subreplay.hashing.producer_routing import NAMES, SCHEMES
+
 _UNITS = {"ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
@@ -87,6 +89,17 @@ def _named(parts: int, like: str) -> AfterValidator:
     return AfterValidator(check)
 
 
+def _scheme(given: str) -> str:
+    if given not in NAMES:
+        defaults = "; ".join(f"{name}: {how.clients}" for name, how in SCHEMES.items())
+        raise ValueError(
+            f"not a known hashing scheme; choose one of {', '.join(NAMES)} ({defaults}). For a hash or a router of "
+            "your own, set mode: CustomPartition in topic.routing, or leave it out"
+        )
+    return given
+
+
+HashingScheme = Annotated[str, AfterValidator(_scheme)]
 Name = Annotated[str, Field(min_length=1)]
 CatalogName = Annotated[str, _named(3, "catalog.schema.table")]
 SchemaName = Annotated[str, _named(2, "catalog.schema")]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from subreplay.config.dispatch import Service
-from subreplay.config.fields import Duration, Model, parse_duration
+from subreplay.config.fields import Duration, HashingScheme, Model, parse_duration
 
 Count = Annotated[int, Field(ge=1, le=10_000)]
 Part = Annotated[float, Field(gt=0, le=1)]
@@ -45,7 +45,7 @@ class PlanPartitions(Model):
 
     counts: Annotated[tuple[Annotated[int, Field(ge=1, le=100_000)], ...], Field(min_length=1)] = (5, 10, 24)
     now: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    scheme: Literal["murmur2", "java", "murmur3", "java_of_bytes", "murmur3_of_bytes"] | None = None
+    scheme: HashingScheme | None = None
 
 
 class PlanRollout(Model):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from subreplay.config.run import RECORDED, RunConfig
 from subreplay.config.scenario import AnyScenario, Member
+from subreplay.hashing.producer_routing import default_scheme
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Plan
@@ -18,7 +19,8 @@ def routing_of(config: RunConfig, scenario: AnyScenario, events: Events) -> Prod
     """How producers choose partitions under a scenario; None: as they did."""
     declared = config.topic.routing
     count = max((scope.partition for scope in events), default=0) + 1
-    return scenario.routing(max(count, 1), "JavaStringHash" if declared is None else declared.scheme)
+    scheme = (declared and declared.scheme) or default_scheme(scenario.policy)
+    return scenario.routing(max(count, 1), scheme)
 
 
 def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:

@@ -18,7 +18,18 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Terms
 from subreplay.config import mistakes
-from subreplay.config.fields import INT_31, WRITTEN, Day, Duration, Folder, Model, Name, SchemaName, parse_duration
+from subreplay.config.fields import (
+    INT_31,
+    WRITTEN,
+    Day,
+    Duration,
+    Folder,
+    HashingScheme,
+    Model,
+    Name,
+    SchemaName,
+    parse_duration,
+)
 from subreplay.config.kafka_names import policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.scenario import SCENARIOS, AnyScenario, EveryScenario
@@ -26,6 +37,7 @@ from subreplay.config.secrets import PLAIN, Kept, Secret
 from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
+from subreplay.hashing.producer_routing import default_scheme
 from subreplay.model.subscription import InitialPosition
 from subreplay.model.words import KeyWords
 from subreplay.policies import make
@@ -53,11 +65,11 @@ class Subscription(Model):
 
 
 class ProducerRouting(Model):
-    """How the topic's producers choose a partition."""
+    """How the topic's producers choose a partition; ``scheme`` None: by the default of their system's Java client."""
 
     partitions: Annotated[int, Field(ge=1, le=100_000)]
     mode: RoutingMode = "RoundRobinPartition"
-    scheme: Literal["JavaStringHash", "Murmur3_32Hash"] = "JavaStringHash"
+    scheme: HashingScheme | None = None
 
 
 class DeadLetter(Model):
@@ -81,9 +93,8 @@ class Topic(Model):
     dead_letter: DeadLetter | None = None
     initial_position: InitialPosition | None = None
 
-    @property
-    def terms(self) -> Terms:
-        """For the rules, in ns."""
+    def terms(self, scheme: str) -> Terms:
+        """For the rules, in ns; ``scheme`` is that of producers of which the run does not name it."""
         routing = self.routing
         return Terms(
             tick=self.delivery_tick * 1_000,
@@ -93,7 +104,7 @@ class Topic(Model):
             ttl=None if not self.ttl else self.ttl * 1_000,
             compacted=self.compacted,
             deduplication=self.deduplication,
-            routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme),
+            routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme or scheme),
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
             initial_position=self.initial_position,
         )
@@ -245,6 +256,11 @@ class RunConfig(Model, defer_build=False):
         if RECORDED in names:
             raise ValueError(f"scenario name {RECORDED!r} is that of the recorded subscription itself; choose another")
         return self
+
+    @property
+    def terms(self) -> Terms:
+        """What the rules depend on."""
+        return self.topic.terms(default_scheme(self.subscription.policy))
 
     @property
     def digest(self) -> str:

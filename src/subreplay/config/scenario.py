@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from subreplay.config.dispatch import Dispatch
-from subreplay.config.fields import INT_31, Duration, Model, Name, parse_duration
+from subreplay.config.fields import INT_31, Duration, HashingScheme, Model, Name, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.config.kafka_names import policy_options
@@ -16,7 +16,7 @@ from subreplay.errors import ConfigError
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.traffic.retention import Retention
-from subreplay.traffic.routing import Keyless, ProducerRouting, Scheme
+from subreplay.traffic.routing import Keyless, ProducerRouting
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]
 
@@ -87,7 +87,7 @@ class AnyScenario(Model):
     options: dict[str, Any] = Field(default_factory=dict)
     members: Members = "recorded"
     partitions: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    hashing: Scheme | None = None
+    hashing: HashingScheme | None = None
     keyless: Keyless | None = None
     retention: Annotated[str, AfterValidator(_retention)] | None = None
 
@@ -102,15 +102,15 @@ class AnyScenario(Model):
         """Whether its producers choose other partitions than the recorded ones did."""
         return any(asked is not None for asked in (self.partitions, self.hashing, self.keyless))
 
-    def routing(self, partitions: int, scheme: Scheme) -> ProducerRouting | None:
+    def routing(self, partitions: int, scheme: str) -> ProducerRouting | None:
         """How its producers choose partitions, None: as the recorded ones did. For what it does not say, there are
-        ``partitions``, which Pulsar's producers choose by ``scheme``, and Kafka's by their default."""
+        ``partitions``, which producers choose by ``scheme``."""
         if not self.rerouted:
             return None
         kafka = self.policy.startswith("kafka.")
         return ProducerRouting(
             self.partitions or partitions,
-            self.hashing or ("murmur2" if kafka else scheme),
+            self.hashing or scheme,
             self.keyless or ("sticky" if kafka else "round robin"),
         )
 

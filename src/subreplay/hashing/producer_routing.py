@@ -1,39 +1,119 @@
-"""Which partition a producer sends a message to (documented rows L-ROUTE-1 and 2), alike in 3.2.3 and 4.x.
+"""Which partition a producer sends a message to (documented rows L-ROUTE-1, 2 and 4), alike in 3.2.3 and 4.x.
 
 A keyed message follows its key under ``RoundRobinPartition`` and ``SinglePartition`` alike. The key is text: that of a
 message built with ``keyBytes`` is base64 (``base64_text``). The ordering key has no say. Without a key,
 ``SinglePartition`` stays with one partition, picked at random when the producer starts; ``RoundRobinPartition`` cycles.
+Kafka's clients hash the bytes of a key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import Column
+from subreplay.hashing.base64_text import base64_text
+from subreplay.hashing.boost_string import boost_hash_1_80_array, boost_hash_array
 from subreplay.hashing.java_string import java_string_hash, java_string_hash_array
+from subreplay.hashing.kafka_clients import crc32_array, fnv1a_array
+from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32, murmur3_32_array
 
-JAVA_STRING_HASH = "JavaStringHash"
-MURMUR3_32_HASH = "Murmur3_32Hash"
+Hashes = NDArray[np.uint32]
+MURMUR2: Final = "murmur2"
+JAVA_STRING_HASH: Final = "JavaStringHash"
+MURMUR3_32_HASH: Final = "Murmur3_32Hash"
+BOOST_HASH: Final = "BoostHash"
 NO_PARTITION = -1
 
-HASHING_SCHEMES: Mapping[str, Callable[[str], int]] = {
+HASHES: Final[Mapping[str, Callable[[Column], Hashes]]] = {
+    "murmur3": murmur3_32_array,
+    "murmur2": murmur2_32_array,
+    "java": java_string_hash_array,
+    "crc32": crc32_array,
+    "fnv1a": fnv1a_array,
+    "boost": boost_hash_array,
+    "boost_1_80": boost_hash_1_80_array,
+}
+"""The hashes of a column of keys by which producers choose partitions; 0 for a null row."""
+OF_BYTES: Final = {"java_of_bytes": "java", "murmur3_of_bytes": "murmur3"}
+"""Hashes of keys that were set as bytes, which Pulsar's Java client hashes as base64 text."""
+
+
+class Scheme(NamedTuple):
+    """How a partition follows from a key: one of ``HASHES`` (and of keys set as bytes another one), whose sign is
+    ``dropped`` (the lower 31 bits), taken as the ``absolute`` value of 32 signed bits, or there is none (``unsigned``);
+    ``clients`` use it."""
+
+    hash: str
+    clients: str
+    sign: Literal["dropped", "absolute", "unsigned"] = "dropped"
+    of_bytes: str | None = None
+    empty_is_none: bool = False
+
+
+SCHEMES: Final[Mapping[str, Scheme]] = {
+    MURMUR2: Scheme("murmur2", "Kafka's Java client, franz-go, kafka-python, KafkaJS 2"),
+    "consistent": Scheme("crc32", "librdkafka (confluent-kafka) where it is set", "unsigned"),
+    "consistent_random": Scheme("crc32", "librdkafka by default (confluent-kafka)", "unsigned", empty_is_none=True),
+    "fnv1a": Scheme("fnv1a", "sarama's hash partitioner, franz-go's SaramaCompatHasher", "absolute"),
+    "fnv1a_reference": Scheme("fnv1a", "sarama's reference hash partitioner, franz-go's KafkaHasher of FNV-1a"),
+    "fnv1a_unsigned": Scheme("fnv1a", "franz-go's SaramaHasher", "unsigned"),
+    JAVA_STRING_HASH: Scheme("java", "Pulsar's Java and Go clients by default", of_bytes="java_of_bytes"),
+    MURMUR3_32_HASH: Scheme("murmur3", "Pulsar's clients where it is set", of_bytes="murmur3_of_bytes"),
+    BOOST_HASH: Scheme("boost", "Pulsar's C++ and Python clients by default, from 3.5 on"),
+    "BoostHash_1_80": Scheme("boost_1_80", "Pulsar's C++ and Python clients by default, up to 3.4"),
+}
+"""The schemes by which clients choose the partition of a key, by name."""
+SAME_AS: Final[Mapping[str, str]] = {"murmur2_random": MURMUR2, "fnv1a_random": "fnv1a", "crc32": "consistent"}
+"""Other names: for keys they choose alike."""
+NAMES: Final = (*SCHEMES, *SAME_AS)
+
+HASHING_SCHEMES: Final[Mapping[str, Callable[[str], int]]] = {
     JAVA_STRING_HASH: java_string_hash,  # the default of the Java client
     MURMUR3_32_HASH: lambda key: murmur3_32(key.encode()) & MASK_31,
 }
-"""The non-negative hash of a key by each of Pulsar's hashing schemes."""
+"""The non-negative hash of a key by each of the Java client's hashing schemes."""
 
-_OF_COLUMNS: Mapping[str, Callable[[Column], NDArray[np.uint32]]] = {
-    JAVA_STRING_HASH: java_string_hash_array,
-    MURMUR3_32_HASH: lambda keys: murmur3_32_array(keys) & np.uint32(MASK_31),
-}
+
+def default_scheme(policy: str) -> str:
+    """That of the Java client of the system whose policy it is.
+
+    >>> default_scheme("kafka.range"), default_scheme("pulsar.shared")
+    ('murmur2', 'JavaStringHash')
+    """
+    return MURMUR2 if policy.startswith("kafka.") else JAVA_STRING_HASH
+
+
+def scheme_of(name: str) -> Scheme:
+    """The scheme of that name. Raises ``KeyError`` where there is none."""
+    return SCHEMES[SAME_AS.get(name, name)]
+
+
+def key_hashes(keys: Column) -> dict[str, Hashes]:
+    """All ``HASHES`` of a column of keys (bytes), also ``OF_BYTES``."""
+    found = {name: hashed(keys) for name, hashed in HASHES.items()}
+    as_text = base64_text(keys)
+    return found | {name: HASHES[of](as_text) for name, of in OF_BYTES.items()}
+
+
+def not_negative(hashes: Hashes, sign: str) -> NDArray[np.int64]:
+    """Hashes as numbers whose remainder is the partition.
+
+    >>> [not_negative(np.array([0xFFFFFFFE], np.uint32), sign).item() for sign in ("dropped", "absolute", "unsigned")]
+    [2147483646, 2, 4294967294]
+    """
+    if sign == "dropped":
+        return (hashes & np.uint32(MASK_31)).astype(np.int64)
+    return hashes.astype(np.int64) if sign == "unsigned" else np.abs(hashes.view(np.int32).astype(np.int64))
 
 
 def producer_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH) -> int:
-    """The partition, of ``partitions``, that a key is sent to.
+    """The partition, of ``partitions``, that a Java client of Pulsar sends a key to.
 
     >>> producer_partition("0", 7), producer_partition("0", 7, MURMUR3_32_HASH)
     (6, 6)
@@ -42,9 +122,13 @@ def producer_partition(key: str, partitions: int, scheme: str = JAVA_STRING_HASH
 
 
 def producer_partitions(keys: Column, partitions: int, scheme: str = JAVA_STRING_HASH) -> NDArray[np.int64]:
-    """``producer_partition`` of every row of a column of key texts (UTF-8); ``NO_PARTITION`` where there is no key."""
-    chosen = _OF_COLUMNS[scheme](keys).astype(np.int64) % partitions
+    """The partition of every row of a column of keys (text as UTF-8); ``NO_PARTITION`` where there is no key, or where
+    an empty one counts as none."""
+    how = scheme_of(scheme)
+    chosen = not_negative(HASHES[how.hash](keys), how.sign) % partitions
     chosen[keys.is_null().to_numpy(zero_copy_only=False)] = NO_PARTITION
+    if how.empty_is_none:
+        chosen[pc.equal(pc.binary_length(keys), 0).fill_null(True).to_numpy(zero_copy_only=False)] = NO_PARTITION
     return chosen
 
 

@@ -16,6 +16,7 @@ from subreplay.planning.partitions import ANY
 from subreplay.policies.base import Policy
 from subreplay.profiles import KEYLESS
 from subreplay.traffic.profile import NO_KEY, TrafficProfile
+from subreplay.traffic.routing import hashes_of
 
 Hashes = NDArray[np.uint32]
 
@@ -77,13 +78,11 @@ class Traffic:
     def routed(self, scheme: str) -> tuple[Loads, Ints]:
         """The loads of keys by which producers choose a partition, and their hashes, not negative; ``ANY`` for none.
 
-        ``scheme``: ``murmur2`` (Kafka's), ``java`` or ``murmur3`` (Pulsar's), those of keys that were set as bytes
-        with ``_of_bytes`` behind.
+        ``scheme`` is one of ``hashing.producer_routing``.
         """
         keys = len(self.profile.keys)
         thing = np.asarray(self.profile.runs.routed[self.profile.run_of], np.int64) % (keys + 1)
-        hashes = getattr(self.profile.keys, scheme).astype(np.int64) & 0x7FFFFFFF
-        return self.loads(thing, keys + 1), np.append(hashes, ANY)
+        return self.loads(thing, keys + 1), np.append(hashes_of(self.profile, scheme), ANY)
 
     def of_dispatchers(self, policy: Policy) -> tuple[Loads, Ints, Hashes]:
         """The loads of sticky hashes in each topic partition, with the partition and the hash of each."""

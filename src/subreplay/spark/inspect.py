@@ -304,9 +304,9 @@ def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
     lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()
     lacking |= {Need.PRODUCERS} if {"producer", "sequence_id"} & lacks else set()
     run = config.RunConfig()
-    blind = missing(policy, run.topic.terms, frozenset(lacking))
+    blind = missing(policy, run.terms, frozenset(lacking))
     reasons: dict[str, list[str]] = {}
     for code, needs in blind.items():
         reasons.setdefault(told(needs), []).append(code.name)
-    standing = standings(policy, run.topic.terms, frozenset(lacking))
+    standing = standings(policy, run.terms, frozenset(lacking))
     return [code.name for code, says in standing.items() if says.looks], reasons

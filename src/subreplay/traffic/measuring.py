@@ -10,11 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.hashing.base64_text import base64_text
 from subreplay.hashing.identity import key_identity
-from subreplay.hashing.java_string import java_string_hash_array
-from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import murmur3_32_array
+from subreplay.hashing.producer_routing import key_hashes
 from subreplay.kernels.inlining import operation
 from subreplay.model.columns import DAY, Ints, column, gathered, ints
 from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
@@ -83,17 +81,9 @@ class Profiler:
         )  # fmt: skip
 
     def _keys(self, distinct: pa.Array) -> Keys:
-        as_text = base64_text(distinct)
         keyed, told = self.words.numbers(distinct), np.uint64(64 - WORD_BITS)
         rest = key_identity(distinct).astype(np.uint64) & np.uint64((1 << 64 - WORD_BITS) - 1)
-        return Keys(
-            (keyed << told) | rest,
-            murmur3_32_array(distinct),
-            murmur2_32_array(distinct),
-            java_string_hash_array(distinct),
-            java_string_hash_array(as_text),
-            murmur3_32_array(as_text),
-        )
+        return Keys((keyed << told) | rest, **key_hashes(distinct))
 
 
 def _coded(rows: pa.Table) -> tuple[Indexes, Indexes, Indexes, pa.Array]:

@@ -32,15 +32,17 @@ class Keys:
 
     ``identity`` (64 bits) tells keys apart: the upper 48 bits are the digest keyed with the run's secret, by which
     reports name the key (``KeyWords.numbers``), the lower 16 are of its FNV hash. ``murmur3`` (32 bits, unsigned)
-    decides the slot. The others decide the partition: ``murmur2`` of Kafka's producers; ``java`` and ``murmur3`` of
-    Pulsar's for a key that was set as text; ``java_of_bytes`` and ``murmur3_of_bytes`` for one that was set as bytes,
-    which producers hash as base64 text.
+    decides the slot. By all of them producers choose partitions (``producer_routing.SCHEMES``).
     """
 
     identity: NDArray[np.uint64]
     murmur3: Hashes
     murmur2: Hashes
     java: Hashes
+    crc32: Hashes
+    fnv1a: Hashes
+    boost: Hashes
+    boost_1_80: Hashes
     java_of_bytes: Hashes
     murmur3_of_bytes: Hashes
 
@@ -51,7 +53,7 @@ class Keys:
         """The digests by which reports name keys.
 
         >>> nothing = np.zeros(1, np.uint32)
-        >>> Keys(np.array([0xAB0000], np.uint64), nothing, nothing, nothing, nothing, nothing).words()
+        >>> Keys(np.array([0xAB0000], np.uint64), *[nothing] * 9).words()
         ['0000000000ab']
         """
         return [f"{number:012x}" for number in (self.identity[indexes] >> np.uint64(64 - WORD_BITS)).tolist()]
@@ -188,7 +190,7 @@ class TrafficProfile:
     def empty(cls, secret: str = "") -> TrafficProfile:
         """That of no message."""
         ints, codes, hashes = np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.uint32)
-        keys = Keys(np.zeros(0, np.uint64), hashes, hashes, hashes, hashes, hashes)
+        keys = Keys(np.zeros(0, np.uint64), *[hashes] * 9)
         runs = Runs(ints, ints, codes, codes, codes, codes, codes)
         return cls((), (), keys, runs, ints, ints, ints, hashes, secret)
 

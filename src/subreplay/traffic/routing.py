@@ -1,7 +1,7 @@
 """The same traffic on another number of partitions, or sent by producers that choose partitions otherwise.
 
-A keyed message follows its key: ``murmur2`` as Kafka's ``BuiltInPartitioner`` and its default partitioner before, or
-one of Pulsar's hashing schemes (documented rows L-ROUTE-1 and 2). One without a key goes to each partition in turn
+A keyed message follows its key by one of the schemes of ``hashing.producer_routing`` (documented rows L-ROUTE-1, 2
+and 4). One without a key goes to each partition in turn
 (``round robin``: ``RoundRobinPartition`` without batching, Kafka before 2.4), or stays with one until a batch's worth
 of bytes was sent there (``sticky``: ``BuiltInPartitioner``, Kafka from 3.3 on). Where a real producer draws by chance,
 a hash of its turn decides, so that the same traffic is always sent alike.
@@ -18,15 +18,12 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.murmur3 import MASK_31
-from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH
+from subreplay.hashing.producer_routing import SCHEMES, not_negative, scheme_of
 from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
 from subreplay.model.rows import Scope
-from subreplay.traffic.profile import NO_KEY, Hashes, Keys, Runs, TrafficProfile
+from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile
 
-MURMUR2: Final = "murmur2"
-Scheme = Literal["murmur2", "JavaStringHash", "Murmur3_32Hash"]
 Keyless = Literal["round robin", "sticky"]
 STICKY_BYTES: Final = 16_384
 """Kafka's ``batch.size``: so many bytes go to one partition before the next one is chosen."""
@@ -37,7 +34,7 @@ class ProducerRouting:
     """How producers choose one of ``partitions`` partitions."""
 
     partitions: int
-    scheme: Scheme
+    scheme: str
     keyless: Keyless
 
 
@@ -57,11 +54,14 @@ def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfil
 
 def partitions_of(profile: TrafficProfile, routing: ProducerRouting) -> Ints:
     """The partition of each key."""
-    if routing.scheme == MURMUR2:
-        hashes = profile.keys.murmur2
-    else:
-        hashes = _pulsar_hashes(profile.keys, routing.scheme, of_bytes=_set_as_bytes(profile))
-    return (hashes & np.uint32(MASK_31)).astype(np.int64) % routing.partitions
+    return hashes_of(profile, routing.scheme) % routing.partitions
+
+
+def hashes_of(profile: TrafficProfile, scheme: str) -> Ints:
+    """The hash of each key by which a scheme chooses the partition, not negative."""
+    how = scheme_of(scheme)
+    name = how.of_bytes if how.of_bytes and _set_as_bytes(profile) else how.hash
+    return not_negative(getattr(profile.keys, name), how.sign)
 
 
 def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, int]:
@@ -72,12 +72,6 @@ def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, i
     return len(np.unique(runs.routed[elsewhere])), int((runs.end - runs.begin)[elsewhere].sum())
 
 
-def _pulsar_hashes(keys: Keys, scheme: str, *, of_bytes: bool) -> Hashes:
-    if scheme == JAVA_STRING_HASH:
-        return keys.java_of_bytes if of_bytes else keys.java
-    return keys.murmur3_of_bytes if of_bytes else keys.murmur3
-
-
 def _set_as_bytes(profile: TrafficProfile) -> bool:
     """Whether keys were set as bytes, whose base64 text is hashed: where that explains more messages' partitions."""
     runs = profile.runs.at(profile.runs.routed != NO_KEY)
@@ -86,9 +80,10 @@ def _set_as_bytes(profile: TrafficProfile) -> bool:
     explained = []
     for of_bytes in (False, True):
         fits = np.zeros(len(runs), bool)
-        for scheme in (JAVA_STRING_HASH, MURMUR3_32_HASH):
-            hashes = (_pulsar_hashes(profile.keys, scheme, of_bytes=of_bytes) & np.uint32(MASK_31)).astype(np.int64)
-            fits |= hashes[runs.routed] % count == before[runs.scope]
+        for how in SCHEMES.values():
+            if how.of_bytes:
+                hashes = getattr(profile.keys, how.of_bytes if of_bytes else how.hash)
+                fits |= not_negative(hashes, how.sign)[runs.routed] % count == before[runs.scope]
         explained.append(int(lengths[fits].sum()))
     return explained[1] > explained[0]
 

@@ -19,7 +19,7 @@ from subreplay.model.columns import DAY
 from subreplay.model.rows import Scope
 from subreplay.traffic.profile import Keys, Runs, TrafficProfile
 
-VERSION: Final = "1"
+VERSION: Final = "2"
 """Of the layout; a table of another version cannot be read."""
 BLOCKS: Final = pa.schema(
     [

@@ -96,7 +96,7 @@ def partitions(
         bound=float(best.bound),
         runner_up=None if second is None else RunnerUp(f"{second.partitions:,} partitions", float(second.worst)),
         assumed=(
-            f"Producers choose the partition by the {scheme.split('_')[0]} hash of the key; there are {there:,} now.",
+            f"Producers choose the partition by the {scheme} hash of the key; there are {there:,} now.",
             "Messages without a key go to all partitions evenly.",
         ),
         found=found,

@@ -59,7 +59,7 @@ def fold(source: Source) -> Judge:
         folded.policy,
         dispatchers,
         found.lacking,
-        config.topic.terms,
+        config.terms,
         source.horizon,
         found.last,
         found.uncovered,

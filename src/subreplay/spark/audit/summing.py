@@ -220,7 +220,7 @@ def _scattered(source: Source, judge: Judge, judged: Judged) -> tuple[int, int]:
 
 def routing_warnings(source: Source) -> tuple[str, ...]:
     """What is dangerous about how producers choose partitions, where the run says how they do."""
-    routing = source.config.topic.terms.routing
+    routing = source.config.terms.routing
     if routing is None or routing.mode == "CustomPartition":
         return ()
     rows = collect.rows(keys.hashing(source.log.messages, Hashing(routing.partitions)))

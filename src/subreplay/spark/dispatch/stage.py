@@ -139,7 +139,7 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
     section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
-    terms, words = config.topic.terms, config.keys.words
+    terms, words = config.terms, config.keys.words
     judges = {name: _judge_of(folded, terms, section.get(name), words) for name, folded in scenarios.items()}
     parts = []
     for name, judge in judges.items():
