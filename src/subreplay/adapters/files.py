@@ -21,9 +21,12 @@ LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", 
 
 BLOCK: Final = 16 * 2**20
 """Bytes that are read at once, before the rest of the last line."""
+HEAD: Final = 64 * 2**10
+"""Bytes of a file that are looked at first."""
 GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BREAK: Final = 10
+_UNPACKED: Final = 2**20  # bytes, of a packed head
 
 
 def files(path: Path) -> list[Path]:
@@ -49,6 +52,21 @@ def files(path: Path) -> list[Path]:
 
 def _hidden(path: Path) -> bool:
     return any(part.startswith((".", "_")) and not part.startswith("__") for part in path.parts)
+
+
+def head_of(path: Path) -> bytes:
+    """The beginning of a file, unpacked. Raises ``OSError`` where it cannot be read."""
+    with path.open("rb") as file:
+        head = file.read(HEAD)
+    return _unpacked(head) if head.startswith(GZIP) else head
+
+
+def _unpacked(head: bytes) -> bytes:
+    """The beginning of a gzip file, as far as it goes."""
+    try:
+        return zlib.decompressobj(wbits=31).decompress(head, _UNPACKED)
+    except zlib.error:
+        return b""
 
 
 def lines_of(path: Path, name: str | None = None) -> Iterator[pa.RecordBatch | Rejected]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import zlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +13,14 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from subreplay.adapters.files import GZIP, files
+from subreplay.adapters.files import HEAD, files, head_of
 from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS
 from subreplay.adapters.kafka_group.protocol_bytes import Malformed
 from subreplay.adapters.kafka_group.records import decode
+from subreplay.adapters.log_lines import plain_head
 from subreplay.capture.events import METADATA
 from subreplay.errors import InputError
 
-HEAD: Final = 64 * 2**10
-"""Bytes of a file that are looked at."""
 MOST_FILES: Final = 16
 """Files of a folder that are looked at."""
 COORDINATOR_LOG: Final = "kafka-coordinator-log"
@@ -44,7 +42,6 @@ _RECORDINGS: Final = {
     "kafka-recording": ("records", "polls", "membership", "consumer_offsets"),
 }
 """The files of a folder that is a recording."""
-_UNPACKED: Final = 2**20  # bytes, of a packed head
 _BROKER: Final = re.compile(rb"^\S+ \[[^\]]*\] +[A-Z]+ +org\.apache\.(?:pulsar|bookkeeper)\.", re.MULTILINE)
 _SPANS: Final = re.compile(rb'"(?:resourceSpans|scopeSpans)"\s*:')
 _STATISTICS: Final = re.compile(rb'"(?:connectedSince|msgThroughputOut|keyHashRangeArrays)"\s*:')
@@ -80,22 +77,16 @@ def kind(path: Path) -> str | None:
         return _of_parquet(path)
     if _SPANS.search(head):
         return "otlp-spans"
-    if _BROKER.search(head):
+    lines = plain_head(head)
+    if _BROKER.search(lines):
         return "pulsar-broker-log"
     if _STATISTICS.search(head) or _SUBSCRIPTIONS.search(head):
         return "pulsar-stats"
     if _MANY_RECORDS.match(head) or any(_is_group_record(row) for row in _objects(head)):
         return "kafka-group"
-    if _KAFKA.search(head) or _ABOUT_GROUPS.search(head.decode(errors="replace")):
+    if _KAFKA.search(lines) or _ABOUT_GROUPS.search(lines.decode(errors="replace")):
         return COORDINATOR_LOG
     return None
-
-
-def head_of(path: Path) -> bytes:
-    """The beginning of a file, unpacked. Raises ``OSError`` where it cannot be read."""
-    with path.open("rb") as file:
-        head = file.read(HEAD)
-    return _unpacked(head) if head.startswith(GZIP) else head
 
 
 @dataclass(frozen=True)
@@ -146,14 +137,6 @@ def _told(like: str | None) -> str:
 
 def _has(folder: Path, needed: Collection[str]) -> bool:
     return all(any((folder / f"{name}{end}").exists() for end in (".jsonl", ".jsonl.gz")) for name in needed)
-
-
-def _unpacked(head: bytes) -> bytes:
-    """The beginning of a gzip file, as far as it goes."""
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, _UNPACKED)
-    except zlib.error:
-        return b""
 
 
 def _of_parquet(path: Path) -> str | None:

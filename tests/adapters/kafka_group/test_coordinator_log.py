@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.kafka_group.coordinator_log.events import LogCounts, parse_lines
+from subreplay.adapters.kafka_group.coordinator_log.files import parts_of
 from subreplay.errors import ConfigError, InputError
 from tests.adapters.kafka_group.scenarios import NAMES, log, plain, scenario, shown, text
 
@@ -69,7 +70,7 @@ def test_layouts_and_zones_tell_the_same(zone, layout):
         assert parse_lines(log(name, ZoneInfo(zone), layout), zone).events.equals(plainly.events)
 
 
-def test_json_tells_the_same():
+def test_json_tells_the_same(tmp_path):
     name = "k16_slow"
     rows = scenario(name)["coordinator_log"]
     prefixed = [f"[GroupCoordinator id=1] {row['text']}" for row in rows]
@@ -84,7 +85,9 @@ def test_json_tells_the_same():
         [{"log": f"[{shown(row['at'])}] INFO {row['text']}\n", "time": "2026-01-01T00:00:00Z"} for row in rows],
     ]
     for lines in layouts:
-        assert parse_lines(text(*map(json.dumps, lines))).events.equals(parse_lines(log(name)).events)
+        (tmp_path / "server.log").write_text("\n".join(map(json.dumps, lines)))
+        found = pa.concat_tables(part.events for part in parts_of(tmp_path / "server.log", "server.log", "UTC"))
+        assert found.combine_chunks().equals(parse_lines(log(name)).events.combine_chunks())
 
 
 @pytest.mark.parametrize(
@@ -238,8 +241,8 @@ def test_lines_of_other_matters_are_counted():
         ("[2026-11-20 10:00:00,123] INFO [GroupId g] Bumped group epoch to many.", "begins as a known one"),
         ("INFO [GroupCoordinator 1]: " + STABLE, "has its date and time"),
         (STABLE, "has its date and time"),
-        ('{"message": "' + STABLE, "no JSON object"),
-        ('{"message": "' + STABLE + '"}', "it has no time"),
+        ('{"message": "' + STABLE, "has its date and time"),
+        ('{"message": "' + STABLE + '"}', "has its date and time"),
     ],
 )
 def test_a_known_line_that_cannot_be_read_is_quarantined(line, rule):

@@ -22,7 +22,8 @@ from subreplay.adapters.broker_log.events import FILES, duplicates, summed
 from subreplay.adapters.broker_log.parsing import MOST_FILES, NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
 from subreplay.adapters.canonical import base_topic
-from subreplay.adapters.looks import Chosen, chosen, head_of
+from subreplay.adapters.files import head_of
+from subreplay.adapters.looks import Chosen, chosen
 from subreplay.adapters.pulsar_policies import policy_of, unranked
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
@@ -68,8 +69,14 @@ class Log:
     @property
     def files(self) -> tuple[LogFile, ...]:
         """Its files, in the order of their first lines."""
-        order = sorted((begins(head_of(each)), self.chosen.named(each), each) for each in self.chosen.mine)
+        order = sorted((self._begins(each), self.chosen.named(each), each) for each in self.chosen.mine)
         return tuple(LogFile(each, name, i, len(order), self.options) for i, (_, name, each) in enumerate(order))
+
+    def _begins(self, path: Path) -> int:
+        try:
+            return begins(head_of(path))
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
 
     def statistics(self) -> Stats | None:
         """The polled topic statistics that lie beside it, or are given."""

@@ -20,7 +20,8 @@ from subreplay.adapters.base import Options, Rejected
 from subreplay.adapters.broker_log.events import EVENTS, FILES, Parsed, events
 from subreplay.adapters.broker_log.scan import Ints, scan
 from subreplay.adapters.broker_log.words import PROGRAM
-from subreplay.adapters.files import lines_of
+from subreplay.adapters.log_lines import log_lines, plain_head
+from subreplay.errors import InputError
 from subreplay.kernels.compiled import compiled
 
 NUMBERED: Final = EVENTS.append(pa.field("seq", pa.int64())).append(pa.field("nth", pa.int32()))
@@ -70,7 +71,7 @@ class Block(NamedTuple):
 def blocks(file: LogFile) -> Iterator[Block]:
     """What a file tells, block after block. Raises ``InputError`` or ``EnvironmentFailed`` where it cannot be read."""
     order = Order(file.number, file.files)
-    for number, part in enumerate(lines_of(file.path, file.name)):
+    for number, part in enumerate(log_lines(file.path, file.name)):
         if isinstance(part, Rejected):
             damage = {"file": file.name, "lines": 1, "known": 0, "quarantined": 1, "bytes": 0, "digest": 0, "kept": 0}
             yield Block(NUMBERED.empty_table(), (part,), pa.Table.from_pylist([damage], TOTALS))
@@ -83,11 +84,16 @@ def blocks(file: LogFile) -> Iterator[Block]:
 
 
 def begins(head: bytes) -> int:
-    """When (ms) the first line with a time was written, of the beginning of a file; 0 where there is none."""
-    data = np.frombuffer(head, np.uint8)
+    """When (ms) the first line with a time was written, of the beginning of a file; 0 where there is none. Raises
+    ``InputError`` where the later lines come first."""
+    data = np.frombuffer(plain_head(head), np.uint8)
     breaks = np.flatnonzero(data == ord("\n")) + 1
     times = scan(data, np.concatenate([[0], breaks]), PROGRAM).at
-    return int(next((at for at in times if at > 0), 0))
+    times = times[times > 0]
+    steps = np.diff(times)
+    if np.count_nonzero(steps < 0) > np.count_nonzero(steps > 0):
+        raise InputError("its lines are newest first; export them oldest first, as logcli query --forward does")
+    return int(times[0]) if len(times) else 0
 
 
 def _numbered(found: pa.Table, order: Order) -> pa.Table:

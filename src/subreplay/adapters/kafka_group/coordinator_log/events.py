@@ -1,15 +1,13 @@
 """The INFO log of Kafka's group coordinator: from lines of text to events with their instants.
 
 Lines may be in any layout that has an ISO date and time, then the message: ``[2026-11-20 10:00:00,123] INFO
-[GroupCoordinator 1]: Stabilized group …``, with or without the logger's name and the thread after it, behind what a
-container runtime puts before it, or as JSON. Whatever else a broker logs is passed over, and counted.
+[GroupCoordinator 1]: Stabilized group …``, with or without the logger's name and the thread after it. ``log_lines``
+takes off what else is around a line. Whatever else a broker logs is passed over, and counted.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Final
 
 import numpy as np
@@ -20,9 +18,8 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.kafka_group.commits import Cells
 from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS, LINES, OPENINGS
 from subreplay.adapters.kafka_group.coordinator_log.times import NO_TIME, TIMESTAMP, Clock
-from subreplay.adapters.times import instant as since_1970
 from subreplay.errors import InputError
-from subreplay.model.contracts import HAPPENED, shortened
+from subreplay.model.contracts import shortened
 from subreplay.model.tables import TIME
 
 EVENTS: Final = pa.schema(
@@ -60,8 +57,6 @@ _ABOUT_GROUPS: Final = rf"{_BEFORE}\s*(?:{ABOUT_GROUPS})"
 _LATEST_TIME: Final = rf"^(?:.*[^\d])?{TIMESTAMP}"  # a container runtime may have put one of its own before it
 _TIMELESS: Final = rf"{_BEFORE}\s*(?:{OPENINGS})"
 _LOGGER: Final = r"\s+\((?:[\w$]+\.)+[\w$]+(?::\d+)?\)(?:\s+\[[^\]]*\])?\s*$"
-_TEXTS: Final = ("message", "msg", "log", "text")
-_TIMES: Final = ("@timestamp", "timestamp", "time", "ts", "date", "at")
 _CHECK_LAYOUT: Final = "log an ISO date and time before the message, such as %d{ISO8601}"
 
 
@@ -129,7 +124,7 @@ class _Part:
         self.rejected: dict[int, Reason] = {}
 
     def parsed(self) -> ParsedLog:
-        text = self._without_json(self.raw.cast(pa.string()))
+        text = self.raw.cast(pa.string())
         head, message = _split(text)
         split = pc.extract_regex(head, _LATEST_TIME)
         times = self.clock.instants(split)
@@ -180,27 +175,12 @@ class _Part:
         ]
         return pa.table(columns, pa.schema([pa.field("row", pa.int64()), *EVENTS]))
 
-    def _without_json(self, text: pa.Array) -> pa.Array:
-        """The lines, those that are JSON objects as plain ones."""
-        objects = np.flatnonzero(pc.starts_with(pc.utf8_ltrim_whitespace(text), "{").to_numpy(zero_copy_only=False))
-        if not len(objects):
-            return text
-        plain = text.to_pylist()
-        for i in objects.tolist():
-            try:
-                plain[i] = _plain(json.loads(plain[i]))
-            except (ValueError, RecursionError, TypeError, OverflowError, OSError) as error:
-                remedy = "copy the whole line; a layout of one JSON object a line is read"
-                self._reject(i, "text", plain[i], f"no JSON object with a message and its time: {error}", remedy)
-        return pa.array(plain, pa.string())
-
     def _reject_timeless(self, text: pa.Array, rows: Any) -> None:
         """A known line needs its time."""
         rule = "a line of the coordinator has its date and time"
         known = np.asarray(pc.match_substring_regex(text, _TIMELESS).to_numpy(zero_copy_only=False), np.bool_)
         for i in np.flatnonzero(known & rows).tolist():
-            if i not in self.rejected:
-                self._reject(i, "text", text[i].as_py(), rule, _CHECK_LAYOUT)
+            self._reject(i, "text", text[i].as_py(), rule, _CHECK_LAYOUT)
 
     def _reject_unknown(self, message: pa.Array, rows: Any) -> None:
         """A line that begins as a known one is one."""
@@ -248,33 +228,3 @@ def _by_member(events: pa.Table) -> pa.Table:
     index = EVENTS.get_field_index("member_id")
     rows = events.take(pc.list_parent_indices(apart))
     return rows.set_column(index, EVENTS.field(index), pc.list_flatten(apart))
-
-
-def _plain(row: Any) -> str:
-    """A line of JSON as a plain one. Raises ValueError where it is none of a known layout."""
-    if not isinstance(row, dict):
-        raise ValueError("it is no object")
-    text = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
-    if text is None:
-        raise ValueError(f"it has none of {', '.join(_TEXTS)}")
-    return f"[{_time(row)}] INFO {text.rstrip()}"
-
-
-def _time(row: dict[str, Any]) -> str:
-    """Its time in ISO; numbers count since 1970, and tell their unit by their size."""
-    told = next((row[name] for name in _TIMES if isinstance(row.get(name), str)), None)
-    if told is not None:
-        return str(told)
-    instant = row.get("instant")
-    if isinstance(instant, dict):
-        return _utc(int(instant["epochSecond"]), int(instant.get("nanoOfSecond", 0)))
-    number = next((row[name] for name in ("timeMillis", *_TIMES) if isinstance(row.get(name), int)), None)
-    if number is None:
-        raise ValueError("it has no time")
-    if (at := since_1970(number)) is None:
-        raise ValueError(HAPPENED.rule)
-    return _utc(*divmod(at, 1_000_000_000))
-
-
-def _utc(seconds: int, nanos: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{nanos:09d}Z"

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
+from subreplay.adapters.log_lines import log_lines
 from subreplay.adapters.source.encoded import utf8_text
 from subreplay.model.contracts import shortened
 
@@ -32,7 +32,7 @@ def parts_of(path: Path, name: str, time_zone: str) -> Iterator[LogPart]:
 
     Raises ``ConfigError`` where there is no such time zone, and ``EnvironmentFailed`` where the file cannot be read.
     """
-    for part in lines_of(path, name):
+    for part in log_lines(path, name):
         if isinstance(part, Rejected):
             yield LogPart(EVENTS.empty_table(), (part._replace(table="membership"),), 1)
             continue
@@ -43,7 +43,8 @@ def parts_of(path: Path, name: str, time_zone: str) -> Iterator[LogPart]:
             for i in np.flatnonzero(broken.rows & about_groups).tolist():
                 raw = shortened(text[i].as_py().decode(errors="backslashreplace"))
                 rejected.append(Rejected("membership", name, part.column("line")[i].as_py(), raw, (_NO_TEXT,)))
-        found = parse_lines(part.set_column(2, "text", pc.fill_null(read.values, "")), time_zone)
+        lines = pc.utf8_rtrim(pc.fill_null(read.values, ""), "\r\n")
+        found = parse_lines(part.set_column(2, "text", lines), time_zone)
         rejected += [row._replace(table="membership") for row in found.rejected]
         yield LogPart(found.events, tuple(rejected), len(part))
 
