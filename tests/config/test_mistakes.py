@@ -159,7 +159,7 @@ def test_a_scenario_is_not_named_as_the_recorded_subscription_is(tmp_path):
 
 WRONG_POLICIES = """
 policy: pulsar.key_shared.autosplit         | unknown policy 'pulsar.key_shared.autosplit'; nearest: pulsar.key_shared.
-policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'pulsar-9'; it has: documented, pulsar-3.2
+policy: pulsar.shared, profile: pulsar-9    | pulsar.shared has no profile 'pulsar-9'; it has: documented, pulsar-2.10
 policy: pulsar.shared, options: {points: 5} | pulsar.shared has no option 'points'; its options: none
 options: {points: many}                     | pulsar.key_shared.consistent_hash: points must be of type int, got 'many'
 policy: pulsar.key_shared.auto_split, options: {range_size: 1000} | pulsar.key_shared.auto_split: range size must be

@@ -19,7 +19,7 @@ from tests.support.properties import examples
 
 PULSAR = tuple(policy.name for policy in POLICIES)
 STICKY, CONSISTENT_HASH = "pulsar.key_shared.sticky", "pulsar.key_shared.consistent_hash"
-PROFILES = ("documented", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
+PROFILES = ("documented", "pulsar-2.10", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
 SERVICES = (
     Fixed(0),
     Fixed(3 * MILLISECOND),

@@ -76,7 +76,7 @@ def test_a_partition_is_the_one_that_kafka_picks(spark: SparkSession, keys: Data
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
-        (lambda: functions.slot("key", "pulsar-9"), "has no profile 'pulsar-9'; it has: documented, pulsar-3.2"),
+        (lambda: functions.slot("key", "pulsar-9"), "has no profile 'pulsar-9'; it has: documented, pulsar-2.10"),
         (lambda: functions.slot("key", "pulsar-4.0", "pulsar.failover"), "pulsar.failover has no slots: it routes by"),
         (
             lambda: functions.slot("key", "pulsar-4.0", range=3),

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.model.rows import Verdict
+from subreplay.profiles import rule_of
 from subreplay.program.command import EXIT, terminal
 from subreplay.program.runs import Json, Quiet, Verbose
 
@@ -27,8 +28,8 @@ def conformance(
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     from subreplay.conformance.golden import files as golden
 
-    if profile not in (None, *golden.PROFILE_OF.values()):
-        raise ConfigError(f"--profile {profile}: no such profile; there are: {', '.join(golden.PROFILE_OF.values())}")
+    if profile is not None:
+        rule_of("conformance", dict.fromkeys(golden.PROFILES), profile)
     codes, told = {0}, list[dict[str, object]]()
     for path in golden.golden_files(paths):
         try:

@@ -14,16 +14,27 @@ from typing import Final, TypeVar
 from subreplay.errors import ConfigError
 
 DOCUMENTED = "documented"
+PULSAR_2_10 = "pulsar-2.10"
 PULSAR_3_2 = "pulsar-3.2"
 PULSAR_4_0 = "pulsar-4.0"
 PULSAR_4_2 = "pulsar-4.2"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
 
-BASED_ON: Final[Mapping[str, str]] = {PULSAR_4_0: PULSAR_3_2, PULSAR_4_2: PULSAR_4_0}
+BASED_ON: Final[Mapping[str, str]] = {
+    PULSAR_2_10: PULSAR_3_2,
+    PULSAR_4_0: PULSAR_3_2,
+    PULSAR_4_2: PULSAR_4_0,
+}
 """The release whose behaviour another one has, but for its deviations."""
 
 Rule = TypeVar("Rule")
+
+
+def _by_release(profile: str) -> tuple[int, list[int]]:
+    """The documents first, then each system's releases from the oldest on."""
+    system, _, release = profile.partition("-")
+    return ("documented", "pulsar", "kafka").index(system), [int(part) for part in release.split(".") if part]
 
 
 class ByProfile(Mapping[str, Rule]):
@@ -31,7 +42,7 @@ class ByProfile(Mapping[str, Rule]):
 
     >>> table = ByProfile({PULSAR_3_2: "old", PULSAR_4_0: "new"})
     >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
-    ('new', False, ['pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
+    ('new', False, ['pulsar-2.10', 'pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
     """
 
     def __init__(self, named: Mapping[str, Rule]) -> None:
@@ -43,8 +54,7 @@ class ByProfile(Mapping[str, Rule]):
         return self._named[profile]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._named
-        yield from (profile for profile in BASED_ON if profile not in self._named and profile in self)
+        return iter(sorted({*self._named, *(each for each in BASED_ON if each in self)}, key=_by_release))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -76,9 +86,12 @@ KEYLESS: Mapping[str, KeylessRule] = ByProfile(
 def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
     """The rule that ``subject`` (a policy's name, for the message) follows under ``profile``.
 
-    Raises ConfigError naming the legal profiles if it knows no such one.
+    Raises ConfigError naming the legal profiles, and for a release the nearest one, if it knows no such one.
     """
     try:
         return rules[profile]
     except KeyError:
-        raise ConfigError(f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}") from None
+        from subreplay.profiles.releases import describe_nearest  # which needs this module
+
+        known = f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}"
+        raise ConfigError(". ".join(filter(None, (known, describe_nearest(profile))))) from None

@@ -28,13 +28,13 @@ from subreplay.adapters.pulsar_policies import policy_of, unranked
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
+from subreplay.profiles.releases import nearest_profile
 
 NAME: Final = "pulsar-broker-log"
 NOTES: Final = (
     "a broker's log has no messages, as it does not tell keys and publication times: name them as traffic.messages, "
     "such as {from: pulsar-table, path: ...}",
 )
-PROFILES: Final = ("3.2", "4.0", "4.2")
 _EXCLUSIVE: Final = "Exclusive consumer is already connected"
 
 
@@ -231,9 +231,8 @@ def suggested(
     elif version is None:
         notes.append("the log does not tell the broker's version: set subscription.profile, which is pulsar-4.0 here")
     else:
-        run["profile"] = _profile(version)
-        if version not in PROFILES:
-            notes.append(f"the broker is of version {version}; the profile is the nearest that is known")
+        run["profile"], differs = nearest_profile("pulsar", version)
+        notes += [differs] if differs else []
     traffic, untold = unranked(membership)
     return membership, {"subscription": run} | traffic, [*notes, *untold, *_concluded(membership)]
 
@@ -246,16 +245,6 @@ def _concluded(membership: pa.Table) -> list[str]:
     of = zip(*(known[name].to_pylist() for name in ("subscription", "priority", "consumer")), strict=True)
     told = ", ".join(f"{name} {level} ({subscription})" for subscription, level, name in sorted(set(of)))
     return [f"the log does not tell priority levels; these explain who was announced as active: {told}"]
-
-
-def _profile(version: str) -> str:
-    """The nearest release that is known: the latest one that is not later."""
-
-    def number(text: str) -> tuple[int, ...]:
-        return tuple(map(int, text.split(".")))
-
-    earlier = [each for each in PROFILES if number(each) <= number(version)]
-    return f"pulsar-{earlier[-1] if earlier else PROFILES[0]}"
 
 
 def _typed(membership: pa.Table, subscription: str, kinds: pa.Table) -> pa.Table:

@@ -46,7 +46,7 @@ _BITS: Final = 22  # of a file and a position in it: a number of 62 bits is as l
 MOST_FILES: Final = 1 << 16
 """So many files can be told apart."""
 
-_VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+)")
+_VERSION: Final = re.compile(rb"Starting Pulsar Broker service; version: '(\d+\.\d+(?:\.\d+)?)")
 _SUBSCRIBING: Final = re.compile(rb"\] Subscribing on topic [^\n]+? / [^\n]+?\. consumerId: \d+(, role)?")
 
 

@@ -39,6 +39,7 @@ from subreplay.adapters.kafka_recording.rows import (
 )
 from subreplay.errors import InputError
 from subreplay.model.tables import INPUTS, TIME
+from subreplay.profiles.releases import nearest_profile
 
 Row = TypeVar("Row")
 
@@ -135,13 +136,15 @@ def read(folder: Path) -> Ingested:
         **{name: getattr(it.groups, name) for name in ("generations", "owners", "members", "member_events")},
     }
     pairs = told_of(tables) or [(it.scenario.group, topic) for topic in sorted(it.scenario.topics)]
-    profile = "kafka-" + ".".join(it.scenario.kafka_version.split(".")[:2])
+    profile, differs = nearest_profile("kafka", it.scenario.kafka_version)
     named = {"name": it.scenario.group, "topic": pairs[0][1], "policy": it.scenario.policy, "profile": profile}
     run: dict[str, Any] = {"subscription": named}
     if len(resets := {one.reset for one in it.scenario.consumers}) == 1 and resets <= {"earliest", "latest"}:
         run["topic"] = {"initial_position": resets.pop()}
-    notes = (f"{others:,} polls name the member id of another consumer: they are taken for their consumer's",)
-    return Ingested(tables, it.rejected, it.counts, run, tuple(pairs[1:]), notes if others else ())
+    notes = [differs] if differs else []
+    if others:
+        notes.append(f"{others:,} polls name the member id of another consumer: they are taken for their consumer's")
+    return Ingested(tables, it.rejected, it.counts, run, tuple(pairs[1:]), tuple(notes))
 
 
 def recording(folder: Path) -> Recording:

@@ -36,6 +36,7 @@ from subreplay.adapters.pulsar_recording.rows import (
     message_rows,
 )
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
+from subreplay.profiles.releases import nearest_profile
 
 UNDER_WAY = 10_000_000
 """How long (ns) a broker may still write to a connection that is closed; it takes a millisecond to notice."""
@@ -77,12 +78,13 @@ def read(folder: Path) -> Ingested:
     files: list[Lines[Any]] = [messages, events, receipts, notes, letters]
     rejected = tuple(r for lines in files for _, r in sorted(lines.rejected.items()))
     counts = tuple(f.count for f in files if f.count.rows_in)
-    run = suggested_run(events, scenario)
+    run, differs = suggested_run(events, scenario)
     named = run.get("subscription", {})
     if policy := recorded_policy(letters.rows.values(), deliveries, named.get("topic")):
         run["topic"] = {"dead_letter": policy}
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
-    return Ingested(tables, rejected, counts, run, tuple(sorted(others - {(named.get("name"), named.get("topic"))})))
+    rest = tuple(sorted(others - {(named.get("name"), named.get("topic"))}))
+    return Ingested(tables, rejected, counts, run, rest, (differs,) if differs else ())
 
 
 def reject_divergent(messages: Lines[Any]) -> None:
@@ -194,17 +196,19 @@ def reject_unknown_joins(events: Lines[Any], joined: set[str]) -> None:
             events.reject(line, event.model_dump_json(), reason)
 
 
-def suggested_run(events: Lines[Any], scenario: Scenario) -> dict[str, Any]:
-    """What an audit of this recording needs to be told: subscription, topic, policy, profile, as the broker was set."""
+def suggested_run(events: Lines[Any], scenario: Scenario) -> tuple[dict[str, Any], str]:
+    """What an audit of this recording needs: subscription, topic, policy, profile, as the broker was set; and in what
+    the broker may differ from the profile, else ""."""
     rows = sorted(events.rows.values(), key=lambda e: e.seq)
     first = next((e for kind in (Subscribe, Created, Dispatch) for e in rows if isinstance(e, kind)), None)
     if first is None:
-        return {}
+        return {}, ""
     kind = getattr(first, "type", "Key_Shared")
     policy = scenario.policy_of(kind, getattr(first, "key_shared_mode", None))
     subscription: dict[str, Any] = {"name": first.subscription, "topic": base_topic(first.topic)[0], "policy": policy}
+    differs = ""
     if scenario.version:
-        subscription["profile"] = "pulsar-" + ".".join(scenario.version.split(".")[:2])
+        subscription["profile"], differs = nearest_profile("pulsar", scenario.version)
     if getattr(first, "allow_out_of_order", None):
         subscription["options"] = {"allow_out_of_order": True}
-    return {"subscription": subscription}
+    return {"subscription": subscription}, differs

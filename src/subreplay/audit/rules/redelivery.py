@@ -10,7 +10,7 @@ from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Standing
-from subreplay.profiles import PULSAR_3_2
+from subreplay.profiles import PULSAR_2_10, PULSAR_3_2
 
 RULES = (
     Rule(
@@ -33,7 +33,7 @@ RULES = (
         promised=MANY | GROUP,
         allowed=FAILOVER | FILTERED,
         # a replay read that races with its own pending acknowledgement
-        profiles={PULSAR_3_2: Standing.ALLOWED},
+        profiles=dict.fromkeys((PULSAR_2_10, PULSAR_3_2), Standing.ALLOWED),
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.MEMBERSHIP, Need.ACKNOWLEDGEMENTS}),
     ),
     Rule(

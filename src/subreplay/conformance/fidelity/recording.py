@@ -39,6 +39,7 @@ from subreplay.errors import InputError
 from subreplay.model.rows import Scope
 from subreplay.policies import make
 from subreplay.policies.base import Policy
+from subreplay.profiles.releases import nearest_profile
 from subreplay.timelines.membership import dispatcher_events
 from subreplay.timelines.timeline import Timeline
 
@@ -77,7 +78,7 @@ def recorded_profile(folder: Path) -> str:
     version = read_scenario(folder).version or folder.resolve().parent.name
     if not re.fullmatch(r"\d+(\.\d+)+", version):
         raise InputError(f"{folder}: of which version? Name it in scenario.json, or give --profile")
-    return "pulsar-" + ".".join(version.split(".")[:2])
+    return nearest_profile("pulsar", version)[0]
 
 
 def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatcher]:

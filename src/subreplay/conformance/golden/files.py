@@ -18,6 +18,8 @@ from subreplay.errors import InputError
 
 PROFILE_OF = {**pulsar.PROFILE_OF, **kafka.PROFILE_OF}
 """The profile that a version's golden files hold for, by the version as it names a folder."""
+PROFILES = (*pulsar.STICKY_HASH_RULES, *kafka.PROFILE_OF.values())
+"""Every profile that golden files can be replayed under."""
 CASES: Mapping[str, Callable[[Case, str], str | None]] = {
     **pulsar.CASES,
     "dispatch_shared": dispatch_shared_case,

@@ -19,17 +19,22 @@ from subreplay.hashing.sticky_key import sticky_key
 from subreplay.model.rows import Consumer, Scope
 from subreplay.policies import make
 from subreplay.policies.pulsar.shared import next_consumer
-from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
 
 PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
 """The profile that each version's golden files hold for."""
 
 
-STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = {
-    PULSAR_3_2: dict.fromkeys(("auto_split", "consistent", "exclusive"), WHOLE_RING),  # reduced later, in select()
-    PULSAR_4_0: {"auto_split": range_slots(PULSAR_4_0), "consistent": SHORT_RING, "exclusive": range_slots(PULSAR_4_0)},
-    PULSAR_4_2: {"auto_split": range_slots(PULSAR_4_2), "consistent": SHORT_RING, "exclusive": range_slots(PULSAR_4_2)},
-}
+STICKY_HASH_RULES: Mapping[str, Mapping[str, SlotRule]] = ByProfile(
+    {
+        PULSAR_3_2: dict.fromkeys(("auto_split", "consistent", "exclusive"), WHOLE_RING),  # reduced later, in select()
+        PULSAR_4_0: {
+            "auto_split": range_slots(PULSAR_4_0),
+            "consistent": SHORT_RING,
+            "exclusive": range_slots(PULSAR_4_0),
+        },
+    }
+)
 """What ``makeStickyKeyHash`` of each selector returns."""
 
 

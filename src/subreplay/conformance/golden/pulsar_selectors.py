@@ -16,9 +16,9 @@ from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.range_table import NOBODY, RangeTable
 from subreplay.policies import make
-from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, ByProfile
 
-SELECT_TAKES_SLOTS = {PULSAR_3_2: False, PULSAR_4_0: True, PULSAR_4_2: True}
+SELECT_TAKES_SLOTS = ByProfile({PULSAR_3_2: False, PULSAR_4_0: True})
 """Whether the ``hashes`` of a case are slots already, or whole hashes that ``select`` reduces."""
 
 Ranges: TypeAlias = dict[int, list[tuple[int, int]]]

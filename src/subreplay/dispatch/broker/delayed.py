@@ -29,7 +29,7 @@ def delays(b: Broker, ordinal: int) -> bool:
 def put_due_back(b: Broker, most: int) -> None:
     """Move up to ``most`` entries that are due to the replay set, without their hash."""
     state = b.state[0]
-    if state.delayed == 0:
+    if state.delayed == 0 or (state.waiting > 0 and b.rule[0].delays_last):
         return
     while most > 0 and has_due(b):
         put_back(b, b.delayed[0].ordinal, False)

@@ -123,12 +123,14 @@ def _forget(b: Broker) -> None:
 
 @inlined
 def _return(b: Broker, consumer: int) -> bool:
-    """Put back what the consumer held, with its hash; this does not count as a redelivery."""
+    """Put back what the consumer held, with its hash; by default this does not count as a redelivery."""
     returned = False
     for ordinal in range(b.state[0].start, b.state[0].end):
         entry = b.log[log_index(b, ordinal)]
         if entry.holder == consumer:
-            returned = put_back(b, ordinal, True) or returned
+            if put_back(b, ordinal, True):
+                returned = True
+                entry.redeliveries += 1 if b.rule[0].counts_leavers else 0
             if b.rule[0].drains:
                 drained(b, consumer, entry.hash, True)
             entry.holder = NOBODY

@@ -178,7 +178,11 @@ def reject_all(b: Broker, consumer: int) -> None:
         reject_everything(b, consumer)
         return
     for ordinal in range(b.state[0].start, b.state[0].end):
+        entry = b.log[log_index(b, ordinal)]
+        counted = entry.redeliveries
         reject(b, consumer, ordinal)
+        if counted == 0 and b.rule[0].counts_leavers:
+            entry.redeliveries = 0
     # where expired entries left their count behind, it is cleared here
     _give_back(b, consumer, it.rejected if b.rule[0].purge == Purge.ON_MARK_DELETE else it.unacked)
     unpark(b, consumer)

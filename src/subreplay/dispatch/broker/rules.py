@@ -1,7 +1,7 @@
 """What differs between the brokers' dispatchers, as data, and what an operator may set.
 
 The dispatchers are ``PersistentDispatcherMultipleConsumers``, ``PersistentStickyKeyDispatcherMultipleConsumers`` and
-``PersistentDispatcherSingleActiveConsumer`` (Pulsar 3.2.3, 4.0.8, 4.2.4).
+``PersistentDispatcherSingleActiveConsumer`` (Pulsar 2.10.4, 3.2.3, 4.0.8, 4.2.4).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from subreplay.errors import ConfigError
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
 
 MILLISECOND = 1_000_000
 """In ns, the kernel's unit of time."""
@@ -47,9 +47,12 @@ class DispatchRule:
     to the consumer of their message are charged to the permits of another one. ``loses_entries``: a read with chunks
     that finds no consumer is forgotten until the subscription is read anew. ``exact_delays``: delayed entries come when
     they are due; otherwise when the broker's timer turns, or up to a tick early. ``delay_buckets``: they are due
-    by bucket. ``always_flows``: a redelivery asks for a read even if the consumer had no parked permits.
-    ``batch_index_acks``: messages of a batch can be acknowledged one by one; a broker setting, here by its default, to
-    be changed with ``dataclasses.replace``.
+    by bucket. ``delays_last``: what is due is replayed when nothing else waits; otherwise in the order of the log.
+    ``binds_chunks``: all chunks of a message go to one Shared consumer. ``counts_leavers``: what a leaver held counts
+    as redelivered; so does each further delivery of what was negatively acknowledged once, and a request for
+    everything counts nothing else. ``always_flows``: a redelivery asks for a read even if the consumer had no parked
+    permits. ``batch_index_acks``: messages of a batch can be acknowledged one by one; a broker setting, here by its
+    default, to be changed with ``dataclasses.replace``.
     """
 
     key_shared: DispatcherKind
@@ -63,6 +66,9 @@ class DispatchRule:
     loses_entries: bool
     exact_delays: bool
     delay_buckets: bool
+    delays_last: bool
+    binds_chunks: bool
+    counts_leavers: bool
     always_flows: bool
     batch_index_acks: bool
 
@@ -79,9 +85,15 @@ _3_2 = DispatchRule(
     loses_entries=True,
     exact_delays=False,
     delay_buckets=False,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
     always_flows=False,
     batch_index_acks=False,
 )
+_2_10 = replace(_3_2, unblocks_late=False, delays_last=True, binds_chunks=False, counts_leavers=True)
+"""2.10.4; chunks are bound to a consumer since 2.11 (apache/pulsar#16202). Not modelled: until 3.2.3 a Key_Shared
+replay read also reads entries that are kept back (apache/pulsar#22245), and then asks again, after 100 ms in 2.10."""
 _4_0 = DispatchRule(
     key_shared=DispatcherKind.KEY_SHARED_DRAINING,
     purge=Purge.ON_READ,
@@ -94,6 +106,9 @@ _4_0 = DispatchRule(
     loses_entries=True,
     exact_delays=False,
     delay_buckets=False,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
     always_flows=False,
     batch_index_acks=False,
 )
@@ -109,6 +124,9 @@ _4_2 = DispatchRule(
     loses_entries=False,
     exact_delays=False,
     delay_buckets=True,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
     always_flows=True,
     batch_index_acks=True,
 )
@@ -116,6 +134,7 @@ _4_2 = DispatchRule(
 RULES: Mapping[str, DispatchRule] = ByProfile(
     {
         DOCUMENTED: replace(_3_2, exact_delays=True),
+        PULSAR_2_10: _2_10,
         PULSAR_3_2: _3_2,
         PULSAR_4_0: _4_0,
         PULSAR_4_2: _4_2,

@@ -18,7 +18,7 @@ from subreplay.model.range_table import Range, RangeTable
 from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.members import Members, with_member, without_member
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 RING_POINTS = 100
 
@@ -36,6 +36,7 @@ class FailoverRule:
 RULES: Mapping[str, FailoverRule] = ByProfile(
     {
         DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
+        PULSAR_2_10: FailoverRule("first subscribed", ring_is_optional=False),  # the ring came with 3.0 (#19502)
         PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
         PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
     }
@@ -68,10 +69,10 @@ class Failover:
     * for a topic without partitions, the one with a point nearest to the topic's hash, clockwise; each consumer has
       points ``murmur3(name + j)``, j = 0..99, and the later consumer takes a point that two share. The option
       ``consistent_hashing`` (the broker's ``activeConsumerFailoverConsistentHashing``, not in 3.2) does this for
-      partitions too. Under ``documented`` it stands for row P-FO-5; without it, such a topic is served in the order of
-      subscription (row P-FO-4).
+      partitions too. Under ``documented`` it stands for row P-FO-5; without it, and under ``pulsar-2.10``, such a topic
+      is served in the order of subscription, whatever the priorities (row P-FO-4).
 
-    Follows ``AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer`` (3.2.3, 4.0.8, 4.2.4).
+    Follows ``AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
     >>> policy = Failover("documented")
     >>> state = policy.start(Scope("persistent://t/ns/orders", partition=1))

@@ -16,7 +16,7 @@ from subreplay.model.range_table import Range
 from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Routing, Serving
 from subreplay.policies.pulsar.rings import FirstComeRing, SharedPointRing
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
 
 Ring: TypeAlias = FirstComeRing | SharedPointRing
 
@@ -34,6 +34,12 @@ def _documented(points: int) -> Ring:
     return SharedPointRing("", 1, points)
 
 
+def _pulsar_2_10(points: int) -> Ring:
+    """2.8.1, 2.10.4, 3.0.2, 3.2.0: points ``murmur3_32(name + i)``, i from 0. apache/pulsar#22053 (3.0.3, 3.2.1) put a
+    separator between them, so that ``c1`` + ``11`` and ``c11`` + ``1`` are two points."""
+    return SharedPointRing("", 0, points)
+
+
 def _pulsar_3_2(points: int) -> Ring:
     """3.2.3: points ``murmur3_32(name + "\\0" + i)``, i from 0."""
     return SharedPointRing("\0", 0, points)
@@ -42,6 +48,7 @@ def _pulsar_3_2(points: int) -> Ring:
 RULES: Mapping[str, RingRule] = ByProfile(
     {
         DOCUMENTED: RingRule((0, MASK_31), _documented),
+        PULSAR_2_10: RingRule((0, MASK_31), _pulsar_2_10),
         PULSAR_3_2: RingRule((0, MASK_31), _pulsar_3_2),
         PULSAR_4_0: RingRule((1, HASH_RANGE - 1), FirstComeRing),
     }
@@ -54,9 +61,9 @@ class ConsistentHash:
 
     A join moves keys to the newcomer only, a leave moves the leaver's keys only.
 
-    Where two consumers meet at a point: under ``documented`` and ``pulsar-3.2`` they share it by ``hash % count``; in
+    Where two consumers meet at a point: under ``documented`` and before 4.0 they share it by ``hash % count``; in
     4.x it belongs to the first comer, and the next in the queue has it when that one leaves. Follows
-    ``ConsistentHashingStickyKeyConsumerSelector`` (3.2.3, 4.0.8, 4.2.4).
+    ``ConsistentHashingStickyKeyConsumerSelector`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
 
     >>> policy = ConsistentHash("documented", points=1)
     >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))

@@ -21,7 +21,7 @@ def dispatch_shared(b: Broker, kind: int, count: int) -> bool:
     messages = 0
     for at in range(count):
         entry = b.log[log_index(b, b.reads[kind, at])]
-        if entry.chunked != NO_CHUNK:
+        if entry.chunked != NO_CHUNK and b.rule[0].binds_chunks:
             return dispatch_chunked(b, kind, count)
         messages += entry.messages
     average = max(messages // count, 1)
