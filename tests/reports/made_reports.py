@@ -36,7 +36,7 @@ from subreplay.reports.dispatch_data import (
     Latency,
     Outcomes,
 )
-from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView
+from subreplay.reports.finding_data import CodeSummary, FindingPoint, FindingView, IncidentView
 
 START = datetime(2026, 5, 1, 12, 0, 0, tzinfo=timezone.utc)
 SLOTS = 65_536
@@ -204,6 +204,18 @@ def codes(seconds: float, many: int = 8) -> tuple[CodeSummary, ...]:
         CodeSummary("partition-order", "Order of a partition", "Messages of a partition in order.", "not applicable",
                     "valid", 0, (), "Key_Shared promises order per key only"),
     )  # fmt: skip
+
+
+def known_fault(data: ReportData, url: str = "https://github.com/apache/pulsar/issues/23870") -> ReportData:
+    """The report, whose first finding looks like a ticket."""
+    ticket = "apache/pulsar#23870"
+    incident = IncidentView(
+        ticket, url, "Key_Shared delivers out of order <at times>", f"looks like {ticket}, fixed in 4.0.3",
+        "Affects 4.0.0 to 4.0.2; fixed in 4.0.3.", "Upgrade the brokers.", 1,
+    )  # fmt: skip
+    first, *others = data.codes
+    worst = (replace(first.worst[0], tickets=(ticket,)), *first.worst[1:])
+    return replace(data, codes=(replace(first, worst=worst, incidents=(incident,)), *others))
 
 
 def finding_points(rng: random.Random, names: list[str], windows: int, step: float) -> tuple[FindingPoint, ...]:

@@ -12,6 +12,7 @@ from rich.console import Console
 from subreplay.reports.data import ReportData
 from subreplay.reports.text import render, to_text
 from subreplay.reports.text_table import MOST_ROWS
+from tests.reports.made_reports import known_fault
 
 
 def test_the_text_is_as_it_was(
@@ -71,3 +72,12 @@ def test_sections_without_data_are_left_out(bare: ReportData, small: ReportData)
     for title in ("Rules", "Load per consumer", "Scenarios over the same traffic", "What this data cannot tell"):
         assert title in to_text(small)
         assert title not in to_text(bare)
+
+
+def test_a_finding_that_looks_like_a_known_fault_names_its_ticket_and_what_to_do(small: ReportData) -> None:
+    text = " ".join(to_text(known_fault(small)).split())
+    assert "; looks like apache/pulsar#23870, fixed in 4.0.3" in text
+    assert "Known upstream faults" not in to_text(small)
+    told = text[text.index("Known upstream faults that findings look like") :]
+    assert "key-at-two-consumers apache/pulsar#23870 Key_Shared delivers out of order <at times>. Affects" in told
+    assert "Upgrade the brokers. https://github.com/apache/pulsar/issues/23870" in told

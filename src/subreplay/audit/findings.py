@@ -17,11 +17,14 @@ from subreplay.model.rows import Scope, Standing
 from subreplay.model.tables import VIOLATIONS
 
 NO_MESSAGE = (-1, -1, -1)
+DELAYED, CHUNK, UNOWNED, SEPARATOR = "delayed", "chunk", "unowned", ", "
+"""What column ``circumstances`` of table ``violations`` says of the finding's message, and what is between two."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. ``at`` (ns) is when it began; ``position`` the message it is about, ``key`` in words."""
+    """One finding. ``at`` (ns) is when it began; ``position`` the message it is about, ``key`` in words,
+    ``circumstances`` what is particular about that message (``explain.incidents``)."""
 
     code: Code
     scope: Scope
@@ -34,6 +37,7 @@ class Finding:
     slot: int = -1
     epoch: int = -1
     witness: tuple[str, ...] = ()
+    circumstances: tuple[str, ...] = ()
     excuse: Excuse = Excuse.NONE
 
     def row(self, subscription: str, rule: Rule, standing: Standing) -> dict[str, Any]:
@@ -59,6 +63,7 @@ class Finding:
             "cause": self.cause,
             "witness": list(self.witness),
             "explanation": self.explanation + (f"; {self.excuse.sentence}" if self.excuse else ""),
+            "circumstances": SEPARATOR.join(self.circumstances) or None,
         }
 
 

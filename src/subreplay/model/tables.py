@@ -311,6 +311,7 @@ VIOLATIONS: Final = pa.schema(
         _required("cause", pa.string()),
         _required("witness", pa.list_(pa.string())),
         _required("explanation", pa.string()),
+        pa.field("circumstances", pa.string()),  # of its message: delayed, chunk, unowned; null: none
     ]
 )
 

@@ -14,7 +14,7 @@ from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
 from subreplay.reports.plan_data import PlanView
 
-SCHEMA_VERSION = "2.2"
+SCHEMA_VERSION = "2.3"
 
 
 @dataclass(frozen=True, slots=True)

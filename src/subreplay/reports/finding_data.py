@@ -21,6 +21,20 @@ class FindingView:
     cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
     witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
     window: str = ""  # start of the report's window it is counted in; empty: not known
+    tickets: tuple[str, ...] = ()  # of its rule's incidents, that it looks like
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentView:
+    """A known upstream fault that findings of a rule look like."""
+
+    ticket: str  # "apache/pulsar#23870"
+    url: str
+    title: str
+    sentence: str  # "looks like apache/pulsar#23870, fixed in 4.0.3"
+    releases: str  # which are affected and fixed, as a sentence
+    advice: str  # what to do
+    findings: int  # of those in words
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +50,7 @@ class CodeSummary:
     worst: tuple[FindingView, ...]  # failing ones first, then in order of time; chosen by `findings.spread`
     note: str = ""  # why allowed / not applicable / unknown
     source: Source = "observed"
+    incidents: tuple[IncidentView, ...] = ()  # known upstream faults that findings in words look like
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_res
 
 WIDTH = 100
 BAR = 10
+MOST_INCIDENTS = 2  # that stand beside a rule's example; a section of their own has all
 STYLES = {
     "valid": "bold green", "unknown": "bold yellow", "invalid": "bold red",
     "clean": "green", "violated": "bold red", "allowed": "cyan", "counted": "cyan",
@@ -55,6 +56,8 @@ def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     yield from _section("Rows in quarantine", _quarantine(data), bool(data.quarantine))
     yield from _section("Headline facts", _facts(data), bool(data.facts))
     yield from _section("Rules", _codes(data.codes), bool(data.codes))
+    known = any(code.incidents for code in data.codes)
+    yield from _section("Known upstream faults that findings look like", _incidents(data.codes), known)
     yield from _section("Load per consumer", _load(data), bool(data.totals), "share", "even share", "skew", "unacked")
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _idle(data.totals))
     yield from _compared(data, first=False)
@@ -166,8 +169,22 @@ def _code_count(code: CodeSummary) -> str:
 
 def _example(code: CodeSummary) -> str:
     if code.worst:
-        return code.worst[0].sentence + (f" ({code.note})" if code.note else "")
+        told = code.worst[0].sentence + (f" ({code.note})" if code.note else "")
+        return told + "".join(f"; {incident.sentence}" for incident in code.incidents[:MOST_INCIDENTS])
     return code.note or ("none found" if code.status == "clean" else code.title)
+
+
+def _incidents(codes: Sequence[CodeSummary]) -> Table:
+    """A ticket with what to do, and where it is, on lines of its own."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for code in codes:
+        for one in code.incidents:
+            title = Text.assemble((one.ticket, "bold"), f" {one.title}. {one.releases}")
+            table.add_row(Text(code.code), title)
+            table.add_row(Text(""), Text(f"{one.advice} {one.url}"))
+    return table
 
 
 def _load(data: ReportData) -> Table:

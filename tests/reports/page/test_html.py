@@ -21,6 +21,7 @@ from subreplay.reports.metrics import METRICS
 from subreplay.reports.page.html import breakable, to_html
 from subreplay.reports.page.palette import LIGHT
 from subreplay.reports.text import to_text
+from tests.reports.made_reports import known_fault
 
 ALL = {"input", "facts", "map", "load", "skew", "moves", "rules", "findings", "scenarios", "keys", "limits"}
 VOID = {"meta", "br", "wbr", "input", "link", "img", "hr"}
@@ -122,6 +123,14 @@ def test_an_attribute_cannot_be_left(small: ReportData) -> None:
     total = replace(small.totals[0], consumer=evil)
     data = replace(small, codes=(replace(small.codes[0], code=evil, worst=(finding,)),), totals=(total,))
     assert not Page(to_html(data)).handlers
+
+
+def test_a_finding_that_looks_like_a_known_fault_links_to_its_ticket(small: ReportData) -> None:
+    page = Page(to_html(known_fault(small)))
+    assert page.links.count("https://github.com/apache/pulsar/issues/23870") == 2  # in the table, and at the finding
+    assert "looks like apache/pulsar#23870, fixed in 4.0.3" in page.text
+    assert "out of order <at times>. Affects 4.0.0 to 4.0.2; fixed in 4.0.3. Upgrade the brokers." in page.text
+    assert "javascript" not in " ".join(Page(to_html(known_fault(small, "javascript:alert(1)"))).links)
 
 
 def test_the_policy_allows_just_the_script_that_is_there(small_html: str) -> None:

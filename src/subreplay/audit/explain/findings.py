@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,13 @@ from subreplay.audit.codes import LEGAL, Code, Excuse
 from subreplay.audit.explain import wording
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.sentences import Words
+from subreplay.audit.findings import CHUNK, DELAYED, SEPARATOR, UNOWNED
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
-from subreplay.model.columns import DAY, Ints, column, flags, gathered, ints
+from subreplay.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
 from subreplay.model.tables import VIOLATIONS
+
+_CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit  # which every chunk that was delivered has
 
 
 @dataclass(frozen=True)
@@ -76,9 +80,23 @@ class Explainer:
                 words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
+            "circumstances": _circumstances(rows),
         }
         given = [columns[f.name] if f.name in columns else column(rows, f.name).cast(f.type) for f in VIOLATIONS]
         return pa.table(given, schema=VIOLATIONS)
+
+
+def _circumstances(rows: pa.Table) -> pa.Array:
+    """What is particular about the messages of findings; null for nothing."""
+    published = ints(rows, "published")
+    holds = {
+        DELAYED: (ints(rows, "due") > published) & (published != UNKNOWN),
+        CHUNK: ints(rows, "excuses") & _CHUNK != 0,
+        UNOWNED: (ints(rows, "slot") >= 0) & np.asarray(column(rows, "expected").is_null()),
+    }
+    named = [SEPARATOR.join(name for bit, name in enumerate(holds) if some >> bit & 1) for some in range(8)]
+    which = sum(true.astype(np.int64) << bit for bit, true in enumerate(holds.values()))
+    return pa.array([words or None for words in named], pa.string()).take(pa.array(which))
 
 
 def _excuses(code: Code, excuses: Ints) -> Ints:

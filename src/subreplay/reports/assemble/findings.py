@@ -7,10 +7,12 @@ the same.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
+from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need
 from subreplay.audit.needs import told as needed
 from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
@@ -18,6 +20,7 @@ from subreplay.figures import MOST_TOLD, Figures, Row
 from subreplay.model.rows import Standing, Verdict
 from subreplay.model.words import instant
 from subreplay.policies.base import Policy
+from subreplay.reports.assemble.incidents import Known, incident_views
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.sample import Facet, in_turn
 
@@ -30,11 +33,14 @@ def code_summaries(policy: Policy, figures: Figures, source: Source = "observed"
     for row in figures.findings:
         counts[row["code"]][row["excuse"]] += row["count"]
     worst = spread(figures.worst, figures.width)
-    told = {code: tuple(_finding(row, figures.width) for row in rows) for code, rows in worst.items()}
+    known = Known(figures) if source == "observed" else None  # a prediction is no broker's fault
     summaries = []
     for code in Code:
-        reason, mine = why_not(code, policy, lacking), told.get(code.name, ())
-        summaries.append(_summary(code, standing[code], reason, counts[code.name], mine, figures, source))
+        reason, rows = why_not(code, policy, lacking), worst.get(code.name, [])
+        looks_like = [known.matching(row) if known else () for row in rows]
+        mine = tuple(_finding(row, figures.width, found) for row, found in zip(rows, looks_like, strict=True))
+        summary = _summary(code, standing[code], reason, counts[code.name], mine, figures, source)
+        summaries.append(replace(summary, incidents=incident_views(looks_like)))
     order = {"violated": 0, "unknown": 1, "allowed": 2, "counted": 3, "clean": 4, "not applicable": 5}
     return tuple(sorted(summaries, key=lambda s: order[s.status]))
 
@@ -125,7 +131,7 @@ def why_not(code: Code, policy: Policy, lacking: Mapping[Code, frozenset[Need]])
     return f"{policy.name} makes no such promise"
 
 
-def _finding(row: Row, width: int) -> FindingView:
+def _finding(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> FindingView:
     at, window = row["at"], _window(row, width)
     return FindingView(
         at=instant(at) if at is not None else "",
@@ -136,4 +142,5 @@ def _finding(row: Row, width: int) -> FindingView:
         cause=row["cause"],
         witness=tuple(row["witness"]),
         window=instant(window) if window is not None else "",
+        tickets=tuple(incident.ticket for incident in looks_like),
     )

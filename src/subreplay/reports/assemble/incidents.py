@@ -1,0 +1,50 @@
+"""Known upstream faults that the findings of a report look like: matched once, over the findings in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain, pairwise
+
+from subreplay.audit.explain.incidents import Circumstance, Incident, Setting, matching
+from subreplay.figures import Figures, Row
+from subreplay.reports.finding_data import IncidentView
+
+
+@dataclass(frozen=True)
+class Known:
+    """The tickets as they fit to a run."""
+
+    figures: Figures
+
+    def matching(self, row: Row) -> tuple[Incident, ...]:
+        """The tickets that a finding looks like."""
+        return matching(self._setting, row)
+
+    @cached_property
+    def _setting(self) -> Setting:
+        terms, connected, plan = self.figures.terms, self.figures.connected, self.figures.plan
+        epochs = [epoch for timeline in plan.timelines.values() for epoch in timeline.epochs]
+        holds = {
+            Circumstance.SEVERAL_CONSUMERS: any(interval.consumers > 1 for interval in connected),
+            Circumstance.EVERYBODY_LEFT: any(one.end < other.start for one, other in pairwise(connected)),
+            Circumstance.CONSUMER_LEFT: any(epoch.left for epoch in epochs),
+            Circumstance.EQUAL_NAMES: any(epoch.joined is not None and epoch.joined.alias for epoch in epochs),
+            Circumstance.STRICT_DELAYS: terms.tick == 0,
+            Circumstance.COMPACTED: terms.compacted,
+            Circumstance.DEDUPLICATION: bool(terms.deduplication),
+            Circumstance.DEAD_LETTERS: terms.max_redeliveries is not None,
+        }
+        policy = plan.policy
+        return Setting(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
+
+
+def incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
+    """What a report shows of the tickets that the findings of one rule look like; those of most findings first."""
+    counted = Counter(chain.from_iterable(looks_like))
+    return tuple(
+        IncidentView(one.ticket, one.url, one.title, one.sentence, one.releases, one.advice, findings)
+        for one, findings in sorted(counted.items(), key=lambda item: (-item[1], item[0].ticket))
+    )
