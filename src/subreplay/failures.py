@@ -103,7 +103,7 @@ SIGNS = (
         r"QUERY_ONLY_CORRUPT_RECORD_COLUMN",
         InputError,
         "no line of the file is a record of its own",
-        "write one JSON object a line, or set options: {multiLine: 'true'}",
+        "write one JSON object a line (jq -c .)",
     ),
     Sign(
         r"is not a Parquet file|CANNOT_READ_FILE|FAILED_READ_FILE|ParquetDecodingException|Could not read footer"

@@ -40,6 +40,7 @@ def inspect(
     files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
         return _inspect_files(files, adapter)
+    from subreplay.adapters.source.mistakes import none_is_valid
     from subreplay.program import inspection
     from subreplay.spark import inspect as inspect_spark
 
@@ -54,6 +55,8 @@ def inspect(
     for line in () if terminal.quiet else inspection.lines(location, found, inspect_spark.applying(found)):
         terminal.say(line)
     inspection.write_run_file(to, inspect_spark.run_of(found), found, location)
+    if found.held is not None and found.held.rows and not found.held.valid:
+        raise InputError(f"{location}: {none_is_valid(found.held.rows, found.held.why, found.candidate.found)}")
     missing = ", ".join(found.answer.open)
     terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
     terminal.say(f"next: subreplay whatif --config {to}")
@@ -67,6 +70,7 @@ def inspect(
             "open": list(found.answer.open),
             "rows": None if found.held is None else found.held.rows,
             "valid": None if found.held is None else found.held.valid,
+            "quarantine": [] if found.held is None else list(found.held.why),
             "run_file": str(to),
         }
     )

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import yaml
 
 from subreplay import failures
+from subreplay.adapters.source.mistakes import in_words
 from subreplay.config.live import LIVE
 from subreplay.errors import InputError
 from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
-from subreplay.reports.words import count, percent
+from subreplay.reports.words import count, percent, plural
 
 if TYPE_CHECKING:
     from subreplay.spark.inspect import Look
+
+MOST_REASONS: Final = 5
 
 
 def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
@@ -37,6 +40,8 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
         return
     held = found.held
     yield f"messages: {count(held.rows)} rows = {count(held.valid)} valid + {count(held.rows - held.valid)} quarantined"
+    for reason in held.why[:MOST_REASONS]:
+        yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
     if held.valid:
         more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
         parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"

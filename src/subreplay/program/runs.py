@@ -147,6 +147,7 @@ def _summary(kind: str, run: RunConfig, report: ReportData, code: int, paths: Re
         "headline": report.headline,
         "run_id": report.run.run_id,
         "inputs": [asdict(count) for count in report.inputs],
+        "quarantine": [asdict(reason) for reason in report.quarantine],
         "findings": [{"code": c.code, "status": c.status, "count": _count(c)} for c in report.codes],
         "tables": str(run.output.tables),
         "report": {name: None if path is None else str(path.resolve()) for name, path in asdict(paths).items()},

@@ -9,7 +9,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,11 +18,19 @@ from pydantic import ValidationError
 from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.adapters.base import Rejected
 from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
 from subreplay.adapters.source.answers import Answered, answered
+from subreplay.adapters.source.contents import Contents
+from subreplay.adapters.source.convert import convert
+from subreplay.adapters.source.mistakes import counted
+from subreplay.adapters.source.presets import plan_of
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
+from subreplay.adapters.tables.file_formats import require_format
 from subreplay.adapters.tables.files import Files
 from subreplay.adapters.tables.rows import Columns
+from subreplay.adapters.tables.text_files import csv_options
+from subreplay.adapters.tables.theirs import Theirs
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import missing, standings
 from subreplay.config import live
@@ -35,13 +43,15 @@ from subreplay.spark.collect import rows
 from subreplay.spark.read import direct
 from subreplay.spark.read.contracts import Split
 from subreplay.spark.read.live import package
+from subreplay.spark.read.rejects import counted_reasons
 from subreplay.spark.read.traffic import Reads, opened, table
 from subreplay.spark.schemas import arrow_schema
 
 SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
 _UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
 _MOST_FILES: Final = 1_000
-_SHOWN: Final = ("topic", "partition", "publish_time", "key", "ordering_key")
+_SHOWN: Final = ["topic", "partition", "publish_time", "key", "ordering_key"]
+_SHOWN_SCHEMA: Final = pa.schema([INPUTS["messages"].field(name).with_nullable(True) for name in _SHOWN])
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
                    "avro": "avro"}  # fmt: skip
 _KAFKA: Final = (("kafka.range", "kafka-4.0"), ("kafka.cooperative_sticky", "kafka-4.0"))
@@ -80,6 +90,7 @@ class Held:
     last: datetime | None
     keyed: int
     keys: int  # about so many different ones
+    why: tuple[dict[str, Any], ...] = ()  # of the rejected rows, as table ``quarantine`` has it
 
     @property
     def topic(self) -> str | None:
@@ -100,6 +111,9 @@ def source_of(location: str, form: str | None) -> InputTable:
     if form is None:
         raise InputError(f"{location}: {_nothing_tells(None if remote else Path(location))}")
     options = {"header": "true"} if form == "csv" else {}
+    if form == "csv" and not remote:
+        require_format(Path(location), form)
+        options = csv_options(Path(location))
     return _valid({"path": location, "format": form, "options": options}, location)
 
 
@@ -177,10 +191,15 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
 
 def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
     location = source.location
-    schema, first = _as_it_is(spark, source)
+    if source.path is not None and Path(source.path).exists():
+        require_format(Path(source.path), source.format)
+    read = reads.as_parquet(spark, source)
+    theirs = direct.theirs_of(spark, read)
+    schema, first = _as_it_is(spark, read, theirs)
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
-    candidates = recognise(schema, names)
+    contents = Contents(first())
+    candidates = recognise(schema, names, contents)
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]
     if others and not any(each.fits for each in messages):
@@ -190,42 +209,68 @@ def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
         )
     best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
     name = (source.table or Path(location).name.split(".")[0]).split(".")[-1]
-    answer = answered(best, first(), name)
+    answer = answered(best, contents, name)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
         return Look(source, answer, None)
     whole = InputTable.model_validate(given)
+    converted = _held_in(theirs, whole)
+    if converted is not None:
+        return Look(whole, answer, converted)
     run = config.RunConfig.model_validate({"traffic": {"messages": whole.model_dump(by_alias=True)}})
     found = table(spark, run, "messages", reads=reads)
     return Look(whole, answer, _held_here(found.files) or _held(found.frame))
 
 
-def _as_it_is(spark: SparkSession, source: InputTable) -> tuple[pa.Schema, Callable[[], pa.Table]]:
+def _as_it_is(
+    spark: SparkSession, source: InputTable, theirs: Theirs | None
+) -> tuple[pa.Schema, Callable[[], pa.Table]]:
     """The columns of a source as they are, and what reads its first rows."""
-    theirs = direct.theirs_of(spark, source)
     if theirs is not None:
         with suppress(pa.ArrowException, OSError):  # which Spark tells better
-            first = theirs.first(SAMPLE)
-            return theirs.schema, lambda: first
+            first = theirs.first(SAMPLE).select(theirs.columns.names)
+            return theirs.columns, lambda: first
     frame = opened(spark, source, "inspect", config.RunConfig())
     return arrow_schema(frame.schema), lambda: frame.limit(SAMPLE).toArrow()
+
+
+def _held_in(theirs: Theirs | None, given: InputTable) -> Held | None:
+    """What the messages of a source with few rows hold, once they are converted; None where Spark has to look."""
+    if theirs is None or not given.maps:
+        return None
+    with suppress(pa.ArrowException, OSError):  # which Spark tells better
+        plan = plan_of(given.mapping, theirs.columns)
+        if plan.by_path or not theirs.few(direct.IN_PROCESS):
+            return None
+        every, found, rejected = 0, [_SHOWN_SCHEMA.empty_table()], list[Rejected]()
+        for batch in theirs.batches():
+            converted = convert(batch, plan, given.location)
+            every += batch.num_rows
+            rejected += converted.rejected
+            found.append(pa.Table.from_batches([converted.rows]).select(_SHOWN).cast(_SHOWN_SCHEMA))
+        return _held_by(every, pa.concat_tables(found), counted(rejected))
+    return None
 
 
 def _held_here(files: Files | None) -> Held | None:
     """What the messages hold that are read here; None where Spark has to look."""
     if files is None or files.rows > direct.IN_PROCESS:
         return None
-    schema = pa.schema([INPUTS["messages"].field(name).with_nullable(True) for name in _SHOWN])
-    every, found = 0, [schema.empty_table()]
+    every, found = 0, [_SHOWN_SCHEMA.empty_table()]
     try:
         for piece in files.pieces():
             for batch, keeps in files.checked(piece):
+                if keeps is not None:
+                    return None  # Spark says why
                 every += batch.num_rows
-                read = Columns("messages", batch if keeps is None else batch.filter(pa.array(keeps)))
-                found.append(pa.table([read[name] for name in _SHOWN], schema=schema))
+                read = Columns("messages", batch)
+                found.append(pa.table([read[name] for name in _SHOWN], schema=_SHOWN_SCHEMA))
     except (pa.ArrowException, OSError):
         return None
-    valid = pa.concat_tables(found)
+    return _held_by(every, pa.concat_tables(found), [])
+
+
+def _held_by(every: int, valid: pa.Table, why: list[dict[str, Any]]) -> Held:
     by_partition = valid.group_by(["topic", "partition"]).aggregate([([], "count_all")])
     by_topic = by_partition.group_by("topic").aggregate([("count_all", "sum")])
     topics = by_topic.sort_by([("count_all_sum", "descending"), ("topic", "ascending")])["topic"].to_pylist()
@@ -240,11 +285,13 @@ def _held_here(files: Files | None) -> Held | None:
         last=time["max"],
         keyed=len(key) - key.null_count,
         keys=pc.count_distinct(key).as_py(),
+        why=tuple(why),
     )
 
 
 def _held(frame: DataFrame) -> Held:
-    checked = Split("messages", frame).checked
+    split = Split("messages", frame)
+    checked = split.checked
     key = F.coalesce("ordering_key", "key")
     good = F.col("valid")
     (found,) = rows(
@@ -260,7 +307,8 @@ def _held(frame: DataFrame) -> Held:
         )
     )
     by_topic = checked.where("valid").groupBy("topic").count().orderBy(F.desc("count"), "topic").limit(_MOST_FILES)
-    return Held(**found, topics=tuple(row["topic"] for row in rows(by_topic)))
+    why = counted_reasons(split.rejected.select("table", "reasons")) if found["valid"] < found["rows"] else []
+    return Held(**found, topics=tuple(row["topic"] for row in rows(by_topic)), why=tuple(why))
 
 
 def run_of(found: Look) -> dict[str, object]:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.source.contract import breaches
-from subreplay.adapters.source.convert import Converted, convert
+from subreplay.adapters.source.convert import BROKEN, FILE, LINE, Converted, convert
+from subreplay.adapters.source.plan import numbered
 from subreplay.adapters.source.presets import plan_of
+from subreplay.errors import ConfigError
 from subreplay.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 from subreplay.model.tables import INPUTS, TIME
 from tests.adapters.source.rows import T0, message_id, sources
@@ -240,3 +242,37 @@ def test_a_part_of_a_batch_is_converted_as_in_the_whole(name: str) -> None:
     path = PATHS.get(name, "")
     plan = plan_of(section, rows.schema)
     assert convert(rows.slice(7, 20), plan, path).rows.equals(convert(rows, plan, path).rows.slice(7, 20))
+
+
+def test_a_line_that_cannot_be_read_is_rejected_with_its_number_and_nothing_else_is_said_of_it() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {"p": [0, None], "o": [5, None], "t": [T0, None], FILE: ["a.json", "b.json"], LINE: [7, 51],
+         BROKEN: [None, "19 characters that are no JSON object"]}
+    )  # fmt: skip
+    columns = {"partition": "p", "offset": "o", "publish_time": {"column": "t", "as": "epoch_ms"}}
+    found = convert(batch, plan_of({"columns": columns, "values": {"topic": "t"}}, batch.schema), "folder")
+    (rejected,) = found.rejected
+    assert (rejected.file, rejected.row, rejected.raw) == ("b.json", 51, "(19 characters that are no JSON object)")
+    assert [(why.column, why.value) for why in rejected.reasons] == [
+        ("(line)", "line 51: 19 characters that are no JSON object")
+    ]
+    assert found.rows.num_rows == 1
+
+
+def test_messages_without_offsets_are_numbered_by_time_in_each_topic_partition() -> None:
+    rows = pa.table({"topic": ["a", "b", "a", "a", "a"], "partition": [0, 0, 0, 1, 0], "entry": [0] * 5,
+                     "publish_time": [3, 2, 1, 5, 1], "row": [0, 1, 2, 3, 4]})  # fmt: skip
+    assert numbered(rows)["entry"].to_pylist() == [2, 0, 0, 0, 1]
+    assert numbered(rows.slice(0, 0)).num_rows == 0
+
+
+def test_a_position_that_is_the_same_in_every_row_is_refused() -> None:
+    schema = pa.schema([("t", pa.int64())])
+    section = {"columns": {"publish_time": {"column": "t", "as": "epoch_ms"}}, "values": {"topic": "t", "partition": 0}}
+    values = {"ledger": 0, "entry": 0, "batch_index": -1}
+    with pytest.raises(ConfigError, match=r"every row would have the same position .*as: by_time"):
+        plan_of(section | {"values": section["values"] | values}, schema)
+    plan = plan_of(section | {"columns": section["columns"] | {"offset": {"as": "by_time"}}}, schema)
+    assert plan.by_time
+    with pytest.raises(ConfigError, match="only the offset of messages"):
+        plan_of(section | {"columns": section["columns"] | {"partition": {"as": "by_time"}}}, schema)

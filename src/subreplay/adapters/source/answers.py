@@ -12,16 +12,32 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.columns import Column, columns, find, kind_of
-from subreplay.adapters.source.mapping import TO_FILL_IN, Source
+from subreplay.adapters.source.contents import Contents
+from subreplay.adapters.source.mapping import BY_TIME, TO_FILL_IN, Source
 from subreplay.adapters.source.presets import TIMES, targets
-from subreplay.adapters.source.recognise import BY_NAME, Candidate, section
-from subreplay.model.contracts import FIRST_TIME, LAST_TIME
+from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, section
+from subreplay.model.columns import Ints
 
-_PER_MICRO: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MOST_PARTITIONS: Final = 1_000
-_PART: Final = re.compile(r"part|shard", re.IGNORECASE)
-_OFFSET: Final = re.compile(r"off|pos|seq|entry|num|idx|index", re.IGNORECASE)
-_KEY: Final = re.compile(r"key|(^|_)id$|account|user|customer|device|order", re.IGNORECASE)
+_DENSE: Final = 0.8  # of the steps from one offset to the next
+_FEW_KEYS: Final = 8  # different values that a column must have to be the key whatever its name
+_YEAR: Final = 366 * 86_400.0
+_LONGEST_KEY: Final = 64  # characters on average
+_PART: Final = re.compile(r"part|shard|раздел|分区", re.IGNORECASE)
+_OFFSET: Final = re.compile(r"off|pos|seq|entry|num|idx|index|versatz|смещ|偏移", re.IGNORECASE)
+_NO_OFFSET: Final = re.compile(
+    r"size|bytes|length|amount|price|total|value|count|quantity|duration|latency|attempt|retr|age", re.IGNORECASE
+)
+_KEY: Final = re.compile(
+    r"key|(^|[_.-])id$|[a-z]Id$|account|user|customer|client|device|order|session|tenant|sensor|vehicle|card|merchant|"
+    r"product|sku|kunde|konto|nutzer|cliente|cuenta|compte|usu|ключ|клиент|用户",
+    re.IGNORECASE,
+)
+_TIME: Final = re.compile(
+    r"publish|produc|creat|sent|send|append|log|occur|placed|insert|time|date|when|stamp|(^|_)(at|ts)$|zeit|datum|"
+    r"heure|hora|fecha|врем|时间|日時",
+    re.IGNORECASE,
+)
 
 
 class Answered(NamedTuple):
@@ -34,24 +50,34 @@ class Answered(NamedTuple):
     open: tuple[str, ...]
 
 
-def answered(candidate: Candidate, rows: pa.Table, name: str) -> Answered:
+def answered(candidate: Candidate, rows: pa.Table | Contents, name: str) -> Answered:
     """A candidate with its questions answered by some rows of the source, of which ``name`` is the name."""
+    contents = rows if isinstance(rows, Contents) else Contents(rows)
+    schema = contents.rows.schema
     told: list[str] = []
-    found, answers = dict(candidate.found), dict[str, Any]()
+    found, answers, dropped = dict(candidate.found), dict[str, Any](), list[str]()
     if candidate.name == BY_NAME:
-        for ours, column, why in _by_content(candidate, rows):
-            found[ours] = Source(column.name)
+        dropped = _constant_position(found, contents)
+        for ours in dropped:
+            told.append(f"{ours} is not {found.pop(ours).column}, which is the same in every row")
+        for ours, column, why in _by_content(found, contents):
+            found[ours] = Source(column.name, conversion_of(ours, column, contents))
             told.append(f"{ours} is taken to be {column.name}: {why}")
-    missing = tuple(ours for ours in candidate.missing if not any(targets(ours) & targets(each) for each in found))
+        if not _has_position(found) and "publish_time" in found:
+            found["offset"] = Source(None, BY_TIME)
+            told.append("offset: no column holds it; messages are numbered by publish_time in each topic and partition")
+    wanted = dict.fromkeys((*candidate.missing, *(("offset",) if dropped else ())))
+    missing = tuple(ours for ours in wanted if not any(targets(ours) & targets(each) for each in found))
     for ours, each in found.items():
         if each.column is None or (each.as_ is not None and not each.as_.startswith("epoch_")):
             continue
-        column = find(rows.schema, each.column)
-        if (how := _conversion(ours, column, rows)) not in (None, each.as_):
+        column = find(schema, each.column)
+        how = _conversion(ours, column, contents)
+        if how is not None and (how != each.as_ or candidate.name == BY_NAME):
             found[ours] = each._replace(as_=how)
             answers[ours] = {"column": each.column, "as": how}
             told.append(f"{ours} ({each.column}) is taken as {how}")
-    open_ = {ours for ours in candidate.questions if ours not in found or _undecided(ours, found[ours], rows)}
+    open_ = {ours for ours in candidate.questions if ours not in found or _undecided(ours, found[ours], schema)}
     left_open = {ours: candidate.questions[ours] for ours in sorted(open_)}
     whole = replace(candidate, found=found, missing=missing, questions=left_open)
     given = section(whole)
@@ -68,93 +94,177 @@ def answered(candidate: Candidate, rows: pa.Table, name: str) -> Answered:
     return Answered(whole, given, tuple(told), tuple(dict.fromkeys(left)))
 
 
-def _undecided(ours: str, source: Source, rows: pa.Table) -> bool:
+def _has_position(found: dict[str, Source]) -> bool:
+    return any("entry" in targets(ours) for ours in found)
+
+
+def _constant_position(found: dict[str, Source], contents: Contents) -> list[str]:
+    """What would give every row the same position."""
+    mine: list[str] = [ours for ours in ("offset", "message_id", "entry") if ours in found]
+    if len(mine) != 1 or len(contents.rows) < 2:
+        return []
+    column = find(contents.rows.schema, str(found[mine[0]].column))
+    parts = _parts(found, contents)
+    return mine if contents.distinct(column) == 1 and len(np.unique(parts)) < len(parts) else []
+
+
+def _undecided(ours: str, source: Source, schema: pa.Schema) -> bool:
     """Whether a column still wants a conversion that nobody named."""
     if source.column is None or source.as_ is not None:
         return False
-    kind = kind_of(find(rows.schema, source.column).type)
-    return (ours in TIMES and kind == "integer") or (ours in ("key", "ordering_key") and kind == "text")
+    kind = kind_of(find(schema, source.column).type)
+    return (ours in TIMES and kind in ("integer", "float")) or (ours in ("key", "ordering_key") and kind == "text")
 
 
-def _conversion(ours: str, column: Column, rows: pa.Table) -> str | None:
+def _conversion(ours: str, column: Column, contents: Contents) -> str | None:
     kind = kind_of(column.type)
-    if ours in TIMES and kind == "integer":
-        return _unit(_values(column, rows))
-    if ours in TIMES and kind == "text":
-        return "iso8601"
-    return "utf8" if ours in ("key", "ordering_key") and kind == "text" else None
+    if ours in TIMES:
+        return conversion_of("publish_time", column, contents) if kind != "time" else None
+    return "utf8" if ours in ("key", "ordering_key") and kind in ("text", "integer") else None
 
 
-def _unit(values: pa.ChunkedArray) -> str | None:
-    """The unit in which all these numbers are times that a row may have."""
-    ends = pc.min_max(values.cast(pa.int64()))
-    least, most = ends["min"].as_py(), ends["max"].as_py()
-    if least is None:
-        return None
-    fit = [f"epoch_{unit}" for unit, per in _PER_MICRO.items() if least * per >= FIRST_TIME and most * per <= LAST_TIME]
-    if not fit and least // 1_000 >= FIRST_TIME and most // 1_000 <= LAST_TIME:
-        fit = ["epoch_ns"]
-    return fit[0] if fit else None
-
-
-def _by_content(candidate: Candidate, rows: pa.Table) -> Iterator[tuple[str, Column, str]]:
+def _by_content(found: dict[str, Source], contents: Contents) -> Iterator[tuple[str, Column, str]]:
     """Columns of unknown names which hold what only one of ours does."""
-    taken = {each.column for each in candidate.found.values()}
-    free = [column for column in columns(rows.schema) if len(column.path) == 1 and column.name not in taken]
-    have = {target for ours in candidate.found for target in targets(ours)}
-    told = candidate.found.get("partition")
-    partition = None if told is None or told.column is None else find(rows.schema, told.column)
-    wanted = ("publish_time", "partition", "entry", "key")
-    for ours in wanted:
-        if ours in have:
-            continue
-        for column in free:
-            why = _is_offset(column, partition, rows) if ours == "entry" else _holds(ours, column, rows)
-            if why:
-                free.remove(column)
-                partition = column if ours == "partition" else partition
-                yield ("offset" if ours == "entry" else ours), column, why
-                break
+    schema = contents.rows.schema
+    taken = {each.column for each in found.values()}
+    free = [column for column in columns(schema) if len(column.path) == 1 and column.name not in taken]
+    have = {target for ours in found for target in targets(ours)}
+
+    def take(ours: str, column: Column, why: str) -> tuple[str, Column, str]:
+        free.remove(column)
+        return ours, column, why
+
+    if "publish_time" not in have and (time := _time(free, contents)):
+        yield take("publish_time", *time)
+    if "entry" not in have:
+        partition = find(schema, str(found["partition"].column)) if "partition" in found else None
+        for ours, column, why in _position(free, partition, _parts(found, contents), contents):
+            yield take(ours, column, why)
+    if "partition" not in have and "entry" in have and (part := _partition(free, contents)):
+        yield take("partition", part, "its name speaks of partitions")
+    if "key" not in have and (key := _key(free, contents)):
+        yield take("key", *key)
 
 
-def _holds(ours: str, column: Column, rows: pa.Table) -> str | None:
-    """Why a column may be one of ours; None where nothing speaks for it."""
-    kind, name = kind_of(column.type), column.path[-1]
-    values = _values(column, rows)
-    if not len(values) or values.null_count == len(values):
+def _time(free: list[Column], contents: Contents) -> tuple[Column, str] | None:
+    """The column that says when: of several one whose name speaks of times, else the first that varies."""
+    there = [column for column in free if contents[column].kind == "time" or _counts_time(column, contents)]
+    named = [column for column in there if _TIME.search(column.path[-1])]
+    varied = [column for column in named or there if contents.distinct(column) > 1]
+    for column in varied or named or there:
+        kind = kind_of(column.type)
+        what = {"time": "it is the first column of times", "text": "its values are times"}
+        return column, what.get(kind, "its numbers are times")
+    return None
+
+
+def _counts_time(column: Column, contents: Contents) -> bool:
+    """Whether numbers count since 1970: seconds, which have ten digits as other numbers do, if their name says so or
+    they are of one year."""
+    content = contents[column]
+    named = _TIME.search(column.path[-1]) is not None
+    return content.unit is not None and (
+        named or (content.unit != "s" and content.span < 10 * _YEAR) or 0 < content.span < _YEAR
+    )
+
+
+def _parts(found: dict[str, Source], contents: Contents) -> Ints:
+    """The topic partition of each row by a number, as far as columns are known to tell it."""
+    parts = np.zeros(len(contents.rows), np.int64)
+    for ours in ("topic", "partition"):
+        if ours in found and found[ours].column is not None:
+            parts = _within(parts, contents.values(find(contents.rows.schema, str(found[ours].column))))
+    return parts
+
+
+def _within(parts: Ints, values: pa.Array) -> Ints:
+    codes = values.dictionary_encode()
+    numbers = np.asarray(pc.fill_null(codes.indices, len(codes.dictionary)), np.int64)
+    return parts * (len(codes.dictionary) + 1) + numbers
+
+
+def _whole(column: Column, contents: Contents) -> bool:
+    """Whether a column holds whole numbers from 0 on, and no times."""
+    content = contents[column]
+    if content.kind != "integer" or content.unit in ("ms", "us", "ns") or content.numbers is None:
+        return False
+    least = pc.min(content.numbers).as_py()
+    return least is not None and least >= 0
+
+
+def _position(
+    free: list[Column], partition: Column | None, parts: Ints, contents: Contents
+) -> Iterator[tuple[str, Column, str]]:
+    """The column of offsets, which are all different in each partition, and the one of partitions, if there is one."""
+    whole = [column for column in free if _whole(column, contents)]
+    few = [each for each in whole if pc.max(contents[each].numbers).as_py() < _MOST_PARTITIONS]
+    dividing = [None] if partition is not None else [*(c for c in few if _PART.search(c.path[-1])), None, *few]
+    named = sorted(whole, key=lambda column: not _OFFSET.search(column.path[-1]))
+    for part in dict.fromkeys(dividing):
+        for column in named:
+            if column is part or _NO_OFFSET.search(column.path[-1]):
+                continue
+            within = parts if part is None else _within(parts, contents.values(part))
+            by_name = part is None or bool(_PART.search(part.path[-1]))
+            why = _is_offset(column, within, contents, sure=not by_name)
+            if why is None:
+                continue
+            where = part or partition
+            once = "no number in it comes twice" + ("" if where is None else f" in one {where.name}")
+            if part is not None:
+                reason = "its name speaks of partitions" if by_name else f"in each of its values {column.name} rises"
+                yield "partition", part, reason
+            yield "offset", column, f"{why}, and {once}"
+            return
+
+
+def _is_offset(column: Column, parts: Ints, contents: Contents, *, sure: bool) -> str | None:
+    """Why a column may hold offsets: its name or its order speaks for it. ``sure``: where neither name does, most steps
+    have to be steps of one."""
+    numbers = contents[column].numbers
+    known = np.asarray(pc.is_valid(numbers))
+    offsets, parts = np.asarray(pc.fill_null(numbers, 0), np.int64)[known], parts[known]
+    if not len(offsets) or len(np.unique(np.stack([parts, offsets]), axis=1).T) < len(offsets):
         return None
-    if ours == "publish_time":
-        if kind == "time":
-            return "it is the first column of times"
-        timely = kind == "integer" and _unit(values) and pc.min(values).as_py() > 10**8
-        return "its numbers are times" if timely else None
-    if ours == "key":
-        return "its name speaks of keys" if kind in ("text", "bytes") and _KEY.search(name) else None
-    if kind != "integer" or values.null_count or pc.min(values).as_py() < 0:
-        return None
-    few = pc.max(values).as_py() < _MOST_PARTITIONS
-    return "its name speaks of partitions" if few and _PART.search(name) else None
-
-
-def _is_offset(column: Column, partition: Column | None, rows: pa.Table) -> str | None:
-    """Why a column may hold offsets: in each partition no number comes twice, and its name or its order speaks for
-    it."""
-    values = _values(column, rows)
-    if kind_of(column.type) != "integer" or not len(values) or values.null_count or pc.min(values).as_py() < 0:
-        return None
-    offsets = np.asarray(values.cast(pa.int64()))
-    parts = np.zeros(len(offsets), np.int64)
-    if partition is not None:
-        parts = np.asarray(pc.fill_null(_values(partition, rows).cast(pa.int64()), -1))
     order = np.lexsort((np.arange(len(offsets)), parts))
     steps = np.diff(offsets[order])[np.diff(parts[order]) == 0]
-    if len(np.unique(np.stack([parts, offsets]), axis=1).T) < len(offsets):
+    rises = bool(len(steps)) and bool((steps > 0).all())
+    dense = bool(len(steps)) and float(np.mean(steps == 1)) >= _DENSE
+    if sure and not (rises and dense and len(np.unique(parts)) > 1):
         return None
-    once = "no number in it comes twice" + ("" if partition is None else f" in one {partition.name}")
     if _OFFSET.search(column.path[-1]):
-        return f"its name speaks of offsets, and {once}"
-    return f"it rises, and {once}" if len(steps) and (steps > 0).all() else None
+        return "its name speaks of offsets"
+    return "it rises" if rises else None
 
 
-def _values(column: Column, rows: pa.Table) -> pa.ChunkedArray:
-    return pa.chunked_array([column.of(batch) for batch in rows.to_batches()], None if rows.num_rows else column.type)
+def _partition(free: list[Column], contents: Contents) -> Column | None:
+    few = (c for c in free if _whole(c, contents) and pc.max(contents[c].numbers).as_py() < _MOST_PARTITIONS)
+    return next((column for column in few if _PART.search(column.path[-1])), None)
+
+
+def _key(free: list[Column], contents: Contents) -> tuple[Column, str] | None:
+    """The column of keys: its name speaks of it, or, if no name does, it has the most values that come again. A column
+    that is different in every row is no key."""
+    keys = [column for column in free if _may_be_key(column, contents)]
+    for column in keys:
+        if _KEY.search(column.path[-1]):
+            return column, "its name speaks of keys" + (", and its values repeat" if contents.repeats(column) else "")
+    many = [column for column in keys if contents.distinct(column) >= _FEW_KEYS and contents.repeats(column)]
+    texts = [column for column in many if kind_of(column.type) in ("text", "bytes") and _short(column, contents)]
+    if not texts:
+        few = [column for column in keys if contents.repeats(column) is None and kind_of(column.type) == "text"]
+        return (few[0], "it is the first column of texts") if few else None
+    return max(texts, key=contents.distinct), "of the columns of texts that repeat it has the most values"
+
+
+def _may_be_key(column: Column, contents: Contents) -> bool:
+    kind = kind_of(column.type)
+    integral = kind == "integer" and _KEY.search(column.path[-1]) is not None
+    if not (kind in ("text", "bytes") or integral) or contents[column].kind in ("time", "float"):
+        return False
+    return contents.distinct(column) > 0 and contents.repeats(column) is not False
+
+
+def _short(column: Column, contents: Contents) -> bool:
+    mean = pc.mean(pc.binary_length(contents.values(column))).as_py()
+    return mean is not None and mean <= _LONGEST_KEY

@@ -15,6 +15,8 @@ from subreplay.adapters.source.encoded import Outcome, base64_bytes, hex_bytes, 
 from subreplay.adapters.source.message_id import message_ids
 from subreplay.adapters.source.names import pulsar_topic
 from subreplay.adapters.source.numbers import (
+    counts_from_1,
+    digits,
     event_times,
     instants,
     integers,
@@ -49,11 +51,16 @@ CONVERSIONS: Final = (
     Conversion("hex", ("text",), "bytes", hex_bytes),
     Conversion("utf8", ("text",), "bytes", utf8_bytes),
     Conversion("utf8", ("bytes",), "text", utf8_text),
-    *(Conversion(f"epoch_{unit}", ("integer", "float"), "time", since_1970(unit)) for unit in ("s", "ms", "us", "ns")),
+    Conversion("utf8", ("integer",), "bytes", digits),
+    *(
+        Conversion(f"epoch_{unit}", ("integer", "float", "text"), "time", since_1970(unit))
+        for unit in ("s", "ms", "us", "ns")
+    ),
     Conversion("epoch_ns", ("integer",), "nanos", nanos_since_1970),
     Conversion("iso8601", ("text",), "time", iso_times),
     Conversion("event_time", ("integer", "time"), "time", event_times),
     Conversion("integer", ("text",), "integer", integers_of_text),
+    Conversion("from_1", ("integer", "text"), "integer", counts_from_1),
     Conversion("length", ("text", "bytes"), "integer", length_of),
     Conversion("message_id", ("text", "bytes"), "position", message_ids, message_id.PARTS),
     Conversion("pulsar_topic", ("text",), "text", pulsar_topic, names.PARTS),
@@ -117,6 +124,13 @@ def columns(schema: pa.Schema) -> Iterator[Column]:
     """Every column, and every field of structs, as it can be asked for."""
     for field in schema:
         yield from _below((field.name,), field.type)
+
+
+def below(column: Column) -> Iterator[Column]:
+    """The fields of a struct, and of structs in it."""
+    found = _below(column.path, column.type)
+    next(found)
+    yield from found
 
 
 def _below(path: tuple[str, ...], kind: pa.DataType) -> Iterator[Column]:

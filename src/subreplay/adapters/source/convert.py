@@ -19,10 +19,14 @@ from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.model.contracts import PARTITION, shortened
 from subreplay.model.tables import INPUTS
 
+FILE, LINE, BROKEN = "subreplay_file", "subreplay_line", "subreplay_broken"
+HIDDEN: Final = (FILE, LINE, BROKEN)
+"""Columns beside those of a source: a row's file and line, and why the line could not be read."""
 NO_ROW: Final = -1
 """The number of rows that have none, as those of a table."""
 _MOST_OF_A_VALUE: Final = 200
 _DAY: Final = 86_400_000_000  # µs
+_LINE: Final = "(line)"
 _TWO_PARTITIONS: Final = "what tells of a partition tells of one"
 
 
@@ -38,7 +42,7 @@ def convert(batch: pa.RecordBatch, plan: Plan, file: str | pa.Array = "", first_
 
     ``file`` is the path of the batch's file, or of the file of each row, relative to the folder of the source: it is
     what ``path`` of a mapping takes apart, and where a rejected row is. ``first_row`` is the number of the first row
-    there, from 1.
+    there, from 1. Columns ``HIDDEN`` of the batch go before both.
     """
     return _Batch(batch, plan, file, first_row).converted()
 
@@ -56,11 +60,18 @@ class _Batch:
     def __init__(self, batch: pa.RecordBatch, plan: Plan, file: str | pa.Array, first_row: int) -> None:
         self.plan = plan
         self.count = batch.num_rows
-        self.files = pa.repeat(pa.scalar(file, pa.string()), self.count) if isinstance(file, str) else file
-        self.first_row = first_row
+        there = {name: batch.column(name) for name in HIDDEN if name in batch.schema.names}
+        file = there.get(FILE, file)
+        one = isinstance(file, str)
+        self.files = pa.repeat(pa.scalar(file, pa.string()), self.count) if one else file.cast(pa.string())
+        numbers = np.arange(self.count) + first_row if first_row != NO_ROW else np.full(self.count, NO_ROW)
+        self.numbers = there.get(LINE, pa.array(numbers))
+        self.unread = there.get(BROKEN, pa.nulls(self.count, pa.string()))
         self.given = [(each, self.files if each.column is None else each.column.of(batch)) for each in plan.taken]
         self.broken: list[tuple[str, Mask, str, str]] = []  # our column, rows, rule, remedy
         self.columns: dict[str, pa.Array] = {}
+        if (broken := mask_of(self.unread.is_valid())).any():
+            self.broken.append((_LINE, broken, "the line cannot be read", "correct the line, or leave it out"))
 
     def converted(self) -> Converted:
         bad = self._judged()
@@ -133,7 +144,7 @@ class _Batch:
         """Note a breach, but for rows whose value could not even be read."""
         unread = np.zeros(self.count, np.bool_)
         for name, rows, _, _ in self.broken:
-            if breach.column in self._filled_with(name):
+            if name == _LINE or breach.column in self._filled_with(name):
                 unread |= rows
         if (rows := breach.rows & ~unread).any():
             self.broken.append((breach.column, rows, breach.rule, breach.remedy))
@@ -155,17 +166,19 @@ class _Batch:
         texts = {taken: _shown(taken, values.take(pa.array(rows))) for taken, values in self.given}
         by_column = {name: taken for taken, _ in self.given for name in taken.fills}
         reasons: list[list[Reason]] = [[] for _ in rows]
+        files, numbers, unread = (of.take(pa.array(rows)).to_pylist() for of in (self.files, self.numbers, self.unread))
         for name, broken, rule, remedy in self.broken:
             taken = by_column.get(name)
             for one in at[broken].tolist():
                 given = ("null", name) if taken is None else (texts[taken][one], taken.theirs)
+                if name == _LINE:
+                    given = f"line {numbers[one]}: {unread[one]}", name
                 reasons[one].append(Reason(given[1], given[0], rule, remedy))
         columns = {taken.theirs: text for taken, text in texts.items() if taken.column is not None}
-        files = self.files.take(pa.array(rows)).to_pylist()
-        for one, row in enumerate(rows.tolist()):
+        for one in range(len(rows)):
             raw = json.dumps({name: text[one] for name, text in columns.items()}, ensure_ascii=False)
-            number = NO_ROW if self.first_row == NO_ROW else self.first_row + row
-            yield Rejected(self.plan.table, files[one] or "", number, shortened(raw), tuple(reasons[one]))
+            raw = raw if unread[one] is None else f"({unread[one]})"
+            yield Rejected(self.plan.table, files[one] or "", numbers[one], shortened(raw), tuple(reasons[one]))
 
 
 def _shown(taken: Taken, values: pa.Array) -> list[str]:

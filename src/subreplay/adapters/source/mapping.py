@@ -16,6 +16,8 @@ from subreplay.adapters.source.names import PATHS
 from subreplay.errors import ConfigError
 from subreplay.model.tables import INPUTS
 
+BY_TIME: Final = "by_time"
+"""The conversion of ``offset`` that needs no column: messages are numbered in the order of their times."""
 TO_FILL_IN: Final = "?"
 """Stands in a rendered mapping for what only its user knows."""
 _POSITION: Final = ("offset", "message_id", "path")
@@ -109,9 +111,11 @@ def _source(key: str, name: str, raw: Any) -> Source | None:
         raise ConfigError(f"{key}.words: a mapping of their words to ours is needed")
     if as_ == TO_FILL_IN:
         raise ConfigError(f"{key}.as: say which conversion; known are {', '.join(NAMES)}")
-    if as_ is not None and as_ not in NAMES:
+    if as_ == BY_TIME and (name != "offset" or column is not None or not key.startswith("messages.")):
+        raise ConfigError(f"{key}: only the offset of messages is numbered by time: offset: {{as: {BY_TIME}}}")
+    if as_ not in (None, BY_TIME, *NAMES):
         raise ConfigError(f"{key}: unknown conversion {as_!r}; known are {', '.join(NAMES)}")
-    if column == TO_FILL_IN or (column is None and name != "path"):
+    if column == TO_FILL_IN or (column is None and name != "path" and as_ != BY_TIME):
         raise ConfigError(f"{key}: name their column")
     if (name == "path") != (as_ in PATHS):
         raise ConfigError(f"{key}: the path of a file is taken apart by path: {{as: …}} with {', '.join(PATHS)}")

@@ -1,4 +1,5 @@
-"""Pulsar's message ids: the bytes of ``MessageIdData``, these as base64 text, or text ``ledger:entry:partition:batch``.
+"""Pulsar's message ids: the bytes of ``MessageIdData``, these as base64 text, or text:
+``ledger:entry:partition:batch`` of Java, ``(ledger,entry,partition,batch)`` of C++, Python and Node.
 
 Source: PulsarApi.proto (``MessageIdData``: 1 ledgerId, 2 entryId, 3 partition, 4 batch_index, 5 ack_set, 6 batch_size),
 Protocol Buffers' encoding, and ``MessageIdImpl.toString`` with its subclasses. All rows are read side by side, field by
@@ -39,23 +40,27 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types; 3 and 4, groups,
 _LEGAL: Final = np.isin(np.arange(8), (_VARINT, _FIXED64, _BYTES, _FIXED32))
 _LONGEST: Final = 10  # bytes of a varint
 _TEXT: Final = (
-    r"^(?:[^;]*;)?(?P<ledger>\d{1,18}):(?P<entry>\d{1,18}):(?P<partition>-?\d{1,18})(?::(?P<batch_index>-?\d{1,18}))?$"
+    r"^(?:[^;]*;)?\(?(?P<ledger>\d{1,18})[:,]\s?(?P<entry>\d{1,18})[:,]\s?(?P<partition>-?\d{1,18})"
+    r"(?:[:,]\s?(?P<batch_index>-?\d{1,18}))?\)?$"
 )
-_RULE: Final = "a message id is the bytes of MessageIdData, their base64, or ledger:entry:partition[:batch]"
+_RULE: Final = (
+    "a message id is the bytes of MessageIdData, their base64, ledger:entry:partition[:batch], or "
+    "(ledger,entry,partition,batch)"
+)
 _REMEDY: Final = "map the column that holds what toByteArray() or toString() of a MessageId gives"
 
 
 def message_ids(values: pa.Array) -> Outcome:
     """The parts of message ids as a struct; no batch is -1, no partition -1, an unknown batch size null.
 
-    Of a chunked message, whose id names two entries, the last one counts. A colon tells text from base64.
+    Of a chunked message, whose id names two entries, the last one counts. A colon or comma tells text from base64.
 
     >>> message_ids(pa.array(["CLYREAAYASAAMOgH", "2230:0:1"])).values.to_pylist()[0]
     {'ledger': 2230, 'entry': 0, 'partition': 1, 'batch_index': 0, 'batch_size': 1000}
     """
     if pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type):
         return ids_of_bytes(values)
-    colon = mask_of(pc.match_substring(as_bytes(values), ":"))
+    colon = mask_of(pc.match_substring_regex(as_bytes(values), "[:,]"))
     if colon.all():
         return ids_of_text(values)
     of_base64 = base64_bytes(without(values, colon))

@@ -31,6 +31,12 @@ _DAY: Final = (
 _CLOCK: Final = r"(?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d{1,9})?)?"
 _ZONE: Final = r"(?:Z|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?)"
 _ISO: Final = f"^{_DAY}[T ]{_CLOCK}{_ZONE}?$"
+_LOOSE: Final = (
+    r"^\s*(?P<year>\d{4})[-/](?P<month>\d\d)[-/](?P<day>\d\d)[Tt ]\s*(?P<clock>\d\d:\d\d(?::\d\d)?)"
+    r"(?:[.,](?P<fraction>\d{1,9}))?\s*(?P<zone>(?i:Z|UTC|GMT)|[+-]\d\d(?::?\d\d)?)?(?:\[[^\]]*\])?\s*$"
+)
+_DIGITS: Final = r"^\s*\+?(?P<whole>-?\d{1,19})(?:\.0*)?\s*$"
+_DECIMAL: Final = r"^\s*\+?(?P<number>-?\d{1,30}(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)\s*$"
 _NEAR: Final = "^(?:19[3-9]|20|21)"  # years that ns since 1970 can count, wherever the zone
 
 
@@ -42,7 +48,7 @@ def integers(values: pa.Array) -> Outcome:
     if pa.types.is_floating(kind):
         values = values.cast(pa.float64())
         legal = pc.and_(pc.equal(pc.floor(values), values), pc.less_equal(pc.abs(values), float(_EXACT)))
-        return _whole(values, mask_of(legal), "a float holds whole numbers up to 2^53")
+        return _whole(values, mask_of(legal), "a whole number is needed, and a float holds them up to 2^53")
     if kind == pa.uint64():
         return _whole(values, mask_of(pc.less_equal(values, pa.scalar(LARGEST, pa.uint64()))), _WHOLE)
     values = values.cast(pa.decimal256(76, 0))
@@ -63,15 +69,38 @@ def integers_of_text(text: pa.Array) -> Outcome:
     [17, -1, None]
     """
     read = utf8_text(text)
-    bad = present(text) & ~mask_of(pc.match_substring_regex(read.values, r"^-?\d{1,19}$"))
-    numbers = integers(without(read.values, bad).cast(pa.decimal128(19, 0)))
+    found = pc.extract_regex(read.values, _DIGITS)
+    bad = present(text) & ~mask_of(found.is_valid())
+    numbers = integers(pc.struct_field(found, "whole").cast(pa.decimal128(19, 0)))
     return Outcome(numbers.values, (*_named(bad, "a whole number is of digits", _CORRECT), *numbers.broken))
 
 
+def floats_of_text(text: pa.Array) -> Outcome:
+    """Numbers in decimal digits, with a fraction or an exponent, as in ``1.584680012228E12``."""
+    read = utf8_text(text)
+    found = pc.extract_regex(read.values, _DECIMAL)
+    bad = present(text) & ~mask_of(found.is_valid())
+    return Outcome(pc.struct_field(found, "number").cast(pa.float64()), _named(bad, "a number is of digits", _CORRECT))
+
+
+def counts_from_1(values: pa.Array) -> Outcome:
+    """Attempts, of which the first is 1, as redeliveries, of which the first delivery has 0."""
+    whole = integers_of_text(values) if pa.types.is_string(values.type) else integers(values)
+    return Outcome(pc.subtract(whole.values, 1), whole.broken)
+
+
+def digits(values: pa.Array) -> Outcome:
+    """Whole numbers as bytes of their decimal digits."""
+    whole = integers(values)
+    return Outcome(whole.values.cast(pa.string()).cast(pa.binary()), whole.broken)
+
+
 def since_1970(unit: str) -> Callable[[pa.Array], Outcome]:
-    """The conversion of numbers that count ``unit`` (s, ms, us, ns) since 1970, as integers or as floats."""
+    """The conversion of numbers that count ``unit`` (s, ms, us, ns) since 1970, as integers, floats or text of them."""
 
     def convert(values: pa.Array) -> Outcome:
+        if _is_text(values.type):
+            return _of_text(values, PER_SECOND[unit])
         if pa.types.is_floating(values.type):
             return _of_floats(values.cast(pa.float64()), PER_SECOND[unit])
         whole = integers(values)
@@ -84,6 +113,20 @@ def since_1970(unit: str) -> Callable[[pa.Array], Outcome]:
 def instants(values: pa.Array) -> Outcome:
     """Timestamps of any unit."""
     return _micros(values.cast(pa.int64()), PER_SECOND[values.type.unit])
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _of_text(values: pa.Array, per_second: int) -> Outcome:
+    """Times in digits: whole numbers to their last digit, others as floats."""
+    whole = integers_of_text(values)
+    other = without(values, mask_of(whole.values.is_valid()))
+    floats = floats_of_text(other)
+    exact, near = _micros(whole.values, per_second), _of_floats(floats.values, per_second)
+    broken = (*floats.broken, *exact.broken, *near.broken)
+    return Outcome(pc.coalesce(exact.values, near.values), broken)
 
 
 def event_times(values: pa.Array) -> Outcome:
@@ -115,6 +158,9 @@ def iso_times(text: pa.Array) -> Outcome:
     """
     text = utf8_text(text).values if not pa.types.is_string(text.type) else text
     iso = mask_of(pc.match_substring_regex(text, _ISO))
+    if not (iso | ~present(text)).all():
+        text = pc.if_else(pa.array(iso), text, _in_iso(text))
+        iso = mask_of(pc.match_substring_regex(text, _ISO))
     near = iso & mask_of(pc.match_substring_regex(text, _NEAR))
     known = without(text, ~near)
     zoned = pc.if_else(pc.match_substring_regex(known, f"{_ZONE}$"), known, pc.binary_join_element_wise(known, "Z", ""))
@@ -122,6 +168,17 @@ def iso_times(text: pa.Array) -> Outcome:
     remedy = "write the time as 2026-11-20T10:00:00.123Z"
     strange = _named(present(text) & ~iso, "a time in text is ISO 8601", remedy)
     return Outcome(times.values, (*strange, *_named(iso & ~near, HAPPENED.rule, _CORRECT)))
+
+
+def _in_iso(text: pa.Array) -> pa.Array:
+    """Times that are nearly in ISO 8601, as loggers and spreadsheets write them, as it has them; others as they are."""
+    found = pc.extract_regex(text, _LOOSE)
+    parts = {name: pc.struct_field(found, name) for name in ("year", "month", "day", "clock", "fraction", "zone")}
+    day = pc.binary_join_element_wise(parts["year"], parts["month"], parts["day"], "-")
+    fraction = pc.if_else(pc.equal(parts["fraction"], ""), "", pc.binary_join_element_wise(".", parts["fraction"], ""))
+    zone = pc.if_else(pc.is_in(pc.utf8_upper(parts["zone"]), pa.array(("Z", "UTC", "GMT"))), "Z", parts["zone"])
+    whole = pc.binary_join_element_wise(day, "T", parts["clock"], fraction, zone, "")
+    return pc.if_else(found.is_valid(), whole, text)
 
 
 def _micros(values: pa.Array, per_second: int) -> Outcome:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from collections.abc import Mapping as AnyMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.columns import Column, columns, conversion, find
 from subreplay.adapters.source.contract import illegal, nested
 from subreplay.adapters.source.encoded import Outcome
-from subreplay.adapters.source.mapping import INSTANTS, NEEDED, Mapping, Source
+from subreplay.adapters.source.mapping import BY_TIME, INSTANTS, NEEDED, Mapping, Source
 from subreplay.adapters.source.names import PARTS, PATHS
 from subreplay.adapters.source.numbers import iso_times
 from subreplay.errors import ConfigError
@@ -24,6 +25,7 @@ from subreplay.model.tables import INPUTS, TIME
 
 _ALIAS_OF: Final = {"offset": "entry", "timestamp": "publish_time", "value": "size"}
 _OF_OFFSETS: Final = {"ledger": 0, "batch_index": -1}
+_POSITION: Final = ("ledger", "entry", "batch_index")
 _KINDS: Final = {pa.string(): "text", pa.binary(): "bytes", pa.bool_(): "boolean", TIME: "time"}
 SECRET: Final = (*KEYS, "value")
 """Of what a mapping names, keys and payloads: only their length leaves."""
@@ -43,11 +45,13 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is read of each batch of a source; ``values`` are constants."""
+    """What is read of each batch of a source; ``values`` are constants. ``by_time``: nothing gives the entries, which
+    number the messages of a topic partition in the order of their times (``numbered``)."""
 
     table: str
     taken: tuple[Taken, ...]
     values: AnyMapping[str, pa.Scalar]
+    by_time: bool = False
 
     @property
     def given(self) -> set[str]:
@@ -78,7 +82,7 @@ class Plan:
     def only(self, names: Collection[str]) -> Plan:
         """The same of some of our columns alone; the others are null in every row."""
         taken = tuple(each for each in self.taken if {*each.fills} & {*names})
-        return Plan(self.table, taken, {name: value for name, value in self.values.items() if name in names})
+        return replace(self, taken=taken, values={name: each for name, each in self.values.items() if name in names})
 
 
 def bind(mapping: Mapping, schema: pa.Schema) -> Plan:
@@ -90,12 +94,25 @@ def bind(mapping: Mapping, schema: pa.Schema) -> Plan:
     table = mapping.table
     stated = {name: _constant(table, name, value) for name, value in mapping.values.items()}
     wanted = {ours: each for ours, each in mapping.columns.items() if each is not None}
+    by_time = wanted.get("offset") == Source(None, BY_TIME)
+    if by_time:
+        del wanted["offset"]
+        stated |= {name: _constant(table, name, value) for name, value in (_OF_OFFSETS | {"entry": 0}).items()}
+    elif set(_POSITION) <= set(stated):
+        raise ConfigError(
+            f"{table}.values: every row would have the same position (entry {stated['entry']}); map offset to a column"
+            + (
+                f", or write columns: {{offset: {{as: {BY_TIME}}}}} to number messages by time"
+                if table == "messages"
+                else ""
+            )
+        )
     taken = [_taken(table, ours, each, schema) for ours, each in wanted.items()]
     if "offset" in wanted:
         if "message_id" in wanted:
             raise ConfigError(f"{table}.columns: a message has an offset or a message_id; leave one out")
         stated = {name: _constant(table, name, value) for name, value in _OF_OFFSETS.items()} | stated
-    plan = Plan(table, tuple(_settled(table, taken, stated)), stated)
+    plan = Plan(table, tuple(_settled(table, taken, stated)), stated, by_time)
     missing = [name for name in NEEDED[table] if name not in plan.given]
     if not set(INSTANTS[table]) & plan.given:
         missing.append(" or ".join(INSTANTS[table]))
@@ -106,6 +123,25 @@ def bind(mapping: Mapping, schema: pa.Schema) -> Plan:
             f"values (the source has {there or 'no column'})"
         )
     return plan
+
+
+def numbered(rows: pa.Table) -> pa.Table:
+    """Messages with entries from 0 in the order of their times, in each topic partition; of equal times in the order
+    of the rows."""
+    order = pc.sort_indices(
+        rows.select(["topic", "partition", "publish_time"]).append_column("row", pa.array(np.arange(len(rows)))),
+        [(name, "ascending") for name in ("topic", "partition", "publish_time", "row")],
+    )
+    parts = pc.dictionary_encode(rows["topic"]).combine_chunks()
+    topics, partitions = np.asarray(parts.indices), np.asarray(rows["partition"])
+    at = np.asarray(order)
+    begins = np.ones(len(at), np.bool_)
+    begins[1:] = (np.diff(topics[at]) != 0) | (np.diff(partitions[at]) != 0)
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(at)), 0))
+    entries = np.empty(len(at), np.int64)
+    entries[at] = np.arange(len(at)) - first
+    index = rows.schema.get_field_index("entry")
+    return rows.set_column(index, rows.schema.field(index), pa.array(entries))
 
 
 def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:

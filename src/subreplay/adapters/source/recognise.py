@@ -9,7 +9,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.adapters.source.columns import Column, columns, find, kind_of
+from subreplay.adapters.source.columns import Column, below, columns, find, kind_of
+from subreplay.adapters.source.contents import Contents
 from subreplay.adapters.source.encoded import present as not_null
 from subreplay.adapters.source.mapping import NEEDED, TO_FILL_IN, Source
 from subreplay.adapters.source.names import PATHS
@@ -34,7 +35,7 @@ KNOWN_NAMES: Final = {
     "ordering_key": ("orderingkey",),
     "producer": ("producer", "producername"),
     "sequence_id": ("sequenceid",),
-    "size": ("size", "messagesize", "payloadsize", "valuesize"),
+    "size": ("size", "messagesize", "payloadsize", "valuesize", "bytes", "sizebytes", "payloadbytes", "length"),
     "value": ("value", "payload", "messagevalue", "msgvalue", "kafkavalue", "body"),
 }  # fmt: skip
 """Names that strangers give our columns, in small letters and without signs, the surest first."""
@@ -44,7 +45,11 @@ _KINDS: Final = {
     **dict.fromkeys(("message_id", "key", "ordering_key", "value"), ("bytes", "text")),
     **dict.fromkeys(TIMES, ("time", "integer", "text")),
 }
-_UNITS: Final = {"ms": "ms", "millis": "ms", "us": "us", "micros": "us", "ns": "ns", "nanos": "ns", "seconds": "s"}
+_UNITS: Final = {
+    "ms": "ms", "millis": "ms", "milliseconds": "ms", "msec": "ms", "us": "us", "micros": "us", "microseconds": "us",
+    "ns": "ns", "nanos": "ns", "nanoseconds": "ns", "seconds": "s", "secs": "s", "sec": "s",
+}  # fmt: skip
+_FILLING: Final = ("since", "1970", "epoch", "unix", "utc", "in", "the", "gmt")
 _POSITIONS: Final = (("offset",), ("message_id",), ("ledger", "entry"))
 _FEWEST: Final = 2  # columns of known names
 _APPLICATION: Final = ("createdat", "createtime", "eventtime", "eventtimestamp")
@@ -76,9 +81,10 @@ class Candidate:
         return tuple(f.name for f in INPUTS[self.table] if f.name not in given and f.name != "date")
 
 
-def recognise(schema: pa.Schema, file_names: Sequence[str] = ()) -> list[Candidate]:
-    """What a source may be, the best first. ``file_names`` are relative to its folder; some of them are enough."""
-    found = [*_canonical(schema), *_presets(schema, file_names), *_by_name(schema)]
+def recognise(schema: pa.Schema, file_names: Sequence[str] = (), contents: Contents | None = None) -> list[Candidate]:
+    """What a source may be, the best first. ``file_names`` are relative to its folder; some of them are enough. Where
+    ``contents`` of some rows are given, a column is taken for what it holds, and not for its type alone."""
+    found = [*_canonical(schema), *_presets(schema, file_names), *_by_name(schema, contents)]
     return sorted(found, key=lambda each: (len(each.missing), each.name == BY_NAME, -len(each.found)))
 
 
@@ -174,9 +180,9 @@ def _named(preset: Preset, file_names: Sequence[str]) -> int:
     return int(not_null(PATHS[preset.path](pa.array(file_names, pa.string()), "").values.field("topic")).sum())
 
 
-def _by_name(schema: pa.Schema) -> Iterator[Candidate]:
+def _by_name(schema: pa.Schema, contents: Contents | None) -> Iterator[Candidate]:
     """Columns that have names and types which others give ours."""
-    guesses = {each.ours: each for each in _guesses(schema)}
+    guesses = {each.ours: each for each in _guesses(schema, contents)}
     of_position = next((names for names in _POSITIONS if set(names) <= set(guesses)), ())
     for names in _POSITIONS:
         for ours in set(names) - set(of_position):
@@ -210,7 +216,7 @@ class _Guess:
         return f"{self.ours} is taken to be {self.column.name} ({self.column.type}), by its name"
 
 
-def _guesses(schema: pa.Schema) -> Iterator[_Guess]:
+def _guesses(schema: pa.Schema, contents: Contents | None = None) -> Iterator[_Guess]:
     """For each column of ours the one of a known name, the surest first; none is taken twice."""
     by_name: dict[str, Column] = {}
     for column in (each for each in columns(schema) if has(schema, each.name)):
@@ -219,22 +225,50 @@ def _guesses(schema: pa.Schema) -> Iterator[_Guess]:
     taken: set[str] = set()
     for ours, names in KNOWN_NAMES.items():
         for column in (by_name[name] for name in names if name in by_name):
-            if kind_of(column.type) in _KINDS[ours] and column.name not in taken:
+            column = _inner_key(column, contents) if ours == "key" else column
+            if column.name not in taken and holds(ours, column, contents):
                 taken.add(column.name)
-                yield _Guess(ours, column, Source(column.name, _conversion(ours, column)))
+                yield _Guess(ours, column, Source(column.name, conversion_of(ours, column, contents)))
                 break
+
+
+def holds(ours: str, column: Column, contents: Contents | None) -> bool:
+    """Whether a column may be one of ours, by its type and by what some rows hold."""
+    kind = kind_of(column.type)
+    if contents is None or kind == "null":
+        return kind in _KINDS[ours]
+    content = contents[column]
+    if ours in TIMES:
+        return content.kind == "time" or content.unit is not None or not contents.distinct(column)
+    if _KINDS[ours] == ("integer",):
+        return content.kind == "integer"
+    return kind in _KINDS[ours] or (ours == "key" and kind == "integer")
+
+
+def _inner_key(column: Column, contents: Contents | None) -> Column:
+    """Of a key that is a struct, as with a schema beside it, the field that is the key."""
+    if not pa.types.is_struct(column.type):
+        return column
+    inner = [each for each in below(column) if kind_of(each.type) in ("text", "bytes", "integer")]
+    named = sorted(inner, key=lambda each: ("payload" not in each.path, "schema" in each.path, len(each.path)))
+    some = [each for each in named if contents is None or contents.distinct(each) > 1]
+    return next(iter(some or named), column)
 
 
 def _plain(name: str) -> tuple[str, str | None]:
     """A name in small letters without signs and unit, and its unit of time."""
-    words = re.findall(r"[a-z0-9]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
-    unit = _UNITS.get(words[-1]) if len(words) > 1 else None
-    return "".join(words[:-1] if unit else words), unit
+    words = re.findall(r"[^\W_]+", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower())
+    unit = next((_UNITS[word] for word in words[1:] if word in _UNITS), None)
+    return "".join(word for n, word in enumerate(words) if n == 0 or word not in (*_UNITS, *_FILLING)), unit
 
 
-def _conversion(ours: str, column: Column) -> str | None:
-    """The conversion that name and type tell of; None: no need of one, or to be asked."""
+def conversion_of(ours: str, column: Column, contents: Contents | None = None) -> str | None:
+    """The conversion that name, type and some rows tell of; None: no need of one, or to be asked."""
     kind, unit = kind_of(column.type), _plain(column.path[-1])[1]
+    if contents is not None and contents[column].unit is not None and ours in TIMES:
+        return f"epoch_{contents[column].unit}"
+    if _KINDS[ours] == ("integer",):
+        return "integer" if kind == "text" else None
     if ours == "publish_time" and kind == "integer":
         return f"epoch_{unit}" if unit else None
     return "iso8601" if ours == "publish_time" and kind == "text" else None
@@ -251,7 +285,7 @@ def _asked(schema: pa.Schema, found: dict[str, Source]) -> dict[str, str]:
             questions[ours] = (
                 f"{each.column} is text, and nothing says whether it stands for bytes: base64, hex or utf8"
             )
-        elif ours in TIMES and kind == "integer":
+        elif ours in TIMES and kind in ("integer", "float"):
             questions[ours] = (
                 f"{each.column} is a number, and nothing says of what: epoch_s, epoch_ms, epoch_us, epoch_ns"
             )

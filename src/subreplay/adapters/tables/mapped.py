@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from subreplay.adapters.source.convert import with_rejected
+from subreplay.adapters.source.convert import BROKEN, with_rejected
 from subreplay.adapters.source.encoded import Mask, mask_of
 from subreplay.adapters.source.plan import Plan
 from subreplay.adapters.tables.files import BATCH, WIDE, Files, Piece, width
@@ -73,6 +73,7 @@ class Mapped(Files):
 
     def _converted(self, piece: Piece, plan: Plan) -> Iterator[tuple[pa.RecordBatch, Mask | None]]:
         read = list(plan.read) or [min(self.schema.names, key=lambda name: max(width(part, [name]) for part in piece))]
+        read += [BROKEN] if BROKEN in self.schema.names else []
         schema = pa.schema([self.schema.field(name) for name in read])
         names = [name for name in INPUTS[self.table].names if name in plan.given]
         for part in piece:
@@ -101,9 +102,10 @@ class Mapped(Files):
 
 def mapped(theirs: Theirs, plan: Plan, *, as_they_are: bool) -> Mapped | None:
     """A table of somebody else as ``plan`` makes it ours. None where Spark has to look: rows are so wide that only few
-    may be read at a time, the file of a row tells something, or no row has what it must have."""
+    may be read at a time, the file of a row tells something, messages are numbered, or
+    no row has what it must have."""
     lacks = any(not INPUTS[plan.table].field(name).nullable for name in plan.lacks)
-    if lacks or plan.by_path:
+    if lacks or plan.by_path or plan.by_time:
         return None
     found = Mapped(plan.table, theirs.dataset, schema=theirs.schema, plan=plan, as_they_are=as_they_are)
     return found if found.widest <= WIDE else None

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from subreplay.adapters.source.convert import convert
-from subreplay.adapters.source.plan import Plan
+from subreplay.adapters.source.convert import HIDDEN, convert
+from subreplay.adapters.source.plan import Plan, numbered
 from subreplay.adapters.tables import files
 from subreplay.adapters.tables.files import Files
 from subreplay.model.columns import gathered
@@ -39,6 +39,11 @@ class Theirs:
     dataset: ds.FileSystemDataset
     schema: pa.Schema
 
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns without those that stand beside the records of text files."""
+        return pa.schema([field for field in self.schema if field.name not in HIDDEN])
+
     def first(self, rows: int) -> pa.Table:
         """So many of its rows, those of the first file first. Raises ``pa.ArrowException`` or ``OSError`` where a file
         cannot be read."""
@@ -54,7 +59,8 @@ class Theirs:
                 return False
         return True
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All of its rows. Raises as ``first`` does."""
         for batch in self.dataset.to_batches(use_threads=False):
             yield from pa.Table.from_batches([batch]).cast(self.schema).to_batches()
 
@@ -64,7 +70,7 @@ class Theirs:
         if plan.by_path:
             return None
         rows: list[pa.RecordBatch] = []
-        for table in gathered(self._batches()):
+        for table in gathered(self.batches()):
             for batch in table.to_batches():
                 found = convert(batch, plan, location)
                 if found.rejected:
@@ -73,6 +79,7 @@ class Theirs:
         if not rows:
             return None
         ours = pa.Table.from_batches(rows)
+        ours = numbered(ours) if plan.by_time else ours
         pq.write_table(ours.select([name for name in ours.column_names if name not in plan.lacks]), file)
         return files.opened(str(file), "parquet", plan.table)
 

@@ -31,9 +31,12 @@ _MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
 def reasons(inputs: Inputs, tables: Iterable[str]) -> Rows:
     """Rejected rows of some tables, counted by table, column and rule, with one value as an example (none of keys)."""
     parts = [_rejected(inputs, table) for table in tables]
-    if not parts:
-        return []
-    why = reduce(DataFrame.unionAll, parts).select("table", F.explode("reasons").alias("why")).select("table", "why.*")
+    return counted_reasons(reduce(DataFrame.unionAll, parts)) if parts else []
+
+
+def counted_reasons(rejected: DataFrame) -> Rows:
+    """The same of rows with columns ``table`` and ``reasons``."""
+    why = rejected.select("table", F.explode("reasons").alias("why")).select("table", "why.*")
     example = F.min(F.when(~F.col("column").isin(*_KEYS), F.col("value"))).alias("example")
     counted = why.groupBy("table", "column", "rule", "remedy").agg(F.count("*").alias("count"), example)
     return rows(counted.orderBy(F.desc("count"), "table", "column", "rule").limit(MOST_REASONS))

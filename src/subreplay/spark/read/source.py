@@ -11,10 +11,13 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from subreplay.adapters.source.mapping import parse
+from subreplay.adapters.source.mistakes import none_is_valid
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Rejects
 from subreplay.config.run import RunConfig
+from subreplay.errors import InputError
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
 from subreplay.model.rows import MembershipEvent, Scope
@@ -30,7 +33,7 @@ from subreplay.spark.read.held import held
 from subreplay.spark.read.input_statistics import InputStatistics, input_statistics
 from subreplay.spark.read.inputs import Inputs, local_inputs, read_inputs
 from subreplay.spark.read.log import Log, as_log
-from subreplay.spark.read.rejects import rejects
+from subreplay.spark.read.rejects import reasons, rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
 from subreplay.spark.sink import Sink
@@ -199,6 +202,7 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
         inputs = inputs.leaving_profile(config.keys.words)
     inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
+    _require_valid_rows(inputs, found, config)
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
         found = found._replace(lacking=_lacking_altogether(found))
@@ -222,6 +226,17 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
         return source
     day = {"first": source.begin, "last": source.horizon}
     return replace(source, statistics=found._replace(extent={**found.extent, **day}))
+
+
+def _require_valid_rows(inputs: Inputs, found: InputStatistics, config: RunConfig) -> None:
+    """Raise ``InputError`` with the most likely mistake where all rows of a table are rejected: there is nothing to
+    judge. A date may have few rows, and all of them rejected."""
+    for row in found.counts if config.date is None else ():
+        table, given = row["table"], getattr(config.traffic, row["table"], None)
+        if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
+            columns = {} if given is None else parse({"columns": given.columns}, table).columns
+            why = none_is_valid(row["quarantined"], reasons(inputs, [table]), columns)
+            raise InputError(f"traffic.{table}: {why}")
 
 
 def looked_at(inputs: Inputs, state: DataFrame | None) -> tuple[Inputs, InputStatistics]:

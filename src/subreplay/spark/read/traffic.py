@@ -15,15 +15,17 @@ import pyarrow.parquet as pq
 import pyspark.sql.functions as F
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, ShortType, StringType, TimestampType
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import Rejected
-from subreplay.adapters.source.convert import convert
+from subreplay.adapters.source.convert import BROKEN, FILE, HIDDEN, convert
 from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.tables import text_files
+from subreplay.adapters.tables.file_formats import require_format
 from subreplay.adapters.tables.files import Files
 from subreplay.adapters.tables.mapped import mapped
 from subreplay.config.fields import quoted
@@ -49,7 +51,7 @@ REJECTED: Final = pa.struct(
     ]
 )
 """Column ``rejected`` of a table made of a source: why a row could not be read, of which all other columns are null."""
-_FILE: Final = "subreplay_file"  # the path of a row's file
+_CORRUPT: Final = "_corrupt_record"  # where Spark puts a line that it cannot read
 
 
 Frames = Mapping[str, DataFrame]
@@ -98,6 +100,7 @@ def table(
         return _nothing(spark, name, frozenset(INPUTS[name].names), reads)
     elif given is None:
         location = f"{traffic.path.rstrip('/')}/{name}"
+        _require_format(spark, location, traffic.format)
         files = direct.files_of(spark, location, name, traffic.format)
         if files is not None:
             return _of_this_machine(files, partial(lake.read, spark, traffic.path, name, traffic.format), location)
@@ -110,15 +113,26 @@ def table(
     elif given.from_ in ADAPTERS:
         return _of_files(spark, given, name, reads)
     else:
-        location, source = given.location, partial(opened, spark, given, f"traffic.{name}", config)
+        if given.path is not None and given.from_ not in LIVE:
+            _require_format(spark, given.path, given.format)
+        location, read = given.location, reads.as_parquet(spark, given) if given.maps else given
+        source = partial(opened, spark, read, f"traffic.{name}", config)
         if given.path is not None and not (given.from_ or given.maps or given.texts):
             files = direct.files_of(spark, given.path, name, given.format)
             if files is not None:
                 return _of_this_machine(files, source, location)
         if given.maps:
-            return _mapped_here(spark, source, given, name, reads) or _mapped(source(), given, name, f"traffic.{name}")
+            return _mapped_here(spark, source, given, read, name, reads) or _mapped(
+                source(), given, name, f"traffic.{name}"
+            )
         found = source()
     return _table(require(found, INPUTS[name], location), frozenset(INPUTS[name].names) - set(found.columns))
+
+
+def _require_format(spark: SparkSession, path: str, form: str) -> None:
+    """That files of this machine are of the format that they are read as. Raises as ``require_format`` does."""
+    if delta_here.is_here(spark, path) and Path(path).exists():
+        require_format(Path(path), form)
 
 
 def _table(frame: DataFrame, absent: frozenset[str], **more: Any) -> Table:
@@ -187,6 +201,22 @@ class Reads:
         self._kept = KeptRows()
         self._found: dict[tuple[str, str, Options], Read] = {}
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._text: dict[str, InputTable] = {}
+
+    def as_parquet(self, spark: SparkSession, given: InputTable) -> InputTable:
+        """A source as it is read: files of text on this machine as one of Parquet, where they are not large."""
+        path = given.path
+        if path is None or not text_files.is_text(given.format, given.texts) or given.from_ in (*LIVE, *ADAPTERS):
+            return given
+        if not delta_here.is_here(spark, path) or not Path(path).exists():
+            return given
+        key = f"{path} {given.format} {given.texts}"
+        if key not in self._text:
+            file = Path(self.folder(spark), f"text-{len(self._text)}.parquet")
+            made = text_files.as_parquet(Path(path), given.format, given.texts, file)
+            update = {"path": str(file), "format": "parquet", "options": {}}
+            self._text[key] = given.model_copy(update=update) if made else given
+        return self._text[key]
 
     def of(self, spark: SparkSession, given: InputTable) -> Read:
         """What the adapter of an input table reads."""
@@ -236,15 +266,15 @@ def _of_files(spark: SparkSession, given: InputTable, name: str, reads: Reads) -
 
 
 def _mapped_here(
-    spark: SparkSession, source: Callable[[], DataFrame], given: InputTable, name: str, reads: Reads
+    spark: SparkSession, source: Callable[[], DataFrame], given: InputTable, read: InputTable, name: str, reads: Reads
 ) -> Table | None:
-    """A source on this machine in our columns: few rows, where none is rejected, are converted now, and many when they
-    are read. None: Spark has to look."""
-    theirs, key = direct.theirs_of(spark, given), f"traffic.{name}"
+    """A source on this machine, which is ``read`` so, in our columns: few rows, where none is rejected, are converted
+    now, and many when they are read. None: Spark has to look."""
+    theirs, key = direct.theirs_of(spark, read), f"traffic.{name}"
     if theirs is None:
         return None
-    plan = _plan(given, theirs.schema, name, key)
-    native = _by_spark(plan) is not None
+    plan = _plan(given, theirs.columns, name, key)
+    native = _by_spark(plan) is not None and BROKEN not in theirs.schema.names
     with suppress(pa.ArrowException, OSError):  # which Spark tells better
         if theirs.few(direct.IN_PROCESS):
             files = theirs.as_ours(plan, given.location, Path(reads.folder(spark), f"{name}.parquet"))
@@ -266,18 +296,31 @@ def _plan(given: InputTable, theirs: pa.Schema, name: str, key: str) -> Plan:
 
 def _mapped(found: DataFrame, given: InputTable, name: str, key: str) -> Table:
     """The rows of a source in our columns, with column ``rejected``."""
-    plan = _plan(given, arrow_schema(found.schema), name, key)
+    beside = [column for column in HIDDEN if column in found.columns]
+    plan = _plan(given, arrow_schema(found.drop(*beside, _CORRUPT).schema), name, key)
     absent = frozenset(plan.lacks)
     ways = _by_spark(plan)
-    if ways is not None:
+    if ways is not None and not beside and not plan.by_time and _CORRUPT not in found.columns:
         return _table(found.select(*_native(plan, ways)), absent)
     columns = [found[f"`{column.replace('`', '``')}`"] for column in sorted(plan.read)]
-    if plan.by_path:
-        columns.append(_relative(given).alias(_FILE))
+    columns += [found[column] for column in beside]
+    if plan.by_path and FILE not in beside:
+        columns.append(_relative(given).alias(FILE))
+    if _CORRUPT in found.columns:
+        why = F.format_string("%,d characters that are no JSON object", F.length(_CORRUPT))
+        columns.append(F.when(F.col(_CORRUPT).isNotNull(), why).alias(BROKEN))
     schema = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field("rejected", REJECTED)])
     location = given.location
     rows = found.select(*columns).mapInArrow(partial(_convert, plan, location, schema), spark_schema(schema))
-    return _table(rows, absent, converted=True)
+    return _table(_numbered(rows) if plan.by_time else rows, absent, converted=True)
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    """Messages with entries in the order of their times, in each topic partition (``plan.numbered``)."""
+    placed = rows.withColumn("subreplay_at", F.monotonically_increasing_id())
+    order = Window.partitionBy("topic", "partition").orderBy("publish_time", "subreplay_at")
+    entry = F.when(F.col("rejected").isNull(), F.row_number().over(order).cast("long") - 1)
+    return placed.withColumn("entry", entry).drop("subreplay_at")
 
 
 def _convert(
@@ -285,8 +328,7 @@ def _convert(
 ) -> Iterator[pa.RecordBatch]:
     for table in gathered(batches):  # to convert a few rows costs as much as many
         (batch,) = table.to_batches()
-        files = batch.column(_FILE).cast(pa.string()) if _FILE in batch.schema.names else location
-        rows, rejected = convert(batch, plan, files)
+        rows, rejected = convert(batch, plan, location)
         yield _with_rejected(rows, [None] * rows.num_rows, schema)
         if rejected:
             nothing = pa.RecordBatch.from_pylist([{}] * len(rejected), schema=pa.schema(list(schema)[:-1]))
