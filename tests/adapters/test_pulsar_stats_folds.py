@@ -23,7 +23,10 @@ KEYS = {"membership": ("seq",)}
 def polls(draw: st.DrawFn) -> str:
     """A poll of one of few times and topics, which others may tell otherwise; or of several partitions; or none."""
     at = AT + SECOND * draw(st.integers(0, 4))
-    ranges = draw(st.sampled_from([{}, {"keyHashRangeArrays": [[0, 99]]}]))
+    ranges = draw(st.sampled_from([
+        {}, {"keyHashRangeArrays": [[0, 99]]}, {"keyHashRanges": ["[0, 65536]"]}, {"keyHashRangeArrays": [[1, 65535]]},
+        {"drainingHashes": [{"hash": 7, "unackMsgs": 2, "blockedAttempts": 5}]},
+    ]))  # fmt: skip
     names = draw(st.lists(st.sampled_from(["c1", "c2", "c3"]), max_size=3, unique=True))
     said = answer(*(consumer(n, AT + draw(st.integers(-2, 1)), **ranges) for n in names),
                   kind=draw(st.sampled_from(["Shared", "Key_Shared", "Exclusive"])))  # fmt: skip

@@ -9,8 +9,11 @@ from dataclasses import astuple
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.pulsar_stats.adapter import read, stats
+from subreplay.adapters.pulsar_stats.adapter import UNNAMED, read, stats
 from subreplay.errors import ConfigError, InputError
+from subreplay.model.rows import Consumer, Scope
+from subreplay.policies import make
+from subreplay.policies.pulsar.key_consistent_hash import RULES
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
 
 
@@ -224,3 +227,107 @@ def test_the_policy_is_that_of_the_type(tmp_path, more, told):
     (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(), **more)))
     run = ADAPTERS["pulsar-stats"](tmp_path).run["subscription"]
     assert run == {"name": "billing", "topic": TOPIC} | told
+
+
+def ring(policy, profile, joins, gone=(), **options):
+    """A poll of consumers with the ranges that a policy gives them."""
+    policy = make(policy, profile, **options)
+    state = policy.start(Scope(TOPIC))
+    members = [Consumer(i, name) for i, name in enumerate(joins)]
+    for member in members:
+        state = policy.join(state, member)
+    for i in gone:
+        state = policy.leave(state, members[i])
+    listed = policy.reported_ranges(state)
+    shown = [consumer(member.name, AT - SECOND + member.index, address=f"/10.0.0.1:{member.index}",
+                      keyHashRanges=[f"[{start}, {end}]" for start, end in listed[member.index]])
+             for member in members if member.index not in gone]  # fmt: skip
+    return poll(AT, *shown, kind="Key_Shared", keySharedMode="AUTO_SPLIT")
+
+
+def run_of(folder, shown):
+    (folder / "polls.jsonl").write_text(json.dumps(shown))
+    found = ADAPTERS["pulsar-stats"](folder)
+    return {name: found.run["subscription"].get(name) for name in ("policy", "profile", "options")}, found.notes
+
+
+CH, AS = "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"
+
+
+@pytest.mark.parametrize("profile", [each for each in RULES if each != "documented"])
+@pytest.mark.parametrize("joins", [["a"], ["a", "b", "c"], ["same", "same", "other"], [f"c{i}" for i in range(20)]])
+def test_the_ring_that_polls_show_tells_the_profile(tmp_path, profile, joins):
+    shown = ring(CH, profile, joins)
+    run, notes = run_of(tmp_path, shown)
+    assert run["policy"] == CH
+    assert run["options"] is None
+    same = make(CH, run["profile"])
+    assert type(same.start(Scope(TOPIC))) is type(make(CH, profile).start(Scope(TOPIC)))
+    assert ring(CH, run["profile"], joins) == shown
+    assert any("the ring of" in note for note in notes)
+
+
+def test_a_ring_of_other_points_is_told_by_them(tmp_path):
+    run, _ = run_of(tmp_path, ring(CH, "pulsar-3.2", ["a", "b"], points=40))
+    assert run == {"policy": CH, "profile": "pulsar-3.2", "options": {"points": 40}}
+
+
+def test_a_ring_of_no_known_profile_is_the_nearest_by_its_size(tmp_path):
+    ranges = [f"[{i * 10_000_019}, {(i + 1) * 10_000_019 - 1}]" for i in range(100)]
+    run, notes = run_of(tmp_path, poll(AT, consumer(keyHashRanges=ranges), kind="Key_Shared"))
+    assert run == {"policy": CH, "profile": "pulsar-3.2", "options": None}
+    assert any("no known profile" in note for note in notes)
+
+
+@pytest.mark.parametrize(("joins", "gone"), [("a", ()), ("ab", ()), ("abcde", ()), ("abcde", (1, 3)), ("abc", (0,))])
+def test_one_range_for_each_consumer_is_auto_split(tmp_path, joins, gone):
+    run, _ = run_of(tmp_path, ring(AS, "pulsar-3.2", joins, gone))
+    assert (run["policy"], run["profile"]) == (AS, "pulsar-4.0")  # ``consumer`` shows draining hashes, as of 4.x
+
+
+@pytest.mark.parametrize(
+    "ranges", [[[[0, 65535]]], [[[0, 20_000]], [[40_001, 65_535]]], [[[0, 32_767]], [[32_768, 65_535]]]]
+)
+def test_ranges_that_consumers_may_have_asked_for_tell_no_selector(tmp_path, ranges):
+    members = [consumer(f"c{i}", address=f"/10.0.0.1:{i}", keyHashRangeArrays=each) for i, each in enumerate(ranges)]
+    run, _ = run_of(tmp_path, poll(AT, *members, kind="Key_Shared"))
+    assert run == {"policy": CH, "profile": None, "options": None}
+
+
+def test_hashes_that_drain_are_told_with_who_blocks_them(tmp_path):
+    hashes = [{"hash": 7, "unackMsgs": 2, "blockedAttempts": 5}, {"hash": 9, "unackMsgs": 1, "blockedAttempts": 0}]
+    lines = [
+        poll(AT, consumer("c1", drainingHashes=hashes), consumer("c2", drainingHashes=[]), kind="Key_Shared"),
+        poll(AT + SECOND, consumer("c1", drainingHashes=hashes[:1]), consumer("c2"), kind="Key_Shared"),
+        poll(AT + 2 * SECOND, consumer("c1", drainingHashes=[]), consumer("c2"), kind="Key_Shared"),
+    ]
+    (tmp_path / "polls.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (note,) = (note for note in ADAPTERS["pulsar-stats"](tmp_path).notes if "blocked" in note)
+    assert note.endswith("consumer c1 (10.0.0.1:5000) blocked 1 hashes for others with 2 unacknowledged messages at "
+                         "2026-11-22 01:25:01 UTC: 7 (2 unacknowledged, 5 blocked attempts)")  # fmt: skip
+
+
+@pytest.mark.parametrize("told", [None, 7, [1], [{"hash": "x"}], [{}]])
+def test_hashes_that_are_none_are_no_matter(tmp_path, told):
+    (tmp_path / "polls.jsonl").write_text(json.dumps(poll(AT, consumer(drainingHashes=told))))
+    found = ADAPTERS["pulsar-stats"](tmp_path)
+    assert len(found.rejected) == 0
+    assert not any("blocked" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "told", "arguments"),
+    [
+        ("stats-20261122T012508Z.json", answer(consumer()), f"--topic {UNNAMED} --with times=name"),
+        ("stats.json", answer(consumer()), f"--topic {UNNAMED} --with times=modified"),
+        ("stats.json", {"at": AT, "stats": answer(consumer())}, f"--topic {UNNAMED}"),
+        ("stats.json", {"partitions": {TOPIC: answer(consumer())}}, "--with times=modified"),
+        ("stats-20261122T012508Z.json", poll(AT, consumer()), ""),
+    ],
+)
+def test_a_first_look_goes_by_what_answers_lack(tmp_path, name, told, arguments):
+    (tmp_path / name).write_text(json.dumps(told, indent=2))
+    read = ADAPTERS["pulsar-stats"]
+    options = read.assumed(tmp_path / name)
+    assert options.arguments == arguments
+    assert read(tmp_path / name, options).tables["membership"].num_rows == 1

@@ -32,6 +32,7 @@ ADAPTERS: Final[dict[str, Adapter]] = {
             lambda path, options: _module("pulsar_stats.adapter").read(path, options),
             ("topic", "subscription", "times"),
             lambda path, options: _module("pulsar_stats.folds").streamed(path, options),
+            lambda path: _module("pulsar_stats.adapter").assumed(path),
         ),
         Adapter(
             "otlp-spans",

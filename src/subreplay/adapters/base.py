@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -88,6 +89,13 @@ class Options:
         """The names of those that are told."""
         return tuple(name for name in NAMES if getattr(self, name) is not None)
 
+    @property
+    def arguments(self) -> str:
+        """Those of ``ingest``, as a shell takes them."""
+        plain = ("topic", "subscription")
+        told = {name: shlex.quote(str(getattr(self, name))) for name in self.given}
+        return " ".join(f"--{name} {told[name]}" if name in plain else f"--with {name}={told[name]}" for name in told)
+
 
 def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
@@ -146,12 +154,14 @@ class Ingested:
 @dataclass(frozen=True)
 class Adapter:
     """Reads a path into canonical tables. ``takes`` are the options that it knows. ``streamed`` says how to read the
-    same of any size; without it all is held in memory."""
+    same of any size; without it all is held in memory. ``assumed`` are the options that a first look at a path goes by,
+    where the files do not contain what they say."""
 
     name: str
     read: Callable[[Path, Options], Ingested]
     takes: tuple[str, ...] = field(default=())
     streamed: Callable[[Path, Options], Streamed] | None = None
+    assumed: Callable[[Path], Options] = lambda _: NOTHING_TOLD
 
     def __call__(self, path: Path, options: Options = NOTHING_TOLD) -> Ingested:
         """Raises ``ConfigError`` where an option is told that this adapter does not take."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import textwrap
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -84,9 +85,12 @@ def _inspect_files(path: Path, adapter: str) -> int:
     from subreplay.spark.adapters import sources
 
     spark = session(Spark(), at_once=False)
-    with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, Options()) as read:
+    options = ADAPTERS[adapter].assumed(path)
+    with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, options) as read:
         found = read.told
     terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
+    if options.given:
+        terminal.say(f"assumed, as the file does not contain it: {options.arguments}")
     _say_counts(found)
     for note in found.notes:
         terminal.say(f"mind: {note}")
@@ -94,12 +98,14 @@ def _inspect_files(path: Path, adapter: str) -> int:
     told = " ".join(f"{name} {value}" for name, value in subscription.items() if name in ("name", "topic") and value)
     terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
     terminal.say(f"options: {ADAPTERS[adapter].options}")
-    terminal.say(f"next: subreplay ingest {path} --from {adapter} --to build/tables")
+    arguments = " ".join(("--from", adapter, *filter(None, [options.arguments])))
+    terminal.say(f"next: subreplay ingest {shlex.quote(str(path))} {arguments} --to build/tables")
     terminal.object(
         {
             "command": "inspect",
             "exit_code": 0,
             "source": adapter,
+            "assumed": {name: str(getattr(options, name)) for name in options.given},
             "rows": found.rows,
             "files": [{**count._asdict(), "valid": count.valid} for count in found.counts],
         }

@@ -8,7 +8,7 @@ files are merged by their times, and lines about other topics are counted. ``rea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -24,7 +24,7 @@ from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, te
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.files import head_of
 from subreplay.adapters.looks import Chosen, chosen
-from subreplay.adapters.pulsar_policies import policy_of, unranked
+from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
 from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
@@ -115,12 +115,14 @@ class Log:
         pairs = pairs_of(rows)
         version = pc.max(of.files["version"]).as_py()
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
-        membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3)
+        selectors, polled = ((), ()) if seen is None else (seen.selectors, seen.notes)
+        membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3, selectors)
         if unsure := sum(single[topic_partition] for topic_partition in of_batch):
             notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
         counts = (*of.counts(unnamed), *(() if seen is None else counted(seen)))
-        return Conclusion(membership, counts, run, tuple(pairs[1:]), (*NOTES, *notes, *of.notes(), *self.chosen.notes))
+        every = *NOTES, *notes, *polled, *of.notes(), *self.chosen.notes
+        return Conclusion(membership, counts, run, tuple(pairs[1:]), every)
 
 
 SIZES: Final = pa.schema([("subscription", pa.string()), ("topic", pa.string()), ("partition", pa.int32()),
@@ -209,13 +211,14 @@ def sizes(deliveries: pa.Table) -> pa.Table:
 
 
 def suggested(
-    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, of_3: bool
-) -> tuple[pa.Table, dict[str, Any], list[str]]:
+    pairs: Sequence[tuple[str, str]], membership: pa.Table, kinds: pa.Table, version: str | None, of_3: bool,
+    selectors: Iterable[Selector] = (),
+) -> tuple[pa.Table, dict[str, Any], list[str]]:  # fmt: skip
     """The membership, whose types of ``unknown`` are told where the log does, the run for the first of ``pairs`` of
     subscriptions and topics, and sentences about what is not known of it.
 
     ``kinds`` are those of each subscription's events. ``version`` is what the broker said when it started; ``of_3``:
-    its lines have the form of 3.x.
+    its lines have the form of 3.x. ``selectors`` are those that polled statistics show.
     """
     if not pairs:
         return membership, {}, []
@@ -223,14 +226,14 @@ def suggested(
     for each in sorted({pair[0] for pair in pairs}):
         membership = _typed(membership, each, kinds)
     run: dict[str, Any] = {"name": subscription, "topic": topic}
-    policy, notes = policy_of(membership, subscription)
+    policy, notes = policy_of(membership, subscription, best_selector(selectors, subscription, topic))
     run |= policy
-    if version is None and of_3:
+    if version is None and of_3 and "profile" not in run:
         run["profile"] = "pulsar-3.2"
         notes.append("the log does not tell the broker's version; its lines have the form of 3.2: check profile")
-    elif version is None:
+    elif version is None and "profile" not in run:
         notes.append("the log does not tell the broker's version: set subscription.profile, which is pulsar-4.0 here")
-    else:
+    elif version is not None:
         run["profile"], differs = nearest_profile("pulsar", version)
         notes += [differs] if differs else []
     traffic, untold = unranked(membership)

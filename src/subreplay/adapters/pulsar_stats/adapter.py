@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast, get_args
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, told_of
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import chosen
-from subreplay.adapters.pulsar_policies import policy_of, unranked
+from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
 from subreplay.adapters.pulsar_stats.answers import Collected, PollCounts, answers
 from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
@@ -32,8 +33,10 @@ from subreplay.adapters.pulsar_stats.membership import (
     session_rows,
     sessions,
 )
-from subreplay.adapters.pulsar_stats.polls import Reader, Times
+from subreplay.adapters.pulsar_stats.polls import Damaged, Reader, Times, lacks
+from subreplay.adapters.pulsar_stats.selectors import selectors
 from subreplay.adapters.streams import End
+from subreplay.adapters.times import in_name
 from subreplay.errors import ConfigError, InputError
 
 __all__ = [
@@ -41,6 +44,9 @@ __all__ = [
 ]  # fmt: skip
 
 NAME: Final = "pulsar-stats"
+UNNAMED: Final = "persistent://TENANT/NAMESPACE/TOPIC"
+"""The topic of answers that do not contain it, as long as nobody names it."""
+_SHOWN: Final = 10  # consumers, and hashes of one
 NOT_SEEN: Final = (
     "membership is from polled statistics: a leave is known to the interval between two polls only, whether it was a "
     "crash is not told, and a consumer that came and went between two polls was never seen"
@@ -58,7 +64,8 @@ class Stats:
     """Canonical ``membership``, and what it has no columns for: ``sessions`` (``SESSIONS``), ``ranges``
     (``RANGES_SEEN``) and ``polled`` (``POLLED``). ``longest`` is the longest time (ns) between two polls of one topic
     partition: what a leave is known to. ``ahead`` (ns) is by how much a consumer was connected after the poll that
-    shows it: how far the clocks of the broker and of who polled differ at least."""
+    shows it: how far the clocks of the broker and of who polled differ at least. ``selectors`` are concluded from the
+    ranges; ``notes`` are about consumers that block hashes."""
 
     membership: pa.Table
     sessions: pa.Table
@@ -68,6 +75,8 @@ class Stats:
     counts: Mapping[str, PollCounts]
     longest: int
     ahead: int
+    selectors: tuple[Selector, ...]
+    notes: tuple[str, ...]
 
 
 def stats(
@@ -105,18 +114,20 @@ def stats(
     held: list[Held] = []
     longest = 0
     rows: list[dict[str, Any]] = []
+    chosen_by: list[Selector] = []
     for _, polls in sorted(collected.polls.items()):
         story = [polls[at][1] for at in sorted(polls)]
         longest = max([longest, *(after.at - before.at for before, after in pairwise(story))])
         of_partition, ranges = sessions(story)
         found += of_partition
         held += ranges
+        chosen_by += selectors(ranges)
         rows += polled_rows(story)
     joined = membership(found, by_address=by_address)
     return Stats(
         joined, session_rows(found), range_rows(held), pa.Table.from_pylist(rows, schema=POLLED),
         tuple(collected.rejected), collected.counts, longest,
-        max([0, *(session.seen.since - session.first for session in found)]),
+        max([0, *(session.seen.since - session.first for session in found)]), tuple(chosen_by), blocking(found),
     )  # fmt: skip
 
 
@@ -133,8 +144,20 @@ def read(path: Path, options: Options) -> Ingested:
     files = chosen(path, NAME)
     found = stats(path, files=files.mine, topic=options.topic, times=asked.reader.times, topics=asked.topics,
                   subscriptions=asked.subscriptions)  # fmt: skip
-    end = ended(path, options, found.membership, found.counts, files.notes)
+    end = ended(path, options, found.membership, found.counts, found.selectors, (*found.notes, *files.notes))
     return Ingested({"membership": found.membership}, found.rejected, *end[1:])
+
+
+def assumed(path: Path) -> Options:
+    """What a first look goes by: where the first answer does not contain its time, that of the file's name, or of its
+    modification; and a topic to be replaced where it has none."""
+    first = chosen(path, NAME).mine[0]
+    try:
+        no_topic, no_time = lacks(first)
+    except (Damaged, OSError):
+        return Options()
+    times = None if not no_time else "name" if in_name(first.name) is not None else "modified"
+    return Options(topic=UNNAMED if no_topic else None, times=times)
 
 
 class Asked(NamedTuple):
@@ -155,13 +178,14 @@ class Asked(NamedTuple):
 
 
 def ended(
-    path: Path, options: Options, membership: pa.Table, counts: Mapping[str, PollCounts], notes: Iterable[str]
-) -> End:
+    path: Path, options: Options, membership: pa.Table, counts: Mapping[str, PollCounts],
+    found: Iterable[Selector], notes: Iterable[str],
+) -> End:  # fmt: skip
     """What is told at the end. Raises ``InputError`` where the polls show nobody."""
     pairs = told_of({"membership": membership})
     if not pairs:
         raise InputError(f"{path}: the polls show no consumer{_of(options)}")
-    run, untold = _run(membership, *pairs[0])
+    run, untold = _run(membership, *pairs[0], best_selector(found, *pairs[0]))
     return End({"membership": membership}, of_files(counts), run, tuple(pairs[1:]), (*NOTES, *untold, *notes))
 
 
@@ -183,10 +207,37 @@ def _of(options: Options) -> str:
     return f" of {' and '.join(asked)}" if asked else ""
 
 
-def _run(membership: pa.Table, subscription: str, topic: str) -> tuple[dict[str, Any], list[str]]:
+def blocking(found: Iterable[Session]) -> tuple[str, ...]:
+    """Sentences about the consumers that block hashes, by the last poll that shows it; the most blocked first."""
+    by_attempts = []
+    for session in found:
+        at, hashes = session.blocking or (0, ())
+        if not hashes:
+            continue
+        where = f"{session.topic}{'' if session.partition < 0 else f', partition {session.partition}'}"
+        attempts, unacked = (sum(each[i] for each in hashes) for i in (2, 1))
+        order = sorted(hashes, key=lambda each: (-each[2], -each[1], each[0]))
+        shown = [
+            f"{slot} ({unacked:,} unacknowledged, {attempts:,} blocked attempts)" for slot, unacked, attempts in order
+        ]
+        rest = [f"{len(order) - _SHOWN:,} more"] if len(order) > _SHOWN else []
+        by_attempts.append((-attempts, (
+            f"subscription {session.subscription} of {where}: consumer {session.seen.name} ({session.seen.address}) "
+            f"blocked {len(hashes):,} hashes for others with {unacked:,} unacknowledged messages at "
+            f"{datetime.fromtimestamp(at // 1_000_000_000, timezone.utc):%Y-%m-%d %H:%M:%S} UTC: "
+            f"{'; '.join(shown[:_SHOWN] + rest)}"
+        )))  # fmt: skip
+    sentences = [text for _, text in sorted(by_attempts)]
+    more = len(sentences) - _SHOWN
+    return (*sentences[:_SHOWN], *([f"{more:,} more consumers blocked hashes"] if more > 0 else []))
+
+
+def _run(
+    membership: pa.Table, subscription: str, topic: str, selector: Selector | None
+) -> tuple[dict[str, Any], list[str]]:
     """A run to start from, and what is not known of it."""
     same = pc.and_(pc.equal(membership["subscription"], subscription), pc.equal(membership["topic"], topic))
     mine = membership.filter(same)
-    policy, notes = policy_of(mine, subscription)
+    policy, notes = policy_of(mine, subscription, selector)
     traffic, untold = unranked(membership)
     return {"subscription": {"name": subscription, "topic": topic, **policy}} | traffic, [*notes, *untold]

@@ -20,10 +20,12 @@ import pyarrow as pa
 
 from subreplay.adapters.base import Options, Rejected
 from subreplay.adapters.looks import chosen
-from subreplay.adapters.pulsar_stats.adapter import NAME, Asked, check_any, ended
+from subreplay.adapters.pulsar_policies import Selector
+from subreplay.adapters.pulsar_stats.adapter import NAME, Asked, blocking, check_any, ended
 from subreplay.adapters.pulsar_stats.answers import Answer, Collected, PollCounts, answers
 from subreplay.adapters.pulsar_stats.membership import Session, membership, sessions
 from subreplay.adapters.pulsar_stats.polls import Poll, Reader, Seen, Shown
+from subreplay.adapters.pulsar_stats.selectors import selectors
 from subreplay.adapters.streams import REJECTED, Batches, End, Known, Rows, Stage, Streamed, quarantine, size_of
 from subreplay.model.tables import QUARANTINE
 
@@ -35,6 +37,9 @@ _POLLS: Final = pa.schema(
 )
 _SESSIONS: Final = pa.schema([("topic", pa.string()), ("partition", pa.int64()), ("number", pa.int64()),
                               ("session", pa.string())])  # fmt: skip
+_SELECTORS: Final = pa.schema([("policy", pa.string()), ("profile", pa.string()), ("points", pa.int64()),
+                               ("consumers", pa.int64()), ("exact", pa.bool_()), ("subscription", pa.string()),
+                               ("topic", pa.string())])  # fmt: skip
 _COUNTS: Final = pa.schema([("file", pa.string()), ("file_number", pa.int32())]
                            + [(name, pa.int64()) for name in PollCounts.__dataclass_fields__])  # fmt: skip
 _FIRST: Final = pa.schema([*QUARANTINE, pa.field("file_number", pa.int32())])
@@ -64,7 +69,8 @@ def streamed(path: Path, options: Options) -> Streamed:
         (
             Stage(lambda _: once, {"polls": _POLLS, REJECTED: QUARANTINE}, counts, "answers", ("at",),
                   ("file_number", "line")),
-            Stage(lambda _: _members, {}, {"sessions": _SESSIONS}, "polls", ("topic", "partition"), ("at",)),
+            Stage(lambda _: _members, {}, {"sessions": _SESSIONS, "selectors": _SELECTORS}, "polls",
+                  ("topic", "partition"), ("at",)),
         ),
         partial(_concluded, path, options, files.notes),
     )  # fmt: skip
@@ -110,7 +116,8 @@ def _once(
 def _members(batches: Batches) -> Rows:
     """The sessions of each topic partition, in the order in which polls show them."""
     for (topic, partition), rows in groupby(_rows(batches), itemgetter("topic", "partition")):
-        found, _ = sessions(_poll(row["poll"]) for row in rows)
+        found, held = sessions(_poll(row["poll"]) for row in rows)
+        yield "selectors", pa.Table.from_pylist([each._asdict() for each in selectors(held)], _SELECTORS)
         told = ({"topic": topic, "partition": partition, "number": i, "session": _of_session(session)}
                 for i, session in enumerate(found))  # fmt: skip
         yield "sessions", pa.Table.from_pylist([*told], _SESSIONS)
@@ -125,7 +132,8 @@ def _concluded(path: Path, options: Options, notes: Iterable[str], known: Known,
     check_any(path, counts, map(Rejected.of, first.to_pylist()))
     order = [(name, "ascending") for name in ("topic", "partition", "number")]
     found = [_session(row["session"]) for row in known["sessions"].sort_by(order).to_pylist()]
-    return ended(path, options, membership(found), counts, notes)
+    shown = [Selector(**row) for row in known["selectors"].to_pylist()]
+    return ended(path, options, membership(found), counts, shown, (*blocking(found), *notes))
 
 
 def _told(collected: Collected, numbers: Mapping[str, int]) -> Rows:
@@ -159,7 +167,9 @@ def _of_session(session: Session) -> str:
 
 def _session(text: str) -> Session:
     told = json.loads(text)
-    return Session(**told | {"shown": _shown(told["shown"]), "seen": _seen(told["seen"])})
+    at_hashes = told["blocking"]
+    blocking = None if at_hashes is None else (at_hashes[0], _tuples(at_hashes[1]))
+    return Session(**told | {"shown": _shown(told["shown"]), "seen": _seen(told["seen"]), "blocking": blocking})
 
 
 def _shown(told: dict[str, Any]) -> Shown:
@@ -168,4 +178,9 @@ def _shown(told: dict[str, Any]) -> Shown:
 
 def _seen(told: list[Any]) -> Seen:
     seen = Seen(*told)
-    return seen._replace(ranges=None if seen.ranges is None else tuple((first, last) for first, last in seen.ranges))
+    ranges = None if seen.ranges is None else _tuples(seen.ranges)
+    return seen._replace(ranges=ranges, blocked_hashes=_tuples(seen.blocked_hashes))
+
+
+def _tuples(lists: Iterable[Any]) -> Any:
+    return tuple(map(tuple, lists))

@@ -87,6 +87,7 @@ class Session:
     gone: int | None = None
     join_seq: int = 0
     leave_seq: int | None = None
+    blocking: tuple[int, tuple[tuple[int, int, int], ...]] | None = None  # the last poll with hashes that it blocks
 
 
 @dataclass
@@ -116,6 +117,8 @@ def sessions(polls: Iterable[Poll]) -> tuple[list[Session], list[Held]]:
                     session = Session(subscription, poll.topic, poll.partition, shown, seen, poll.at, poll.at)
                     found.append(session)
                 session.last = poll.at
+                if seen.blocked_hashes:
+                    session.blocking = poll.at, seen.blocked_hashes
                 here[who] = session
                 if seen.ranges is not None:
                     _hold(session, shown.mode, seen.ranges, poll.at, holding, held)

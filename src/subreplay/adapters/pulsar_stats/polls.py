@@ -41,6 +41,7 @@ class Seen(NamedTuple):
     blocked: bool | None
     draining: int | None
     ranges: tuple[tuple[int, int], ...] | None
+    blocked_hashes: tuple[tuple[int, int, int], ...] = ()  # hash, unacknowledged messages, blocked attempts
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Reader:
                 raise Refused("partitions", {}, "statistics are of one partition each", _POLL_AGAIN)
             topic = next((told[name] for name in _TOPIC_FIELDS if isinstance(told.get(name), str)), self.topic)
             if not topic:
-                raise Refused("topic", None, "an answer alone does not tell its topic", "give the topic")
+                raise Refused("topic", None, "an answer does not contain its topic", "name it by --topic")
             return [_poll(topic, at, inner)]
         parts = inner.get("partitions")
         if not isinstance(parts, dict) or not parts:
@@ -163,10 +164,24 @@ class Reader:
         found = next(((name, each[name]) for name in names for each in (told, inner) if name in each), None)
         if found is None:
             raise Refused(names[0], None, "a poll has its time",
-                          "write it beside the answer, or say that the file's name or modification is it")  # fmt: skip
+                          "write it beside the answer, or pass --with times=name where the file's name has it, or "
+                          "--with times=modified")  # fmt: skip
         if (at := instant(found[1])) is None:
             raise Refused(found[0], found[1], f"a time is {FORMS}", "correct the time of the poll")
         return at
+
+
+def lacks(path: Path) -> tuple[bool, bool]:
+    """Whether the first answer of a file does not contain its topic, and whether it does not contain its time."""
+    first = next((record for record in records(path) if record is not None and record.whole), None)
+    try:
+        told = {} if first is None else _object(first)
+    except Refused:
+        told = {}
+    inner = told.get("stats", told)
+    names = {*told, *(inner if isinstance(inner, dict) else ())}
+    topic = any(name in told for name in _TOPIC_FIELDS) or bool(isinstance(inner, dict) and inner.get("partitions"))
+    return bool(told) and not topic, bool(told) and not names & {*TIME_FIELDS}
 
 
 def _object(record: Record) -> dict[str, Any]:
@@ -230,7 +245,16 @@ def _seen(where: str, told: Any) -> Seen:
         _typed(told, "blockedConsumerOnUnackedMsgs", bool),
         _typed(told, "drainingHashesCount", int),
         _ranges(where, told),
+        _blocked_hashes(told),
     )
+
+
+def _blocked_hashes(told: dict[str, Any]) -> tuple[tuple[int, int, int], ...]:
+    """The hashes that drain (4.x): others wait for them until this consumer has acknowledged their messages."""
+    given = told.get("drainingHashes")
+    rows = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    numbers = [[_typed(row, name, int) for name in ("hash", "unackMsgs", "blockedAttempts")] for row in rows]
+    return tuple((slot, unacked or 0, attempts or 0) for slot, unacked, attempts in numbers if slot is not None)
 
 
 def _ranges(where: str, told: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
