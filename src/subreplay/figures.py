@@ -8,7 +8,9 @@ from datetime import date as Date
 from typing import Any
 
 from subreplay.audit.clocks import Clocks
+from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
+from subreplay.audit.selectors import OwnerFit
 from subreplay.audit.terms import Terms
 from subreplay.model.held import Stored
 from subreplay.whatif.assign import Plan
@@ -37,6 +39,7 @@ class Figures:
     worst: Sequence[Row] = ()  # violations
     terms: Terms = field(default_factory=Terms)  # what the rules were told
     clocks: Clocks = field(default_factory=Clocks)  # that are off, and what they explain
+    fit: OwnerFit | None = None  # another selector or profile that fits where the run's does not
     begin: int | None = None  # where the data begin in mid-life: from when on (ns) they are judged
     lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
     held: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
@@ -53,6 +56,12 @@ class Figures:
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
+
+    @property
+    def unsure(self) -> Mapping[Code, str]:
+        """The rules whose findings may be none, and why in a few words: they leave the verdict *unknown*."""
+        by_selector = {} if self.fit is None else {Code.WRONG_OWNER: "another selector fits"}
+        return by_selector | dict.fromkeys(self.clocks.explain, "none with clocks corrected")
 
 
 @dataclass(frozen=True)

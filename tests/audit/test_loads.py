@@ -24,7 +24,7 @@ def drawn(draws: Random) -> dict[str, Any]:
         counted = {name: value if name in of_window else None for name, value in counted.items()}
     pane = draws.choice([0, 60])
     about = {"width": 60, "slide": 60, "pane": pane, "first": pane, "consumer": draws.choice(["c1", "c2", None])}
-    return about | {"lag": None, "size": draws.choice([None, 1])} | counted
+    return about | {"lag": None, "size": draws.choice([None, 1]), "selector": draws.choice([None, "s"])} | counted
 
 
 def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -89,6 +89,15 @@ def test_loads(spark: SparkSession, width: int, slide: int, few: int, monkeypatc
     assert alike(sums.loads(mine, Span(width, slide))) == expected
 
 
+def test_comparisons_of_selectors_are_added_up(spark: SparkSession) -> None:
+    counted = [{"selector": name, "outside": n, "at_owner": n // 2} for name, n in (("b", 7), ("a", 4), ("b", 2))]
+    rows = [{field.name: row.get(field.name, 0 if not field.nullable else None) for field in LOAD} for row in counted]
+    mine = pa.Table.from_pylist([*rows, rows[0] | {"selector": None}], pa.schema(list(LOAD)))
+    expected = [{"selector": "a", "outside": 4, "at_owner": 2}, {"selector": "b", "outside": 9, "at_owner": 4}]
+    assert sums.fits(mine) == expected
+    assert collect.rows(passes.fits(lake.of_arrow(spark, mine))) == expected
+
+
 def test_violations_that_fail_are_counted_by_window_code_consumer_and_cause(spark: SparkSession) -> None:
     rng, second = random.Random(7), 1_000_000_000
     origin = datetime(1970, 1, 1, tzinfo=timezone.utc)

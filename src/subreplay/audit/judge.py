@@ -32,6 +32,7 @@ from subreplay.audit.passes.timed import checkpoint_as_judged, judge_deliveries,
 from subreplay.audit.rules.commits import NONE, judge_commits
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
+from subreplay.audit.selectors import OwnerFits
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.rows import Scope, Standing
 from subreplay.timelines.timeline import Timeline
@@ -107,7 +108,9 @@ class Judge(Context):
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
         state: DispatcherState | None = None
-        given = None if self.spans is None else Given(scope, self.spans, self.terms.clock_skew)
+        given = None
+        if self.spans is not None:
+            given = Given(scope, self.spans, self.terms.clock_skew, OwnerFits(self.policy, dispatcher))
         begun, still = False, Open(self.horizon) if self.carries else None
         for part in parts:
             facts = checkpoint.take(part)
@@ -150,6 +153,7 @@ class Judge(Context):
         if given is not None:
             yield from given.sums().to_batches()
             yield from given.lags().to_batches()
+            yield from given.fits().to_batches()
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)
             if not begun:

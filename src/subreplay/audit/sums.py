@@ -77,6 +77,12 @@ def lags(sums: pa.Table) -> Rows:
     return _rows(_in_order(_summed(mine, by, ["messages"]), *by))
 
 
+def fits(sums: pa.Table) -> Rows:
+    """How many deliveries are at their owners under each selector that was compared (``audit.selectors``)."""
+    mine = sums.filter(sums["selector"].is_valid())
+    return _rows(_in_order(_summed(mine, ["selector"], ["outside", "at_owner"]), "selector"))
+
+
 def loads(sums: pa.Table, span: Span) -> pa.Table:
     """What each consumer was given in each window of a span."""
     mine = sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))

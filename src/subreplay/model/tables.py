@@ -264,6 +264,7 @@ LOAD: Final = pa.struct(
         # of no window
         pa.field("lag", pa.string()),  # one of ``audit.clocks.LAGS``: so many of its deliveries (``messages``) had it
         pa.field("size", pa.int64()),  # the number of the lag's size (``audit.clocks.sizes``)
+        pa.field("selector", pa.string()),  # one that ``outside`` deliveries were compared by (``audit.selectors``)
     ]
 )
 """What a consumer was given: a part of the sum (``audit.passes.loads``)."""

@@ -17,6 +17,7 @@ from subreplay.audit.checkpoint import filled
 from subreplay.audit.codes import Code
 from subreplay.audit.passes.lags import Lags
 from subreplay.audit.passes.states import NOWHERE, States
+from subreplay.audit.selectors import OwnerFits
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.model.columns import NEVER, Ints, column, flags, ints
@@ -36,12 +37,12 @@ class Span(NamedTuple):
 
 ALL_TIME: Final = Span(NEVER, NEVER)
 NO_TIME: Final = Span(0, 0)
-"""Of rows that count lags, which no window has."""
+"""Of rows that count lags or compare selectors, which no window has."""
 
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
-OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size")
+OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_HELD: Final = 1 << 17
 """Rows that wait to be added up."""
@@ -58,10 +59,10 @@ _EXTENT: Final = {"begin": "min", "end": "max"}
 
 class Given:
     """What one dispatcher's consumers were given, batch by batch; remembers when each last got each key. ``skew``: by
-    how much clocks may differ (ns)."""
+    how much clocks may differ (ns); ``fits`` compares selectors."""
 
-    def __init__(self, scope: Scope, spans: tuple[Span, ...], skew: int) -> None:
-        self._scope = scope
+    def __init__(self, scope: Scope, spans: tuple[Span, ...], skew: int, fits: OwnerFits | None = None) -> None:
+        self._scope, self._fits = scope, fits
         self._lags = Lags(skew)
         self._day = 0  # a time of the day that was last added
         self._spans = tuple(dict.fromkeys((*spans, ALL_TIME)))
@@ -82,6 +83,8 @@ class Given:
             self._undelivered += facts.num_rows
             self._stored_again += int(ints(facts, "stored_again").sum())
             return
+        if self._fits is not None:
+            self._fits.add(facts, codes)
         names = column(facts, "consumer").dictionary_encode()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names.dictionary.to_pylist()]
         consumer = np.array(numbers, np.int64)[np.asarray(names.indices)]
@@ -120,6 +123,13 @@ class Given:
             return JUDGED.empty_table()
         loads = _loads(NO_TIME, {name: column(counted, name) for name in counted.column_names})
         return _as_judged(loads, self._scope, self._day)
+
+    def fits(self) -> pa.Table:
+        """``JUDGED`` rows that compare selectors by the first of what was added."""
+        counted = {} if self._fits is None else self._fits.rows()
+        if not counted.get("selector"):
+            return JUDGED.empty_table()
+        return _as_judged(_loads(NO_TIME, counted), self._scope, self._day)
 
     def _loads(self, span: Span, held: list[dict[str, Ints]]) -> pa.StructArray:
         columns: dict[str, Any] = {name: np.concatenate([each[name] for each in held]) for name in held[0]}

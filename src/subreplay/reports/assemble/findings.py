@@ -99,8 +99,7 @@ def _summary(
     rule = RULES[code]
     total = sum(counts.values())
     verdict = max((rule.verdict(standing, Excuse(e)) for e in counts), default=Verdict.VALID)
-    by_clocks = code in figures.clocks.explain
-    if by_clocks:
+    if code in figures.unsure:
         verdict = min(verdict, Verdict.UNKNOWN)
     status: CodeStatus = "clean"
     if standing is Standing.NOT_APPLICABLE:
@@ -112,7 +111,7 @@ def _summary(
     elif total:
         status = "counted" if code in (Code.UNSEEN, Code.UNACKED, Code.REDELIVERED) else "allowed"
     excuses = [f"{n:,}: {Excuse(e).sentence}" for e, n in sorted(counts.items()) if e != Excuse.NONE]
-    note = "; ".join([*excuses, *(["none with clocks corrected"] if by_clocks else [])])
+    note = "; ".join([*excuses, *([figures.unsure[code]] if code in figures.unsure else [])])
     if not standing.looks:
         note = why_not
     elif status == "allowed" and not excuses:

@@ -132,6 +132,8 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         found.append(Fact("Names", "warning", why))
     if figures.clocks.shifts:
         found.append(Fact("Clocks", "warning", figures.clocks.sentence))
+    if figures.fit is not None:
+        found.append(Fact("Selector", "warning", figures.fit.sentence))
     if figures.guessable:
         found.append(Fact("Keys", "warning", GUESSABLE))
     if figures.scattered is not None:

@@ -123,6 +123,8 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
             yield f"in table {table}, {those} another row of the same event"
     if figures.clocks.doubtful:
         yield figures.clocks.sentence
+    if figures.fit is not None:
+        yield figures.fit.sentence
     uncertain = [code.name for code in Code if any(_contradicts(figures, row, code) for row in figures.findings)]
     if uncertain:
         yield f"the data contradict themselves ({', '.join(uncertain)})"
@@ -169,7 +171,7 @@ def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
 def _verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
     verdict = RULES[code].verdict(_standings(figures)[code], Excuse(row["excuse"]))
-    return min(verdict, Verdict.UNKNOWN) if code in figures.clocks.explain else verdict
+    return min(verdict, Verdict.UNKNOWN) if code in figures.unsure else verdict
 
 
 def _contradicts(figures: Figures, row: Row, code: Code) -> bool:

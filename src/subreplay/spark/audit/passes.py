@@ -210,6 +210,12 @@ def lags(sums: DataFrame) -> DataFrame:
     return mine.agg(F.sum("messages").alias("messages")).orderBy("consumer", "lag", "size")
 
 
+def fits(sums: DataFrame) -> DataFrame:
+    """How many deliveries are at their owners under each selector that was compared; ``sums`` are ``LOAD`` rows."""
+    added = [F.sum(name).alias(name) for name in ("outside", "at_owner")]
+    return sums.where("selector IS NOT NULL").groupBy("selector").agg(*added).orderBy("selector")
+
+
 def has(code: Code) -> Column:
     """Whether a judged row has a finding of that code."""
     return F.col("codes").bitwiseAND(code.bit) != 0

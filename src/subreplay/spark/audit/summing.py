@@ -14,6 +14,7 @@ from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.judge import Judge
 from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.registry import Code
+from subreplay.audit.selectors import best_fit
 from subreplay.audit.sums import Counted
 from subreplay.config.run import RECORDED
 from subreplay.figures import MOST_TOLD, Figures
@@ -44,6 +45,7 @@ class _Sums(NamedTuple):
     worst: collect.Rows
     lags: collect.Rows
     withdrawn: collect.Rows
+    fits: collect.Rows
 
 
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table | Counted) -> Figures:
@@ -71,6 +73,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         worst=summed.worst,
         terms=judge.terms,
         clocks=_clocks(source, judge, judged, found, findings, summed.lags),
+        fit=best_fit(judge.policy, summed.fits),
         night=None if source.before is None else source.before.night,
         withdrawn=summed.withdrawn,
         missed=source.before is not None and source.before.end != source.begin,
@@ -111,12 +114,12 @@ def _summed(source: Source, judge: Judge, rows: DataFrame, mine: DataFrame, foun
         lags = start(collect.rows, passes.lags(mine))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
         withdrawn = start(_withdrawn, source)
+        fits = start(collect.rows, passes.fits(mine))
     assigned.result()
     windowed.result()
     findings = collect.rows(passes.coarser(counts.result(), width))
-    of_each = (load, consumers, told, lags, withdrawn)
-    load_rows, of_consumers, worst_rows, lag_rows, withdrawn_rows = (job.result() for job in of_each)
-    return _Sums(intervals, totals, load_rows, of_consumers, findings, worst_rows, lag_rows, withdrawn_rows)
+    of_each = (told, lags, withdrawn, fits)
+    return _Sums(intervals, totals, load.result(), consumers.result(), findings, *(job.result() for job in of_each))
 
 
 def _counted_here(
@@ -150,6 +153,7 @@ def _summed_here(source: Source, judge: Judge, mine: pa.Table, counted: Counted)
         sums.worst(counted.first, source.config.report.worst, width, MOST_TOLD),
         sums.lags(mine),
         _withdrawn(source),
+        sums.fits(mine),
     )
 
 

@@ -1,0 +1,145 @@
+"""Whose ring it was: deliveries that miss their owners under one policy or profile may fit those of another one.
+
+``OwnerFits`` compares the first deliveries of a dispatcher with the owners under every other selector and profile,
+where many of them went to others than their owners. ``best_fit`` says of the sums whether one explains what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.codes import Code
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.sessions import UNKNOWN_CONSUMER
+from subreplay.errors import ConfigError
+from subreplay.model.columns import Ints, flags, ints
+from subreplay.model.range_table import NOBODY
+from subreplay.policies import make, option_names
+from subreplay.policies.base import Policy
+from subreplay.profiles import KEYLESS
+from subreplay.timelines.timeline import Timeline
+
+MOST_COMPARED: Final = 4_096
+"""Deliveries of a dispatcher that are compared."""
+FEW: Final = 10
+"""Fewer deliveries to others than their owners are not looked into."""
+MANY: Final = 0.01
+"""The share of deliveries to others than their owners from which on they are many."""
+FITS: Final = 0.995
+"""The share of deliveries at their owners from which on a selector fits."""
+_SPLITTING: Final = ("pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split")
+"""Selectors that a broker's setting chooses between: clients cannot tell which one it is."""
+_WRONG: Final = Code.WRONG_OWNER.bit
+_UNCLEAR: Final = Code.UNKNOWN_MESSAGE.bit | Code.NOT_CONNECTED.bit
+
+
+def name_of(policy: Policy) -> str:
+    """A policy and its profile in one word of a sum."""
+    return f"{policy.name} {policy.profile}"
+
+
+def other_selectors(policy: Policy) -> Iterator[Policy]:
+    """What the broker may have run instead: other profiles, and the other selector of a setting; with its options."""
+    if policy.routing == "any" or policy.serving == "polled" or policy.measures_load:
+        return
+    names = [policy.name, *(name for name in _SPLITTING if policy.name in _SPLITTING and name != policy.name)]
+    options = {field.name: getattr(policy, field.name) for field in fields(policy) if field.name != "profile"}  # type: ignore[arg-type]
+    for name in names:
+        legal = {option: value for option, value in options.items() if option in option_names(name)}
+        for profile in KEYLESS:
+            if (name, profile) != (policy.name, policy.profile):
+                try:
+                    yield make(name, profile, **legal)
+                except ConfigError:  # this profile has no such policy or option
+                    continue
+
+
+class OwnerFits:
+    """The first deliveries of a dispatcher outside of membership changes, by which selectors are compared."""
+
+    def __init__(self, policy: Policy, dispatcher: Dispatcher) -> None:
+        self._policy, self._timeline = policy, dispatcher.timeline
+        self._parts: list[Ints] = []
+        self._left = 0 if next(other_selectors(policy), None) is None else MOST_COMPARED
+
+    def add(self, facts: pa.Table, codes: Ints) -> None:
+        """``FACTS`` of deliveries in order of time, and their findings."""
+        if not self._left:
+            return
+        session = ints(facts, "session")
+        clear = ~flags(facts, "in_transition") & (codes & _UNCLEAR == 0) & (session != UNKNOWN_CONSUMER)
+        rows = np.flatnonzero(clear)[: self._left]
+        told = (ints(facts, "hash"), ints(facts, "at"), ints(facts, "seq", 0), session, codes & _WRONG)
+        self._parts.append(np.stack(told)[:, rows])
+        self._left -= len(rows)
+
+    def rows(self) -> dict[str, Any]:
+        """Columns of ``LOAD``: of each ``selector``, how many deliveries were compared (``outside``) and how many of
+        them were at their owners (``at_owner``). No rows unless many were not."""
+        compared = np.concatenate([np.zeros((5, 0), np.int64), *self._parts], axis=1)
+        hashes, at, seq, session, wrong = compared
+        missed = int(np.count_nonzero(wrong))
+        found = {name_of(self._policy): len(wrong) - missed}
+        if not missed or missed < MANY * len(wrong):
+            found = {}
+        for other in other_selectors(self._policy) if found else ():
+            found[name_of(other)] = self._fitting(other, hashes, at, seq, session)
+        return {"selector": [*found], "outside": [len(wrong)] * len(found), "at_owner": [*found.values()]}
+
+    def _fitting(self, policy: Policy, hashes: Ints, at: Ints, seq: Ints, session: Ints) -> int:
+        causes = (epoch.cause for epoch in self._timeline.epochs)
+        timeline = Timeline.fold(policy, self._timeline.scope, (event for event in causes if event is not None))
+        unsigned = hashes.astype(np.uint32)
+        owner = timeline.owner_at(policy.slots(unsigned), unsigned, timeline.epoch_at(at, seq))
+        # by name: of consumers of equal names nobody knows which one it was
+        number: dict[str, int] = {}
+        names = np.array([number.setdefault(one.name, len(number)) for one in timeline.consumers], np.int64)
+        return int(np.count_nonzero((owner != NOBODY) & (names[owner] == names[session])))
+
+
+@dataclass(frozen=True)
+class OwnerFit:
+    """How many of the deliveries that were ``compared`` are at their owners: under the run's policy, and under
+    ``others``, which fit."""
+
+    policy: str
+    profile: str
+    compared: int
+    at_owner: int
+    others: tuple[tuple[str, str, int], ...]  # policy, profile, how many
+
+    @property
+    def sentence(self) -> str:
+        """What fits and what does not: a clause."""
+        policy, _, fits = self.others[0]
+        profiles = " or ".join(profile for _, profile, _ in self.others)
+        fitting, mine, key = profiles, self.profile, "profile"
+        if policy != self.policy:
+            fitting, mine, key = f"{policy} under {profiles}", f"{self.policy} under {self.profile}", "policy"
+        return (
+            f"the recorded owners fit {fitting} ({fits:,} of {self.compared:,} deliveries), not {mine} "
+            f"({self.at_owner:,}): set subscription.{key} to what the broker runs"
+        )
+
+
+def best_fit(policy: Policy, rows: Iterable[Mapping[str, Any]]) -> OwnerFit | None:
+    """The selectors that fit where the run's does not; ``rows`` are the sums of ``OwnerFits.rows``. None: there are
+    none, or nothing much is wrong."""
+    sums = {tuple(row["selector"].split(" ")): (row["outside"], row["at_owner"]) for row in rows}
+    compared, at_owner = sums.pop((policy.name, policy.profile), (0, 0))
+    missed = compared - at_owner
+    if missed < FEW or missed < MANY * compared:
+        return None
+    fitting = [(name, profile, fits) for (name, profile), (_, fits) in sums.items() if fits >= FITS * compared]
+    if not fitting:
+        return None
+    order = [*KEYLESS]
+    fitting.sort(key=lambda each: (each[0] != policy.name, -each[2], order.index(each[1])))
+    name, _, most = fitting[0]
+    best = tuple(each for each in fitting if each[0] == name and each[2] == most)
+    return OwnerFit(policy.name, policy.profile, compared, at_owner, best)
