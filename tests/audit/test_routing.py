@@ -8,10 +8,7 @@ import pytest
 
 from subreplay.audit.routing import (
     Routing,
-    hashed,
-    java_string_hazard,
     misrouted,
-    mixed_hashing,
     out_of_publication_order,
 )
 from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
@@ -34,7 +31,7 @@ def check(routing, keys, producers, partitions):
 def test_l_route_1_in_either_mode_a_key_decides_and_one_elsewhere_is_told(mode, scheme):
     partitions = sent(KEYS, scheme)
     right = partitions[7]
-    partitions[7] = next(p for p in range(4) if p not in (right, producer_partition(_base64(KEYS[7]), 4, scheme)))
+    partitions[7] = (right + 1) % 4
 
     found = check(Routing(4, mode, scheme), KEYS, ["p"] * 40, partitions)
 
@@ -50,7 +47,19 @@ def _base64(key):
 def test_l_route_1_a_key_set_as_bytes_is_right_where_its_base64_text_goes():
     keys = [b"\xff\x00", *KEYS]
     partitions = [producer_partition(_base64(key), 64) for key in keys]
-    assert not check(Routing(64), keys, ["p"] * 41, partitions).wrong.any()
+    assert not check(Routing(64, as_bytes=frozenset({"p"})), keys, ["p"] * 41, partitions).wrong.any()
+
+
+def test_the_reading_of_a_key_is_that_of_its_producers_other_keys_and_not_chosen_for_it():
+    at_home_as_bytes = next(key for key in KEYS if sent([key])[0] != producer_partition(_base64(key), 4))
+    partitions = [producer_partition(_base64(at_home_as_bytes), 4)] * 3
+    routing = Routing(4, as_bytes=frozenset({"bytes", None}))
+    found = check(routing, [at_home_as_bytes] * 3, ["text", "bytes", None], partitions)
+    assert found.wrong.tolist() == [True, False, False]
+
+
+def test_an_empty_key_may_be_anywhere_under_consistent_random():
+    assert not check(Routing(4, scheme="consistent_random"), [b""] * 4, ["p"] * 4, [0, 1, 2, 3]).wrong.any()
 
 
 @pytest.mark.row("L-ROUTE-2")
@@ -74,40 +83,6 @@ def test_a_partition_that_does_not_exist_is_always_wrong():
 
 
 @pytest.mark.row("L-ROUTE-3")
-def test_l_route_3_producers_with_different_schemes_are_named():
-    keys = pa.array(KEYS * 3 + [None], pa.binary())
-    producers = pa.array(["java"] * 40 + ["murmur"] * 40 + ["other"] * 40 + ["java"])
-    partitions = np.array(sent(KEYS) + sent(KEYS, MURMUR3_32_HASH) + [0] * 40 + [3])
-
-    found = mixed_hashing(hashed(keys, producers, partitions, 4))
-
-    assert (found.java_string, found.murmur3, found.unexplained) == (("java",), ("murmur",), ("other",))
-    assert found.words() == (
-        "equal keys go to different partitions, since producers hash them differently: "
-        "JavaStringHash by java; Murmur3_32Hash by murmur; neither by other"
-    )
-
-
-@pytest.mark.row("L-ROUTE-3")
-def test_l_route_3_one_scheme_or_none_is_not_mixed():
-    keys, producers = pa.array(KEYS * 2, pa.binary()), pa.array(["p"] * 40 + ["q"] * 40)
-    assert mixed_hashing(hashed(keys, producers, np.array(sent(KEYS) * 2), 4)) is None
-    assert mixed_hashing(hashed(keys, producers, np.array([0, 1] * 40), 4)) is None  # custom routing
-
-
-@pytest.mark.row("L-ROUTE-3")
-def test_l_route_3_java_string_hash_is_a_hazard_where_keys_of_several_producers_are_not_ascii():
-    two = pa.array(["p", "q", "q"])
-    partitions = np.zeros(3, np.int64)
-    hazard = java_string_hazard(hashed(pa.array(["é".encode(), b"a", None]), two, partitions, 4))
-    assert hazard.startswith("1 keyed messages have keys that are not ASCII, from 2 producers: under JavaStringHash")
-    assert java_string_hazard(hashed(pa.array([b"a", b"b", None]), two, partitions, 4)) is None
-    assert (
-        java_string_hazard(hashed(pa.array(["é".encode(), None, None]), two, partitions, 4)) is None
-    )  # one producer with keys
-
-
-@pytest.mark.row("L-ROUTE-3")
 def test_l_route_3_keyed_messages_keep_their_order_per_key_and_partition():
     keys = pa.array([b"a", b"b", b"a", b"a", b"a"])
     producers = pa.array(["p", "p", "p", "q", "p"])
@@ -126,6 +101,4 @@ def test_l_route_3_a_producer_without_keys_keeps_its_order():
 def test_nothing_is_wrong_with_nothing():
     nothing = pa.array([], pa.binary())
     assert check(Routing(4, "SinglePartition"), [], pa.array([], pa.string()), np.zeros(0, int)).wrong.tolist() == []
-    assert mixed_hashing(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
-    assert java_string_hazard(hashed(nothing, pa.array([], pa.string()), np.zeros(0, np.int64), 4)) is None
     assert out_of_publication_order(np.zeros(0, np.int64), nothing).tolist() == []

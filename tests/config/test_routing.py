@@ -35,9 +35,9 @@ def test_an_unknown_scheme_is_answered_with_all_schemes_their_clients_and_the_wa
         config.parse({"topic": {"routing": {"partitions": 4, "scheme": "SipHash"}}}, "run.yaml")
     for told in (
         "murmur2_random, fnv1a_random",
-        "consistent_random: librdkafka by default",
-        "BoostHash: Pulsar's C++ and Python clients by default",
-        "set mode: CustomPartition in topic.routing, or leave it out",
+        "consistent_random (librdkafka",
+        "BoostHash (the default of Pulsar's C++ and Python clients",
+        "set mode: CustomPartition in topic.routing, or leave topic.routing out",
         "(given: 'SipHash')",
     ):
         assert told in str(error.value)

@@ -57,16 +57,16 @@ class Scheme(NamedTuple):
 
 
 SCHEMES: Final[Mapping[str, Scheme]] = {
-    MURMUR2: Scheme("murmur2", "Kafka's Java client, franz-go, kafka-python, KafkaJS 2"),
-    "consistent": Scheme("crc32", "librdkafka (confluent-kafka) where it is set", "unsigned"),
-    "consistent_random": Scheme("crc32", "librdkafka by default (confluent-kafka)", "unsigned", empty_is_none=True),
-    "fnv1a": Scheme("fnv1a", "sarama's hash partitioner, franz-go's SaramaCompatHasher", "absolute"),
+    MURMUR2: Scheme("murmur2", "the default of Kafka's Java client, franz-go, kafka-python"),
+    "consistent": Scheme("crc32", "librdkafka where it is set", "unsigned"),
+    "consistent_random": Scheme("crc32", "librdkafka's default, as in confluent-kafka", "unsigned", empty_is_none=True),
+    "fnv1a": Scheme("fnv1a", "sarama's default, franz-go's SaramaCompatHasher", "absolute"),
     "fnv1a_reference": Scheme("fnv1a", "sarama's reference hash partitioner, franz-go's KafkaHasher of FNV-1a"),
     "fnv1a_unsigned": Scheme("fnv1a", "franz-go's SaramaHasher", "unsigned"),
-    JAVA_STRING_HASH: Scheme("java", "Pulsar's Java and Go clients by default", of_bytes="java_of_bytes"),
+    JAVA_STRING_HASH: Scheme("java", "the default of Pulsar's Java and Go clients", of_bytes="java_of_bytes"),
     MURMUR3_32_HASH: Scheme("murmur3", "Pulsar's clients where it is set", of_bytes="murmur3_of_bytes"),
-    BOOST_HASH: Scheme("boost", "Pulsar's C++ and Python clients by default, from 3.5 on"),
-    "BoostHash_1_80": Scheme("boost_1_80", "Pulsar's C++ and Python clients by default, up to 3.4"),
+    BOOST_HASH: Scheme("boost", "the default of Pulsar's C++ and Python clients from 3.5 on"),
+    "BoostHash_1_80": Scheme("boost_1_80", "the default of Pulsar's C++ and Python clients up to 3.4"),
 }
 """The schemes by which clients choose the partition of a key, by name."""
 SAME_AS: Final[Mapping[str, str]] = {"murmur2_random": MURMUR2, "fnv1a_random": "fnv1a", "crc32": "consistent"}

@@ -1,4 +1,4 @@
-"""What is asked of keys themselves, which a traffic profile does not have: the hottest, and how producers hash them."""
+"""What is asked of keys themselves, which a traffic profile does not have: the hottest."""
 
 from __future__ import annotations
 
@@ -7,19 +7,8 @@ from typing import Final
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, GroupedData
 
-from subreplay.audit.routing import HASHED, Hashing
-from subreplay.spark.schemas import spark_schema
-
 LARGE: Final = 1 << 10
 """From how many bytes on a key is large."""
-
-
-def hashing(messages: DataFrame, hashing: Hashing) -> DataFrame:
-    """``HASHED`` rows, one a producer: which hashing schemes explain where its keys went."""
-    rows = messages.select("key", "producer", "partition")
-    counts = [f.name for f in HASHED if f.name != "producer"]
-    counted = rows.mapInArrow(hashing.count, spark_schema(HASHED)).groupBy("producer")
-    return counted.agg(*[F.sum(name).alias(name) for name in counts]).orderBy("producer")
 
 
 def hot_keys(messages: DataFrame, few: int, widest: int) -> DataFrame:

@@ -18,9 +18,10 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.hashing.producer_routing import SCHEMES, not_negative, scheme_of
+from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, not_negative, scheme_of
 from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
+from subreplay.model.partitioners import MOST_KEYS, Sightings
 from subreplay.model.rows import Scope
 from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile
 
@@ -62,6 +63,23 @@ def hashes_of(profile: TrafficProfile, scheme: str) -> Ints:
     how = scheme_of(scheme)
     name = how.of_bytes if how.of_bytes and _set_as_bytes(profile) else how.hash
     return not_negative(getattr(profile.keys, name), how.sign)
+
+
+def seen(profile: TrafficProfile) -> Sightings:
+    """Where the messages of each key are; a profile does not tell their producers, nor which keys are not ASCII."""
+    runs = profile.runs.at(profile.runs.routed != NO_KEY)
+    identity = profile.keys.identity[runs.routed]
+    keys = np.unique(identity)
+    every_key = len(keys) <= MOST_KEYS
+    if not every_key:
+        runs = runs.at(identity <= keys[MOST_KEYS - 1])
+    partition = np.array([scope.partition for scope in profile.scopes], np.int64)[runs.scope]
+    runs, partition = runs.at(partition >= 0), partition[partition >= 0]
+    hashes = {name: getattr(profile.keys, name)[runs.routed] for name in (*HASHES, *OF_BYTES)}
+    nobody = np.zeros(len(runs), np.int64)
+    first, last = profile.at[runs.begin], profile.at[runs.end - 1]
+    ascii_ = np.ones(len(runs), bool)
+    return Sightings(nobody, (None,), partition, runs.end - runs.begin, first, last, hashes, ascii_, every_key)
 
 
 def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, int]:

@@ -77,6 +77,9 @@ class Causes:
 
     def of(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         """The causes of findings of one code; ``epochs`` are the numbers of the rows' epochs."""
+        routing = self._judge.terms.routing
+        if code is Code.ROUTING_MISMATCH and routing is not None and routing.why:
+            return pa.repeat(routing.why, rows.num_rows)
         if RULES[code].cause:
             return pa.repeat(RULES[code].cause, rows.num_rows)
         if code is Code.STUCK:

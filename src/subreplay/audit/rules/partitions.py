@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,8 @@ from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Misrouted, Routing, RoutingMode, misrouted
 from subreplay.model.columns import Ints, column, flags, ints
+from subreplay.model.partitioner_words import growth_words, way_words
+from subreplay.model.partitioners import Partitioners
 from subreplay.model.rows import Scope
 from subreplay.model.words import clock, position
 
@@ -40,6 +43,7 @@ RULES = (
     ),
 )
 
+Row = Mapping[str, Any]
 FIRST_MESSAGES = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -67,9 +71,10 @@ def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partiti
     return misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
 
 
-def keys_in_two_partitions(rows: pa.Table) -> Iterator[Finding]:
+def keys_in_two_partitions(rows: pa.Table, partitioners: Partitioners | None = None) -> Iterator[Finding]:
     """KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one: one finding for each partition but
-    those known before, or that of most of its messages (of the first ones, where there are as many)."""
+    those known before, or that of most of its messages (of the first ones, where there are as many). ``partitioners``
+    may explain why."""
     ordered = sorted(
         rows.to_pylist(),
         key=lambda r: (r["topic"], r["key"], not r["known"], -r["messages"], r["published"], r["partition"]),
@@ -86,11 +91,32 @@ def keys_in_two_partitions(rows: pa.Table) -> Iterator[Finding]:
                 f"{found} of key {other['key']} was published to partition {other['partition']} at "
                 f"{clock(other['published'])}; most of its key, from {elsewhere} on, are in partition "
                 f"{home['partition']}",
-                _why(home["producer"], other["producer"]),
+                _why_of(partitioners, home, other) or _why(home["producer"], other["producer"]),
                 (other["ledger"], other["entry"], other["batch_index"]),
                 key=other["key"],
                 witness=(f"{elsewhere} in partition {home['partition']}" + _by(home["producer"]),),
             )
+
+
+def _why_of(partitioners: Partitioners | None, home: Row, other: Row) -> str:
+    """Why the messages of a key are in two partitions, as far as the topic's partitioners explain it."""
+    if partitioners is None:
+        return ""
+    parts = [part for row in (home, other) if (part := partitioners.of(row["producer"])) is not None]
+    if len(parts) < 2:
+        ways = [way_words(part.way) for part in partitioners.parts if not part.producers]
+        return f"some producers hash keys by {', others by '.join(ways)}" if len({*ways}) > 1 else ""
+    if parts[0].way != parts[1].way:
+        return (
+            f"producer {home['producer']} hashes keys by {way_words(parts[0].way)}, and {other['producer']} by "
+            f"{way_words(parts[1].way)}"
+        )
+    counts = [part.partitions_at(row["published"]) for part, row in zip(parts, (home, other), strict=True)]
+    if counts[0] == counts[1]:
+        return ""
+    if partitioners.growth:
+        return f"{growth_words(partitioners.growth)}; {way_words(parts[0].way)} puts the key elsewhere among them"
+    return f"producers {home['producer']} and {other['producer']} assume {counts[0]:,} and {counts[1]:,} partitions"
 
 
 def _why(first: str | None, other: str | None) -> str:

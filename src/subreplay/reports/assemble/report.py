@@ -125,7 +125,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         Fact(f"Withdrawn: {row['code']} of {row['told']}", f"{row['count']:,}", _withdrawn(row))
         for row in figures.withdrawn
     ]
-    found += [Fact("Producers", "warning", warning) for warning in figures.warnings]
+    found += [Fact("Producers", told.value, told.sentence) for told in figures.producers]
     if figures.unknown_consumers and figures.members:
         unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))
         why = f"the deliveries name {unknown}, of whom the membership does not know; it has {known}"

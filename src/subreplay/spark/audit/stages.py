@@ -19,8 +19,10 @@ from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.sums import Counted
+from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.model.columns import DAY, UNKNOWN
+from subreplay.model.partitioner_words import WARNING, sentences
 from subreplay.model.rows import Scope
 from subreplay.model.tables import JUDGED, VIOLATIONS
 from subreplay.spark import collect, lake
@@ -59,7 +61,7 @@ def fold(source: Source) -> Judge:
         folded.policy,
         dispatchers,
         found.lacking,
-        config.terms,
+        _terms(source),
         source.horizon,
         found.last,
         found.uncovered,
@@ -69,6 +71,16 @@ def fold(source: Source) -> Judge:
         lookback=config.traffic.lookback_days * DAY,
         basis=checkpoint.basis(config),
     )
+
+
+def _terms(source: Source) -> Terms:
+    """The terms of the run, with what the messages show of their producers."""
+    terms, found = source.config.terms, source.partitioners
+    if terms.routing is None or found is None:
+        return terms
+    why = sentences(found, terms.routing.scheme, terms.routing.scheme)
+    said = next((told.sentence for told in why if told.value == WARNING), "")
+    return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=said))
 
 
 class Judged(NamedTuple):
@@ -156,7 +168,7 @@ def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[DataFrame
     log = source.log_with_earlier_messages()
     if scattered:
         told = checkpoint.told(source.spark, source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
-        yield topic_findings.of_keys(log.messages, judge, subscription, told)
+        yield topic_findings.of_keys(log.messages, judge, subscription, told, source.partitioners)
     if topic_findings.may_stray(judge):
         yield topic_findings.astray(log.messages, judge, subscription)
     letters = "dead_letters" in source.statistics.with_rejected

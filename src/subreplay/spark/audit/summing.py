@@ -12,18 +12,18 @@ from pyspark.sql import DataFrame, Window
 from subreplay.audit import sums
 from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.judge import Judge
-from subreplay.audit.routing import HASHED, Hashing, warnings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.selectors import best_fit
 from subreplay.audit.sums import Counted
 from subreplay.config.run import RECORDED
 from subreplay.figures import MOST_TOLD, Figures
-from subreplay.spark import collect, keys
+from subreplay.spark import collect
 from subreplay.spark.audit import passes, withdrawals
 from subreplay.spark.audit.stages import Judged, framed
 from subreplay.spark.audit.windows import bounds, loads, violations
 from subreplay.spark.audit.worst import worst
 from subreplay.spark.read import clocks
+from subreplay.spark.read.partitioners import producers_of
 from subreplay.spark.read.rejects import reasons
 from subreplay.spark.read.source import Source
 from subreplay.whatif.assign import Plan
@@ -77,7 +77,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         night=None if source.before is None else source.before.night,
         withdrawn=summed.withdrawn,
         missed=source.before is not None and source.before.end != source.begin,
-        warnings=routing_warnings(source),
+        producers=producers_of(source),
         guessable=source.config.keys.guessable,
         begin=min(judge.begins.values(), default=None),
         lacking=judge.lacking,
@@ -220,12 +220,3 @@ def _scattered(source: Source, judge: Judge, judged: Judged) -> tuple[int, int]:
     """Keys that reached several consumers within one epoch, and keys in all."""
     rows = _every_row(source, judge, judged)
     return sums.scattered_keys(rows) if isinstance(rows, pa.Table) else passes.scattered_keys(rows)
-
-
-def routing_warnings(source: Source) -> tuple[str, ...]:
-    """What is dangerous about how producers choose partitions, where the run says how they do."""
-    routing = source.config.terms.routing
-    if routing is None or routing.mode == "CustomPartition":
-        return ()
-    rows = collect.rows(keys.hashing(source.log.messages, Hashing(routing.partitions)))
-    return warnings(pa.Table.from_pylist(rows, HASHED), routing.scheme)

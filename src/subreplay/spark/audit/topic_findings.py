@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Final
 
@@ -18,6 +19,7 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, key
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import UNKNOWN
+from subreplay.model.partitioners import Partitioners
 from subreplay.model.rows import Standing
 from subreplay.model.tables import VIOLATIONS
 from subreplay.model.words import KeyWords
@@ -34,15 +36,22 @@ def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Ite
     return Told(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
 
 
-def of_keys(messages: DataFrame, judge: Judge, subscription: str, told: DataFrame | None = None) -> DataFrame:
+def of_keys(
+    messages: DataFrame,
+    judge: Judge,
+    subscription: str,
+    told: DataFrame | None = None,
+    partitioners: Partitioners | None = None,
+) -> DataFrame:
     """Table ``violations`` of keys in two partitions. Those of earlier nights are not told again: of keys (in words)
-    and partitions in ``told``. Messages of earlier days are marked ``before``."""
+    and partitions in ``told``. Messages of earlier days are marked ``before``. ``partitioners`` may explain them."""
     keyed = firsts(messages.where("key IS NOT NULL"), judge.words)
     if told is not None:
         pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
         keyed = keyed.join(pairs, ["key", "partition"], "left")
         keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
-    return _each(keyed, Told(subscription, judge.standings).by(_of(keys_in_two_partitions)))
+    rule = partial(keys_in_two_partitions, partitioners=partitioners)
+    return _each(keyed, Told(subscription, judge.standings).by(_of(rule)))
 
 
 def may_stray(judge: Judge) -> bool:

@@ -18,8 +18,10 @@ from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Rejects
 from subreplay.config.run import RunConfig
 from subreplay.errors import InputError
+from subreplay.hashing.producer_routing import default_scheme
 from subreplay.model.columns import DAY, NEVER, UNKNOWN, midnight
 from subreplay.model.held import Stored
+from subreplay.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.tables import QUARANTINE
 from subreplay.spark import collect, lake, profiled
@@ -37,6 +39,7 @@ from subreplay.spark.read.rejects import reasons, rejects
 from subreplay.spark.read.traffic import Frames
 from subreplay.spark.session import fit_batches
 from subreplay.spark.sink import Sink
+from subreplay.traffic import routing
 from subreplay.traffic.storage import BLOCKS
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
@@ -104,6 +107,48 @@ class Source:
         if self.config.date is not None and self.inputs.near != {}:
             return True
         return self.profiled.here is None or self.profiled.here.scattered
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether the topic has partitions."""
+        return any(scope.partition >= 0 for scope in self.events)
+
+    @cached_property
+    def partitioners(self) -> Partitioners | None:
+        """What explains where producers put the messages of keys; None where nothing can, or where the messages are
+        more than the driver looks at unasked: the topic has one partition, or no message has a key."""
+        declared = self.config.topic.routing
+        partitions = max((scope.partition + 1 for scope in self.events), default=0)
+        partitions = max(partitions, 0 if declared is None else declared.partitions)
+        if not self.partitioned or partitions < 2:
+            return None
+        default = default_scheme(self.config.subscription.policy)
+        likely = (default if declared is None else declared.scheme or default, default)
+        with_names, earlier = declared is not None, self.config.date is not None and self.inputs.near != {}
+        if not with_names and not (earlier and self.few):
+            profile = self.profiled.here
+            if profile is None:
+                return None
+            found = detect(routing.seen(profile), partitions, likely)
+            if found.settled or not found.keyed:
+                return found if found.keyed else None
+        found = detect(self._seen(earlier=earlier), partitions, likely)
+        return found if found.keyed else None
+
+    def _seen(self, *, earlier: bool) -> Sightings:
+        """Where producers put the messages of each key; of a day, ``earlier``, with those of the days before it."""
+        reading, columns = self.inputs.direct.get("messages"), ("key", "producer", "partition", "at")
+        if earlier:
+            frame = self.log_with_earlier_messages().messages.select(*columns)
+            rows = collect.rows_of(collect.mapped(frame, sightings, SIGHTINGS, here=self.few))
+        elif reading is None:
+            frame = self.log.messages.select(*columns)
+            rows = collect.rows_of(collect.mapped(frame, sightings, SIGHTINGS, here=self.few))
+        elif reading.small:
+            rows = pa.Table.from_batches(sightings(reading.messages(columns)), SIGHTINGS)
+        else:
+            rows = collect.rows_of(reading.of_messages(sightings, SIGHTINGS, columns))
+        return Sightings.of(merged([rows]))
 
     def log_of_night(self) -> Log:
         """The log that is judged: of a day with what earlier ones left open."""

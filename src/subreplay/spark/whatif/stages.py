@@ -17,6 +17,7 @@ from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.rows import Scope
 from subreplay.policies.base import Policy, measures_load
 from subreplay.spark import collect, keys
+from subreplay.spark.read.partitioners import producers_of
 from subreplay.spark.read.rejects import reasons
 from subreplay.spark.read.source import Events, Source
 from subreplay.timelines.ownership import Story
@@ -38,7 +39,7 @@ def sum_traffic(source: Source) -> Figures:
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
-        quarantine=reasons(source.inputs, source.statistics.with_rejected),
+        quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
     )  # fmt: skip
 
 
