@@ -34,6 +34,7 @@ WIDTH = 60_000_000_000
 KEY_SHARED, OLDER, NEWER = auto_split(), auto_split("pulsar-3.2"), auto_split("pulsar-4.2")
 SHARED, STICKY = make("pulsar.shared", "pulsar-4.0"), make("pulsar.key_shared.sticky", "pulsar-4.0")
 RANGE, COOPERATIVE = make("kafka.range", "kafka-4.0"), make("kafka.cooperative_sticky", "kafka-4.0")
+RING = make("pulsar.key_shared.consistent_hash", "pulsar-2.10")
 STRICT, COMPACTED = Terms(tick=0), Terms(compacted=True)
 
 
@@ -94,6 +95,8 @@ LEFT = "+C1 +C2 +C3 -C3 n1>C1 n1! ~250 n2>C1 n2!"
 ASTRAY = "a3>C2 a3! a4>C2 a4!"
 REJOINED, JOINED = "+C1 a1>C1 a1! -C1 ~5 +C1", "+C1 n1>C1 n1! ~300 n2>C1 n2!"
 SERVED = beside("n1 n2", "+C1 n1>C1 n1! -C1 ~5 +C1 ~300 n2>C1 n2!", 1)  # the topic's other partition goes on
+SKIPPED = "+C1 n1>C1 n1! -C1 ~5 +C1 a2>C1 a2!"
+NAMESAKES = "+C1@x +C1@y +C1@z {} z1>C1@x z1! ~250 z2>C1@x z2!"
 AGAIN = "+C1 a1>C1 a1! -C1 ~5 +C1 a1>C1"
 HANDED_OVER = "+C1 +C2 =C1 a1>C1 C1!!1 a2>C1 {} =C2 a2>C2 C2!2"
 
@@ -144,7 +147,7 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
         Story("a1 a2", "+C1 a1>C1 a1!", failover(), partition=0, change=beside("n1 n2", JOINED, 1)),  # nobody left
     ),
     "apache/pulsar#24722": (
-        Story("n1 a1 a2", "+C1 n1>C1 n1! -C1 ~5 +C1 a2>C1 a2!"),
+        Story("n1 a1 a2", SKIPPED),
         Story("n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!"),  # the topic stayed where it was
     ),
     "apache/pulsar#25998": (
@@ -154,6 +157,14 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     "apache/pulsar#21187": (
         Story("a1", AGAIN, exclusive("pulsar-3.2"), COMPACTED),
         Story("a1", AGAIN, exclusive("pulsar-3.2")),  # not compacted
+    ),
+    "apache/pulsar#10750": (
+        Story("a1 z1 z2", NAMESAKES.format("-C1@z"), RING),
+        Story("a1 z1 z2", NAMESAKES.format("~1"), RING),  # nobody left
+    ),
+    "apache/pulsar#18237": (
+        Story("n1 a1 a2", SKIPPED, auto_split("pulsar-2.10")),
+        Story("n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!", auto_split("pulsar-2.10")),  # the topic stayed where it was
     ),
     "apache/pulsar#22691": (
         Story("a1", "+C1 a1>C1 a1!!"),

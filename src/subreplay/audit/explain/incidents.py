@@ -79,6 +79,17 @@ def _names(what: str, known: Iterable[str], value: Any) -> Any:
     return value
 
 
+def ticket_url(ticket: str) -> str:
+    """Where a ticket of GitHub or of Kafka's tracker is.
+
+    >>> ticket_url("apache/pulsar#23870")
+    'https://github.com/apache/pulsar/issues/23870'
+    """
+    if found := _GITHUB.fullmatch(ticket):
+        return f"https://github.com/{found[1]}/issues/{found[2]}"
+    return f"https://issues.apache.org/jira/browse/{ticket}"
+
+
 def _ticket(value: str) -> str:
     if not _GITHUB.fullmatch(value) and not _JIRA.fullmatch(value):
         raise ValueError("not a ticket; write owner/repository#number or KAFKA-number")
@@ -109,6 +120,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 Text = Annotated[str, Field(min_length=1)]
+Sentence = Annotated[str, Field(pattern=r"\.$")]  # a "#" behind a space would have begun a comment
 Names = tuple[Text, ...]
 
 
@@ -134,15 +146,13 @@ class Incident(BaseModel):
     excuses: Annotated[tuple[Excuse, ...], _members(Excuse)] = ()
     affected: Text | None
     fixed: Annotated[Names, Field(min_length=1)] | Literal["unknown", "by design"]
-    evidence: Text
-    advice: Text
+    evidence: Sentence
+    advice: Sentence
 
     @property
     def url(self) -> str:
         """Where the ticket is."""
-        if found := _GITHUB.fullmatch(self.ticket):
-            return f"https://github.com/{found[1]}/issues/{found[2]}"
-        return f"https://issues.apache.org/jira/browse/{self.ticket}"
+        return ticket_url(self.ticket)
 
     @property
     def releases(self) -> str:

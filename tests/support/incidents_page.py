@@ -1,0 +1,140 @@
+"""The docs page *Incidents*: public reports with the command and the answer, and the tickets that findings look like.
+
+It is made of ``incidents.yaml`` of the package, of the cases in ``tests/incidents`` and of what people reported
+(``tests/incidents/reports.yaml``). ``python -m tests.support.incidents_page`` writes it.
+"""
+
+from __future__ import annotations
+
+import re
+import tarfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from subreplay.audit.explain.incidents import Circumstance, Incident, incidents, ticket_url
+
+ROOT: Final = Path(__file__).parents[2]
+CASES: Final = ROOT / "tests" / "incidents"
+PAGE: Final = ROOT / "docs" / "incidents.md"
+SYSTEMS: Final = {"pulsar": "Pulsar", "kafka": "Kafka", "files": "Files"}
+MOST_SHOWN: Final = 3  # sentences of an answer
+INTRODUCTION: Final = """\
+# Incidents
+
+This page helps you to recognise an incident. It lists public reports of Pulsar and Kafka users, each with the command
+that answers it and what subreplay answers. Then it lists the upstream tickets that a finding may look like, with the
+releases that fix them. The reports are rebuilt as small inputs with invented names; a test runs each command.
+
+The page is generated (`python -m tests.support.incidents_page`).
+"""
+TICKETS: Final = """\
+## Tickets that findings look like
+
+An audit names a ticket beside a finding, e.g. *looks like apache/pulsar#23870, fixed in 4.0.3*. It does so only where
+the rule, the policy, the profile (a release line) and all circumstances of the entry fit. It is a hint, no proof: a
+profile covers releases with and without the fix, and a run file does not say which client library was used. Releases
+are those that upstream names.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    reports = yaml.safe_load((CASES / "reports.yaml").read_text(encoding="utf-8"))
+    parts = [INTRODUCTION]
+    for system, name in SYSTEMS.items():
+        cases = [case for case in _cases() if case.startswith(f"{system}/") and case in reports]
+        parts += [f"## {name}: what people reported\n"] if cases else []
+        parts += ["\n".join(_case(case, reports[case])) for case in cases]
+    parts += [TICKETS, *("\n".join(_ticket(incident)) for incident in incidents())]
+    return "\n".join(parts)
+
+
+def _cases() -> list[str]:
+    return sorted(path.relative_to(CASES).with_suffix("").as_posix() for path in CASES.glob("*/*.yaml"))
+
+
+def _case(case: str, report: Mapping[str, Any]) -> Iterator[str]:
+    """A report, the command, the answer."""
+    expected = yaml.safe_load((CASES / f"{case}.yaml").read_text(encoding="utf-8"))
+    yield f"### {report['title']}\n"
+    reported = " ".join(_link(ticket) for ticket in report.get("tickets", ()))
+    yield _filled(f"{report['saw']} {f'({reported})' if reported else ''}".strip()) + "\n"
+    yield "```sh"
+    yield from (f"subreplay {command}" for command in expected.get("commands") or _commands(case))
+    yield "```\n"
+    yield from (f"- {line}" for line in _answer(expected))
+    yield ""
+
+
+def _answer(expected: Mapping[str, Any]) -> Iterator[str]:
+    """What the command answers, as the case holds it."""
+    found = {code: count for code, count in expected.get("findings", {}).items() if count}
+    if "verdict" in expected:
+        yield f"Verdict: {expected['verdict']}" + (f" ({_counts(found)})" if found else "")
+    elif found:
+        yield f"Findings: {_counts(found)}"
+    for text in expected.get("shows", ())[:MOST_SHOWN]:
+        yield f"`{' '.join(text.split())}`"
+    if not found and "verdict" not in expected and not expected.get("shows"):
+        yield f"Exit code {', '.join(map(str, expected['exits']))}: nothing is wrong."
+
+
+def _counts(found: Mapping[str, int]) -> str:
+    return ", ".join(f"`{code}` {count:,}" for code, count in found.items())
+
+
+def _commands(case: str) -> list[str]:
+    """The commands of a case's ``run.sh``."""
+    with tarfile.open(ROOT / "tests" / "data" / "incidents.tar.xz") as archive:
+        script = archive.extractfile(f"incidents/{case}/run.sh")
+        assert script is not None, case
+        text = script.read().decode("utf-8")
+    return [found.strip() for found in re.findall(r"(?:\$SR|\bsubreplay)\s+([a-z][^;\n]*)", text)]
+
+
+def _ticket(incident: Incident) -> Iterator[str]:
+    yield f"### {incident.title}\n"
+    yield _filled(f"{_link(incident.ticket)} ({incident.attribution}). {incident.releases} {incident.advice}") + "\n"
+    codes = ", ".join(f"`{code.name}`" for code in incident.codes)
+    under = f"{_any(incident.policies)} with {_any(incident.profiles)}"
+    yield _filled(f"Matches {codes} under {under}{_conditions(incident)}.") + "\n"
+    yield _filled(f"Releases: {incident.evidence}") + "\n"
+
+
+def _conditions(incident: Incident) -> str:
+    """The circumstances of an entry, as clauses."""
+    clauses = [Circumstance(name).meaning for name in incident.circumstances]
+    clauses += (
+        [f"the cause contains {_any(tuple(part.strip() for part in incident.causes))}"] if incident.causes else []
+    )
+    clauses += (
+        [f"it is exempt: {' or '.join(excuse.sentence for excuse in incident.excuses)}"] if incident.excuses else []
+    )
+    return f", where {'; '.join(clauses)}" if clauses else ""
+
+
+def _any(names: tuple[str, ...]) -> str:
+    return " or ".join(f"`{name}`" for name in names)
+
+
+def _link(ticket: str) -> str:
+    return f"[{ticket}]({ticket_url(ticket)})"
+
+
+def _filled(text: str, width: int = 120) -> str:
+    """A paragraph with lines of at most ``width`` characters, words unbroken."""
+    lines, line = [], ""
+    for word in text.split():
+        if line and len(line) + 1 + len(word) > width:
+            lines.append(line)
+            line = word
+        else:
+            line = f"{line} {word}".strip()
+    return "\n".join([*lines, line])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
