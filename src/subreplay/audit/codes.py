@@ -66,6 +66,7 @@ class Code(IntEnum):
     TWO_OWNERS = 38
     OWNER_DIFFERS = 39
     TOLD_DIFFERS = 40
+    NEVER_JOINED = 41
 
     @property
     def bit(self) -> int:
@@ -201,7 +202,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.UNKNOWN_MESSAGE}),
     ),
     Excuse.JOINED_EARLIER: (
-        "the membership begins later than the deliveries, so who had joined before cannot be told",
+        "it is not recorded who had joined before the data begin",
         frozenset({Code.NOT_CONNECTED, Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED, Code.COMMIT_NOT_OWNER}),
     ),
     Excuse.SHARED_NAME: (
@@ -210,7 +211,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.NOBODY_JOINED: (
         "the membership of this topic partition begins after its deliveries, or has nobody join",
-        frozenset({Code.NOT_CONNECTED, Code.COMMIT_NOT_OWNER}),
+        frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED, Code.COMMIT_NOT_OWNER}),
     ),
     Excuse.SOUGHT_BACK: (
         "the application had sought back to it, or before it",
@@ -246,7 +247,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.MEMBER_REJECTED: (
         "a row of the membership that may be of this consumer is in quarantine",
-        frozenset({Code.NOT_CONNECTED}),
+        frozenset({Code.NOT_CONNECTED, Code.NEVER_JOINED}),
     ),
     # ... a delivery or an acknowledgement of the message itself: it came, came earlier, or had ended
     Excuse.DELIVERY_REJECTED: (

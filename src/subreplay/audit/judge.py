@@ -38,6 +38,7 @@ from subreplay.model.rows import Scope, Standing
 from subreplay.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
+_UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
 
 
@@ -138,6 +139,8 @@ class Judge(Context):
             ):
                 if rows.num_rows:
                     found = rule(self, dispatcher, state, rows)
+                    if rule is judge_undelivered:  # whatever else cannot be decided, it did not come
+                        found.codes[found.codes & self.applicable & _UNDELIVERED == 0] |= Code.UNSEEN.bit
                     np.bitwise_and(found.codes, self.applicable, out=found.codes)
                     if still is not None:
                         still.add(rows, found.codes)

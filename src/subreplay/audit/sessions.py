@@ -96,6 +96,15 @@ class Sessions:
         ended first: what it held may have come again since."""
         return _find(*served, at, seq, *self._by_name, self._consumers.instances, *self._bounds)
 
+    def connected_within(self, served: Served, since: Ints, until: Ints) -> Flags:
+        """Whether a consumer that each delivery may be to was connected at any instant from ``since`` to ``until``."""
+        found = np.zeros(len(since), np.bool_)
+        joined, left = self._bounds
+        for session in np.flatnonzero(np.isin(self._consumers.names, served.names)).tolist():
+            there = (joined[session, 0] <= until) & (left[session, 0] >= since)
+            found |= there & self.fits(np.full(len(since), session), served)
+        return found
+
     def fits(self, sessions: NDArray[np.integer[Any]], served: Served) -> Flags:
         """Whether each delivery may be to that session (never to ``UNKNOWN_CONSUMER``), by its name and instance."""
         names, instances = (

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.timeline_map import TimelineOrder
+from subreplay.model.columns import NEVER
 from subreplay.model.range_table import NOBODY, Move
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.policies.kafka.assignor import Member, Partitions
@@ -28,6 +29,14 @@ from subreplay.timelines.timeline import BEGINNING, Epoch, Instants, Ints, Owner
 REBALANCE_TIMEOUT_NS = 300_000_000_000
 """The rebalance timeout (the default of ``max.poll.interval.ms``): no empty group waits longer for its members, and no
 member has longer to give up what was decided to be another's."""
+
+
+def as_served(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
+    """The policy of a group without the delay of its first rebalance, where its members were served within it: it was
+    not in force. ``joins`` and ``served`` are times (ns) of joins and of first deliveries."""
+    joined, first = min(joins, default=NEVER), min(served, default=NEVER)
+    delay = getattr(policy, "initial_rebalance_delay_us", 0) * 1_000
+    return replace(policy, initial_rebalance_delay_us=0) if delay and joined <= first < joined + delay else policy
 
 
 class Change(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from subreplay.model.rows import MembershipEvent
 from subreplay.model.words import clock
 from subreplay.timelines.timeline import Epoch
 
@@ -11,6 +12,7 @@ _VERBS = {
     "join": "joined", "leave": "left", "crash": "disconnected", "assigned": "was assigned the partition",
     "revoked": "gave up the partition", "lost": "lost the partition", "owner": "became the partition's owner",
 }  # fmt: skip
+_UNDER_WAY = {"join": "was joining", "leave": "was leaving", "crash": "was disconnecting"}
 _MOST_NAMED = 4  # consumers of one change
 
 
@@ -19,9 +21,22 @@ def event_words(epoch: Epoch) -> str:
     if epoch.cause is None:
         return "epoch 0: nobody had joined yet"
     refused = " and was rejected" if epoch.rejected else ""
-    who = epoch.cause.label + (f" [{epoch.cause.instance}]" if epoch.cause.alias else "")
-    happened = f"{who} {_VERBS[epoch.cause.event]}" if epoch.cause.event in _VERBS else "a rebalance"
+    event = epoch.cause.event
+    happened = f"{_who(epoch.cause)} {_VERBS[event]}" if event in _VERBS else "a rebalance"
     return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at)}"
+
+
+def change_under_way(epoch: Epoch) -> str:
+    """The change that opened an epoch, in words, as somebody sees it who asks before it is complete."""
+    if epoch.cause is None:
+        return event_words(epoch)
+    verb = _UNDER_WAY.get(epoch.cause.event)
+    happening = "a rebalance was under way" if verb is None else f"{_who(epoch.cause)} {verb}"
+    return f"epoch {epoch.index}: {happening} since {clock(epoch.since.at)}"
+
+
+def _who(cause: MembershipEvent) -> str:
+    return cause.label + (f" [{cause.instance}]" if cause.alias else "")
 
 
 def change_words(epochs: Sequence[Epoch]) -> str:

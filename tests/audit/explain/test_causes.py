@@ -18,7 +18,8 @@ from tests.support.pure import audit_by, judge_of
 
 CAUSES = {
     Code.WRONG_OWNER: "epoch 2: C2 joined",
-    Code.NOT_CONNECTED: "epoch 1: C1 joined",
+    Code.NOT_CONNECTED: "no join of C9 is recorded",
+    Code.NEVER_JOINED: "the membership lacks the join",
     Code.KEY_ORDER: "unexplained",
     Code.PARTITION_ORDER: "unexplained",
     Code.KEY_TWO_OWNERS: "epoch 2: C2 joined",

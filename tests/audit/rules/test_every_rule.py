@@ -163,6 +163,11 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1", "+C1 a1>C1 a1!"),
         Story("a1 a2", "a2>C1 a2! ~20 a1>C1 a1! -C1"),  # the data begin later than it joined
     ),
+    Code.NEVER_JOINED: (
+        Story("n1 a1 n2", "+C1 ~50 a1>C1 a1! n2>C9 n2! -C9"),
+        Story("n1 a1 n2", "+C1 ~50 a1>C1 a1! +C2 n2>C1 n2! -C2"),
+        Story("n1 a1 n2", "a1>C1 a1! n2>C9 n2! ~20 +C2 -C9 -C1"),  # the membership begins later than the data
+    ),
     Code.KEY_ORDER: (
         Story("a1 a2", SWAPPED),
         Story("a1 a2", "+C1 a1>C1 a2>C1 a1! a2!"),

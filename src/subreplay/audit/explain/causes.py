@@ -20,7 +20,7 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import Ints, column, flags, ints
 from subreplay.model.rows import Scope
-from subreplay.timelines.happenings import event_words
+from subreplay.timelines.happenings import change_under_way, event_words
 
 UNEXPLAINED: Final = "unexplained"
 OF_GROUP: Final = {
@@ -39,8 +39,8 @@ NOT_COMMITTED: Final = {
 """Why it was not committed, as far as it is told."""
 PASSED: Final = "later records of its partition were delivered, or committed"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
+_STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
-_OF_OWNERSHIP: Final = frozenset({Code.WRONG_OWNER, Code.NOT_CONNECTED})
 
 
 class Causes:
@@ -50,7 +50,9 @@ class Causes:
         self._judge = judge
         self._base: dict[tuple[str, int], int] = {}
         self._starts: Ints = np.zeros(0, np.int64)
-        self._opened = self._left = pa.array([], pa.string())  # by what an epoch began; the latest leave by then
+        self._since: Ints = np.zeros(0, np.int64)  # when what opened an epoch was asked for
+        # by what an epoch began, while that was under way; the latest leave by then
+        self._opened = self._opening = self._left = pa.array([], pa.string())
 
     def epochs(self, rows: pa.Table) -> Ints:
         """A number for the epoch of each row, unique over all dispatchers; the next epoch of it has the next number."""
@@ -71,7 +73,10 @@ class Causes:
         leaves = (words if epoch.left else None for epoch, words in zip(timeline.epochs, opened, strict=True))
         left = accumulate(leaves, lambda latest, words: words or latest, initial=UNEXPLAINED)
         self._starts = np.append(self._starts, [epoch.start.at for epoch in timeline.epochs])
+        self._since = np.append(self._since, [epoch.since.at for epoch in timeline.epochs])
         self._opened = pa.concat_arrays([self._opened, pa.array(opened, pa.string())])
+        opening = [change_under_way(epoch) for epoch in timeline.epochs]
+        self._opening = pa.concat_arrays([self._opening, pa.array(opening, pa.string())])
         self._left = pa.concat_arrays([self._left, pa.array([*left][1:], pa.string())])
         return base
 
@@ -99,16 +104,46 @@ class Causes:
             unread = ints(rows, "excuses") & Excuse.NOT_READ_YET.bit != 0
             cases += [(~delivered & unread, Excuse.NOT_READ_YET.sentence), (~delivered, PASSED)]
         cases.append((~delivered, UNEXPLAINED if code is Code.LOST else "the data end"))
-        if code in _OF_OWNERSHIP:
+        if code is Code.NOT_CONNECTED or code in _OF_REDELIVERY:
+            strange = delivered & (ints(rows, "codes") & _STRANGE != 0)
+            cases.append((strange, self._last_seen(rows) if strange.any() else UNEXPLAINED))
+        if code is Code.WRONG_OWNER:
             cases.append((delivered, self._words(self._opened, epochs)))
         cases.append((previous == Ending.CLOSED, self._words(self._left, epochs)))
-        cases.append((flags(rows, "in_transition"), self._words(self._opened, epochs + 1)))
+        changing = flags(rows, "in_transition") & ~flags(rows, "by_receipt")
+        next_begun = self._since[self._within(epochs + 1)] <= ints(rows, "at")
+        cases.append((changing & next_begun, self._words(self._opening, epochs + 1)))
+        cases.append((changing, self._words(self._opened, epochs)))
         witness = RULES[code].witness
         if witness in ("order_witness", "owner_witness"):
             earlier = pc.struct_field(column(rows, witness), "at").fill_null(np.iinfo(np.int64).max)
             begun = self._starts[self._within(epochs)] > np.asarray(earlier)
             cases.append((begun, self._words(self._opened, epochs)))
         return _first(cases, self._permission(code))
+
+    def _last_seen(self, rows: pa.Table) -> pa.Array:
+        """By which event the consumer of each delivery was last seen to leave, or that it never joined."""
+        topics, consumers = (column(rows, name).dictionary_encode() for name in ("topic", "consumer"))
+        names = [*consumers.dictionary.to_pylist(), None]
+        of_name = consumers.indices.fill_null(len(names) - 1)
+        whose = np.column_stack([np.asarray(topics.indices), ints(rows, "partition"), np.asarray(of_name)])
+        distinct, of_row = np.unique(whose, axis=0, return_inverse=True)
+        words = np.empty(rows.num_rows, object)
+        for number, (topic, partition, consumer) in enumerate(distinct.tolist()):
+            times, told = self._stays(Scope(topics.dictionary[topic].as_py(), partition), names[consumer])
+            mine = np.flatnonzero(of_row.reshape(-1) == number)
+            words[mine] = np.array(told, object)[np.searchsorted(times, ints(rows, "at")[mine], "right")]
+        return pa.array(words, pa.string())
+
+    def _stays(self, scope: Scope, consumer: str | None) -> tuple[Ints, list[str]]:
+        """When a consumer left (ns), and the words for each time; in front, those for the time before the first."""
+        epochs = self._judge.dispatcher(scope).timeline.epochs
+        left = [epoch for epoch in epochs if any(gone.label == consumer for gone in epoch.left)]
+        joins = [epoch for epoch in epochs if epoch.joined is not None and epoch.joined.label == consumer]
+        refused = [epoch for epoch in epochs if epoch.rejected and epoch.cause and epoch.cause.consumer == consumer]
+        first = (joins or refused)[:1]
+        before = event_words(first[0]) if first else f"no join of {consumer or 'it'} is recorded"
+        return np.array([epoch.since.at for epoch in left], np.int64), [before, *map(event_words, left)]
 
     def _words(self, words: pa.Array, epochs: Ints) -> pa.Array:
         return words.take(pa.array(self._within(epochs)))

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.undelivered import SETTLE
@@ -141,6 +142,16 @@ def joined_before(timeline: Timeline, begin: int) -> dict[str, int]:
     if not missing and first <= begin:
         return {}
     return missing | dict.fromkeys(joins.keys() - missing.keys(), UNKNOWN) | {"": NEVER}
+
+
+def never_joined(timeline: Timeline, since: int, consumers: pa.Array) -> Flags:
+    """Whether each delivery is to somebody of whom no join is recorded, though the membership begins no later than the
+    data do (``since``)."""
+    epochs = timeline.epochs[1:]
+    known = [epoch.cause.consumer for epoch in epochs if epoch.cause is not None and epoch.cause.event == "join"]
+    if not epochs or epochs[0].since.at > since:
+        return np.zeros(len(consumers), np.bool_)
+    return ~np.asarray(pc.is_in(consumers, pa.array(known, pa.string())), np.bool_)
 
 
 def joined_earlier(timeline: Timeline, since: int, consumers: pa.Array, at: Ints, wrong: Flags) -> Flags:

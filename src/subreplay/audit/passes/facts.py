@@ -17,7 +17,7 @@ from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
-from subreplay.audit.passes.beginning import joined_before, joined_earlier
+from subreplay.audit.passes.beginning import joined_before, joined_earlier, never_joined
 from subreplay.audit.passes.keys import message_keys, numbers
 from subreplay.audit.passes.owners import Owners, owners_at
 from subreplay.audit.passes.positions import (
@@ -224,11 +224,23 @@ class _Batch:
         codes[(message >= 0) & owners.wrong] |= Code.WRONG_OWNER.bit
         untold = (self.once.contradicted > 0) | flags(self.attempts, "by_receipt")
         codes[(owners.session == UNKNOWN_CONSUMER) & ~untold] |= Code.NOT_CONNECTED.bit
+        codes[self._received_by_nobody(message, at, owners)] |= Code.NOT_CONNECTED.bit
         codes[flags(self.attempts, "cumulative")] |= Code.CUM_ACK_MISUSE.bit
         mixed = np.flatnonzero(_of(self.keys.mixed, message, False))
         codes[mixed[np.diff(self.entries[mixed], prepend=-1) != 0]] |= Code.MIXED_BATCH.bit  # once a batch
         published, due = _of(self.published, message, UNKNOWN), _of(self.due, message, UNKNOWN)
         return codes | early(at, published, due, self.context.terms.tick, self.context.policy.profile)
+
+    def _received_by_nobody(self, message: Ints, at: Ints, owners: Owners) -> Ints:
+        """Receipts of messages that were published after their consumer had left: these were not on their way to it."""
+        late = flags(self.attempts, "by_receipt") & (self.once.contradicted == 0) & (message >= 0)
+        late = np.flatnonzero(late & (owners.session == UNKNOWN_CONSUMER))
+        if not len(late):
+            return late
+        sessions = self.dispatcher.sessions
+        names, instances = (column(self.attempts, name).take(pa.array(late)) for name in ("consumer", "instance"))
+        published = self.published[message[late]]
+        return late[~sessions.connected_within(sessions.served(names, instances), published, at[late])]
 
     def _excuse_unknown_consumers(self, message: Ints, at: Ints, owners: Owners, excuses: Ints) -> None:
         """Where the membership lacks somebody: what went to the owner that there was if it was connected."""
@@ -251,6 +263,9 @@ class _Batch:
         excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit
         of = self.dispatcher.timeline, beginning.since, column(self.attempts, "consumer")
         excuses[joined_earlier(*of, at, owners.wrong)] |= Excuse.JOINED_EARLIER.bit
+        strange = (codes & Code.NOT_CONNECTED.bit != 0) & (excuses & Excuse.JOINED_EARLIER.bit != 0)
+        if strange.any():
+            codes[strange & never_joined(*of)] ^= Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
         unknown = np.flatnonzero(codes & Code.UNKNOWN_MESSAGE.bit)
         if len(unknown) and not beginning.log_is_whole:
             index_of_row = np.append(self.of_message, len(self.head))

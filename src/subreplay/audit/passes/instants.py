@@ -195,7 +195,7 @@ def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditio
 
 _AGAIN = Code.DUP_DELIVERY.bit
 _WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
-_MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
+_MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 
 
 @operation

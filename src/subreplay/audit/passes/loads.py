@@ -53,7 +53,8 @@ _FEW: Final = 1 << 10
 REPEATED: Final = ("repeated", "contradicted", "stored_again")
 """Input rows beside those that were judged."""
 _CONSUMER: Final = np.int64(0x1E3779B97F4A7C15)  # an odd number: tells apart one key at several consumers
-_UNACKED, _ELSEWHERE = Code.UNACKED.bit, Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit
+_UNACKED = Code.UNACKED.bit
+_ELSEWHERE = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _EXTENT: Final = {"begin": "min", "end": "max"}
 
 

@@ -25,11 +25,23 @@ RULES = (
     Rule(
         Code.NOT_CONNECTED,
         "Delivered to a consumer that was not connected",
-        "Only consumers that have joined and not yet left receive messages.",
+        "Only consumers that have joined and not yet left receive messages. Where only receipts are recorded: those of "
+        "messages that were published after their consumer had left.",
         "Dispatcher.addConsumer and removeConsumer (3.2.3, 4.0.8)",
         sentence="{message} of key {key} went at {at} to {consumer}, which was not connected",
         promised=EVERY,
-        needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP, Need.DISPATCH_TIMES}),
+        needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP}),
+    ),
+    Rule(
+        Code.NEVER_JOINED,
+        "Delivered to a consumer whose join is missing",
+        "The data begin in mid-life, but the membership begins no later than the deliveries: it has the join of every "
+        "consumer that receives messages. (In whole data this is NOT_CONNECTED.)",
+        "Dispatcher.addConsumer (3.2.3, 4.0.8)",
+        sentence="{message} of key {key} went at {at} to {consumer}, and no join of {consumer} is recorded",
+        cause="the membership lacks the join of this consumer, or its broker served it without one",
+        promised=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.MEMBERSHIP}),
     ),
     Rule(
         Code.TWO_ACTIVE,
@@ -49,7 +61,8 @@ RULES = (
 _EPOCH, _BROKEN, _ASTRAY, _LATEST = range(4)
 ACTIVE_STATE = 3 + WITNESS
 
-_WRONG, _STRANGE, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.NOT_CONNECTED.bit, Code.TWO_ACTIVE.bit
+_WRONG, _TWO_ACTIVE = Code.WRONG_OWNER.bit, Code.TWO_ACTIVE.bit
+_STRANGE = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _INCOMPLETE = Excuse.MEMBERSHIP_INCOMPLETE.bit
 
 

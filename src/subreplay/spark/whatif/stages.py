@@ -20,6 +20,7 @@ from subreplay.spark import collect, keys
 from subreplay.spark.read.partitioners import producers_of
 from subreplay.spark.read.rejects import reasons
 from subreplay.spark.read.source import Events, Source
+from subreplay.timelines.group_timeline import as_served
 from subreplay.timelines.ownership import Story
 from subreplay.traffic.evaluation import Extent
 from subreplay.traffic.profile import HotKey
@@ -86,6 +87,9 @@ def measured_plan(
             f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
             "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
         )
+    if name == RECORDED and source.config.date is None:  # else each day would have to find the same
+        joins = (event.since.at for mine in events.values() for event in mine if event.event == "join")
+        policy = as_served(policy, joins, (of_scope.first for of_scope in source.statistics.served.values()))
     if measures_load(policy):
         load = RecentLoad.of(policy, events, routing)
         policy = load.measured(source.profiled.recent(load))
