@@ -67,6 +67,8 @@ class Code(IntEnum):
     OWNER_DIFFERS = 39
     TOLD_DIFFERS = 40
     NEVER_JOINED = 41
+    STALLED = 42
+    LATE = 43
 
     @property
     def bit(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -49,6 +50,19 @@ class Dispatcher:
     ) -> Dispatcher:
         return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
 
+    @cached_property
+    def starts(self) -> Ints:
+        """When each epoch begins, ns."""
+        return np.array([epoch.start.at for epoch in self.timeline.epochs], np.int64)
+
+    @cached_property
+    def occupied(self) -> Ints:
+        """The epochs in which somebody is connected."""
+        joined, left = self.timeline.stays
+        epochs = len(self.timeline.epochs)
+        change = np.bincount(joined, minlength=epochs + 1) - np.bincount(left, minlength=epochs + 1)
+        return np.flatnonzero(np.cumsum(change)[:epochs] > 0)
+
     def joined(self, checkpoint: Arrays) -> Ints:
         """When each session joined, of which the night before must have seen the first.
 
@@ -88,6 +102,7 @@ class Context:
     ``horizon``: the end (ns) of the audited day, at which the state is handed to the next night; ``NEVER`` where all
     there is is audited at once.
     ``last``: the last delivery (ns) on any topic partition.
+    ``end``: the last instant (ns) of which anything is known: a publication, a delivery, a membership event.
     ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
     ``rejects``: rows in quarantine, which could explain findings.
     ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
@@ -102,6 +117,7 @@ class Context:
     uncovered: frozenset[Scope] = frozenset()
     rejects: Rejects = field(default_factory=Rejects)
     words: KeyWords = IN_THE_CLEAR
+    end: int = UNKNOWN
 
     @property
     def receipts(self) -> bool:
@@ -143,6 +159,11 @@ class Context:
     def stuck_after(self) -> int:
         """How long a consumer may hold others back, ns."""
         return NEVER if self.terms.stuck_after is None else self.terms.stuck_after
+
+    @property
+    def slot_stuck_after(self) -> int:
+        """How long a slot may be held by another consumer than its owner; elsewhere than in order, it blocks nobody."""
+        return self.stuck_after if kind_of(self.policy) == "keyed" else NEVER
 
     @property
     def starved_after(self) -> int:

@@ -45,6 +45,8 @@ WHY: Final = FAILED_COMMIT | AUTOMATIC_COMMITS
 LEDGER, ENTRY, BATCH_INDEX, SESSION, AT, UNTIL, KEY, SLOT, ORDINAL, NTH, DUE, RECEIVED, EPOCH, CHANGING = range(14)
 DELIVERY: Final = 14
 WITNESS: Final = 6
+# Behind a witness: 1 if it is of the same key as the finding; how many messages its consumer held
+HELD: Final = WITNESS + 1
 
 # Which delivery proves a finding: the later one delivered before, the one at another consumer, the one that held others
 # back
@@ -55,7 +57,8 @@ ORDER, OWNER, HOLDER = range(3)
 class Found(NamedTuple):
     """What the rules find: a bit per code and per excuse in each row, and the delivery that proves it.
 
-    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, where ``proven[kind, row]``.
+    ``proof[kind, row]`` is a witness, with 1 behind it if it is of the same key, and ``HELD``, where ``proven[kind,
+    row]``.
     """
 
     codes: Ints
@@ -66,7 +69,7 @@ class Found(NamedTuple):
     @classmethod
     def nothing(cls, codes: Ints, excuses: Ints) -> Found:
         n = len(codes)
-        return cls(codes, excuses, np.empty((3, n, WITNESS + 1), np.int64), np.zeros((3, n), np.bool_))
+        return cls(codes, excuses, np.zeros((3, n, HELD + 1), np.int64), np.zeros((3, n), np.bool_))
 
     def of(self, rows: Ints) -> Found:
         """What was found in some rows."""

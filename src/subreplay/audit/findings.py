@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from subreplay.audit.attribution import attributed
 from subreplay.audit.codes import Code, Excuse, Rule
 from subreplay.model.rows import Scope, Standing
 from subreplay.model.tables import VIOLATIONS
@@ -64,6 +65,8 @@ class Finding:
             "witness": list(self.witness),
             "explanation": self.explanation + (f"; {self.excuse.sentence}" if self.excuse else ""),
             "circumstances": SEPARATOR.join(self.circumstances) or None,
+            "attribution": attributed(self.code, self.excuse),
+            "waited": None,
         }
 
 

@@ -28,8 +28,15 @@ from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
 from subreplay.audit.passes.positions import PositionState
-from subreplay.audit.passes.timed import checkpoint_as_judged, judge_deliveries, recall_deliveries, with_findings
+from subreplay.audit.passes.timed import (
+    checkpoint_as_judged,
+    judge_deliveries,
+    recall_deliveries,
+    with_findings,
+    with_owners,
+)
 from subreplay.audit.rules.commits import NONE, judge_commits
+from subreplay.audit.rules.liveness import watched
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
@@ -133,13 +140,10 @@ class Judge(Context):
             if before < facts.num_rows and not begun:
                 begin_instants(state)
                 begun = True
-            for rows, rule in (
-                (facts.slice(before, split - before), judge_deliveries),
-                (facts.slice(split), judge_undelivered),
-            ):
+            for rows in (facts.slice(before, split - before), facts.slice(split)):
                 if rows.num_rows:
-                    found = rule(self, dispatcher, state, rows)
-                    if rule is judge_undelivered:  # whatever else cannot be decided, it did not come
+                    found, waits_for = self._found(dispatcher, state, rows)
+                    if waits_for is not None:  # whatever else cannot be decided, it did not come
                         found.codes[found.codes & self.applicable & _UNDELIVERED == 0] |= Code.UNSEEN.bit
                     np.bitwise_and(found.codes, self.applicable, out=found.codes)
                     if still is not None:
@@ -149,6 +153,8 @@ class Judge(Context):
                         given.add(rows, found.codes)
                         if given.many:
                             yield from given.sums().to_batches()
+                    if waits_for is not None:
+                        rows = with_owners(rows, waits_for, dispatcher.sessions.labels)
                     if self.findings_only:
                         kept = np.flatnonzero(found.codes)
                         rows, found, shown = rows.take(pa.array(kept)), found.of(kept), shown[kept]
@@ -168,6 +174,12 @@ class Judge(Context):
             arrays |= {OPEN: still.positions, BASIS: written(self.basis)}
             yield from checkpoint_as_judged(checkpoint_rows(arrays, scope, self.words)).to_batches()
 
+    def _found(self, dispatcher: Dispatcher, state: DispatcherState, rows: pa.Table) -> tuple[Found, Ints | None]:
+        """Findings about deliveries, or about messages that were never delivered, and for whom these wait."""
+        if flags(rows, "delivered")[0]:
+            return judge_deliveries(self, dispatcher, state, rows), None
+        return judge_undelivered(self, dispatcher, state, rows)
+
     def _commits(self, dispatcher: Dispatcher, rows: pa.Table, examples: Examples) -> Iterator[pa.RecordBatch]:
         """The commits of which something was found."""
         codes = ints(rows, "codes") & self.applicable
@@ -180,7 +192,8 @@ class Judge(Context):
     def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:
         arrays = _of(_INSTANTS, checkpoint.arrays())
         end = dispatcher.timeline.epochs[-1].start.at
-        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays)
+        watch = watched(self, dispatcher)
+        return DispatcherState(dispatcher.sessions, dispatcher.queue_sizes, self.horizon, end, arrays, watch)
 
     def dispatcher(self, scope: Scope) -> Dispatcher:
         """The dispatcher of a scope; one nobody ever joined where the membership has none."""

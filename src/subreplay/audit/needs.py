@@ -28,6 +28,8 @@ class Need(Enum):
     ROUTING = "the run does not say how producers choose a partition"
     STUCK_AFTER = "no threshold is set"
     STARVED_AFTER = "no threshold of waiting is set"
+    STALLED_AFTER = "no threshold of a stall is set"
+    LATE_AFTER = "no threshold of a late delivery is set"
     DEAD_LETTER_POLICY = "the run names no dead letter policy"
 
     @property
@@ -39,7 +41,12 @@ class Need(Enum):
     @property
     def of_data(self) -> bool:
         """Whether the tables should tell it, not the run file."""
-        return self not in (Need.ROUTING, Need.STUCK_AFTER, Need.STARVED_AFTER, Need.DEAD_LETTER_POLICY)
+        return self not in _OF_RUN
+
+
+_OF_RUN = frozenset(
+    {Need.ROUTING, Need.STUCK_AFTER, Need.STARVED_AFTER, Need.STALLED_AFTER, Need.LATE_AFTER, Need.DEAD_LETTER_POLICY}
+)
 
 
 def told(lacking: frozenset[Need]) -> str:

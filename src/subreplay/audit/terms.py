@@ -15,17 +15,24 @@ SECOND = 1_000_000_000
 class Terms:
     """Settings that rules depend on. Times in ns; None: not known, or not set.
 
-    ``tick`` is ``delayedDeliveryTickTimeMillis``; ``stuck_after`` how long a consumer may hold others back before it
-    counts as stuck; ``starved_after`` how long messages may wait for an idle consumer; ``clock_skew`` by how much the
-    clocks of producers, consumers and brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the
-    subscription reads compacted; ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter
-    policy's ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
+    ``tick`` is ``delayedDeliveryTickTimeMillis``; ``stuck_after`` how long a consumer may block others before it counts
+    as stuck; ``starved_after`` how long messages may wait for an idle consumer while others are served;
+    ``stalled_after`` how long nothing may be delivered while messages are due; ``late_after`` how long after it is due
+    a message may come to a free consumer; ``max_unacked_per_consumer`` and ``max_unacked_per_subscription`` the
+    broker's limits of unacknowledged messages; ``clock_skew`` by how much the clocks of producers, consumers and
+    brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the subscription reads compacted;
+    ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
+    ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
     (``subscriptionInitialPosition``, ``auto.offset.reset``).
     """
 
     tick: int = SECOND
     stuck_after: int | None = 60 * SECOND
     starved_after: int | None = 2 * SECOND
+    stalled_after: int | None = None
+    late_after: int | None = None
+    max_unacked_per_consumer: int | None = None
+    max_unacked_per_subscription: int | None = None
     clock_skew: int = SECOND
     ttl: int | None = None
     compacted: bool = False
@@ -41,6 +48,8 @@ class Terms:
             Need.ROUTING: self.routing is not None,
             Need.STUCK_AFTER: bool(self.stuck_after),
             Need.STARVED_AFTER: bool(self.starved_after),
+            Need.STALLED_AFTER: bool(self.stalled_after),
+            Need.LATE_AFTER: bool(self.late_after),
             Need.DEAD_LETTER_POLICY: self.max_redeliveries is not None,
         }
         return frozenset(need for need, known in told.items() if not known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -83,7 +84,7 @@ class Topic(Model):
     """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
 
     delivery_tick: Duration = parse_duration("1s")
-    stuck_after: Duration | None = parse_duration("1m")
+    stuck_after: Duration | None = parse_duration("1m")  # older names of those in liveness
     starved_after: Duration | None = parse_duration("2s")
     clock_skew: Duration = parse_duration("1s")
     ttl: Duration | None = None
@@ -108,6 +109,31 @@ class Topic(Model):
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
             initial_position=self.initial_position,
         )
+
+
+class Liveness(Model):
+    """How long messages may wait before an audit reports it, and the broker's limits of unacknowledged messages."""
+
+    stalled_after: Duration | None = parse_duration("30s")
+    stuck_after: Duration | None = parse_duration("30s")
+    starved_after: Duration | None = parse_duration("2s")
+    late_after: Duration | None = parse_duration("30s")
+    max_unacked_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] = 50_000
+    max_unacked_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 200_000
+
+    def threshold(self, name: str, policy: str, topic: Topic) -> int | None:
+        """A threshold in ns; None: the rule is off. A member of a Kafka group may take ``max.poll.interval.ms`` (5 min)
+        between two polls, so one that the run does not set is no shorter there."""
+        value: int | None = getattr(self, name)
+        if name not in self.model_fields_set:
+            if name in topic.model_fields_set:
+                value = getattr(topic, name)
+            elif value and name != "starved_after" and policy.startswith("kafka."):
+                value = max(value, _POLL_INTERVAL)
+        return value * 1_000 if value else None
+
+
+_POLL_INTERVAL: Final = parse_duration("5m")
 
 
 class Windows(Model):
@@ -236,6 +262,7 @@ class RunConfig(Model, defer_build=False):
     traffic: Traffic = Traffic()
     subscription: Subscription = Subscription()
     topic: Topic = Topic()
+    liveness: Liveness = Liveness()
     date: Day | None = None
     windows: Windows = Windows()
     require: Require = Require()
@@ -259,8 +286,17 @@ class RunConfig(Model, defer_build=False):
 
     @property
     def terms(self) -> Terms:
-        """What the rules depend on."""
-        return self.topic.terms(default_scheme(self.subscription.policy))
+        """What rules are told, in ns."""
+        of = self.subscription.policy, self.topic
+        return replace(
+            self.topic.terms(default_scheme(self.subscription.policy)),
+            stalled_after=self.liveness.threshold("stalled_after", *of),
+            stuck_after=self.liveness.threshold("stuck_after", *of),
+            starved_after=self.liveness.threshold("starved_after", *of),
+            late_after=self.liveness.threshold("late_after", *of),
+            max_unacked_per_consumer=self.liveness.max_unacked_per_consumer or None,
+            max_unacked_per_subscription=self.liveness.max_unacked_per_subscription or None,
+        )
 
     @property
     def digest(self) -> str:

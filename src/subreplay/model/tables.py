@@ -278,6 +278,7 @@ _WITNESS = pa.struct(
         pa.field("at", pa.int64()),
         pa.field("held_until", pa.int64()),
         pa.field("same_key", pa.bool_()),  # of the same key as the finding; two keys may share a slot
+        pa.field("held", pa.int64()),  # messages that its consumer held at once; 0: not counted
     ]
 )
 JUDGED: Final = pa.schema(
@@ -313,6 +314,8 @@ VIOLATIONS: Final = pa.schema(
         _required("witness", pa.list_(pa.string())),
         _required("explanation", pa.string()),
         pa.field("circumstances", pa.string()),  # of its message: delayed, chunk, unowned; null: none
+        pa.field("attribution", pa.string()),  # whose doing it is, as far as the data show
+        pa.field("waited", pa.int64()),  # µs past due that a message waited; null: no finding about waiting
     ]
 )
 

@@ -194,17 +194,17 @@ class TestStuck:
 
     def test_a_consumer_that_holds_a_slot_for_long_is_stuck(self) -> None:
         long, short = (f"+C1 a1>C1 +C2 ~{pause} a1! a2>C2 a2!" for pause in (100, 10))
-        assert findings(KEY_SHARED, "a1 a2", long, self.SOON) == ["stuck a2"]
+        assert findings(KEY_SHARED, "a1 a2", long, self.SOON) == ["STUCK a2"]
         assert findings(KEY_SHARED, "a1 a2", short, self.SOON) == []
 
     def test_of_the_same_slot_in_newer_profiles_and_of_any_in_older_ones(self) -> None:
         other = "+C1 n1>C1 +C2 ~100 n1! a2>C2 a2!"
         assert findings(KEY_SHARED, "n1 a2", other, self.SOON) == []
-        assert findings(auto_split("pulsar-3.2"), "n1 a2", other, self.SOON) == ["stuck a2"]
+        assert findings(auto_split("pulsar-3.2"), "n1 a2", other, self.SOON) == ["STUCK a2"]
 
     def test_at_the_end_too(self) -> None:
         story = "+C1 a1>C1 +C2 ~100 n1>C1 n1!"
-        assert findings(KEY_SHARED, "a1 a2 n1", story, self.SOON) == ["stuck a2", "unacked a1", "unseen a2"]
+        assert findings(KEY_SHARED, "a1 a2 n1", story, self.SOON) == ["STUCK a2", "unacked a1", "unseen a2"]
 
     def test_nobody_waits_where_order_is_lifted(self) -> None:
         story = "+C1 a1>C1 +C2 ~100 a1! a2>C2 a2!"

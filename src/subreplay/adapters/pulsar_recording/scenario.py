@@ -33,6 +33,14 @@ class PlannedConsumer(BaseModel):
         return (self.delay_s or 0) * 1e9 + (self.delay_ms or 0) * 1e6
 
 
+class BrokerSettings(BaseModel):
+    """Settings of the broker or policies of the topic that decide who may be given messages."""
+
+    model_config = ConfigDict(extra="ignore")
+    max_unacked_per_consumer: Annotated[int | None, Field(ge=0, alias="maxUnackedMessagesPerConsumer")] = None
+    max_unacked_per_subscription: Annotated[int | None, Field(ge=0, alias="maxUnackedMessagesPerSubscription")] = None
+
+
 class Scenario(BaseModel):
     """The broker's version, its selector for Key_Shared and the clients' queues; what the recorder left out is None."""
 
@@ -40,6 +48,7 @@ class Scenario(BaseModel):
     version: str | None = None
     selector: Literal["consistent_hashing", "hash_range_auto_split"] = "consistent_hashing"
     consumers: tuple[PlannedConsumer, ...] = ()
+    broker_settings: BrokerSettings = BrokerSettings()
 
     @property
     def queue_sizes(self) -> dict[str, int]:

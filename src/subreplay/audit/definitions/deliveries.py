@@ -125,7 +125,7 @@ def stuck(h: History, d: Attempt) -> bool:
     if longest is None or longest.waited_for > d.at:
         return False
     since = longest.at if h.judge.waits_by_slot else h.joined(d.session)
-    return longest.waited_for - max(d.message.due, since) >= h.judge.stuck_after
+    return longest.waited_for - max(d.message.due, since) >= h.judge.slot_stuck_after
 
 
 def dup_delivery(_: History, d: Attempt) -> bool:

@@ -140,7 +140,7 @@ def _still_held(h: History, m: Message, owner: int, last: int) -> bool:
         longest = max(held, key=lambda e: e.waited_for, default=None)
         since = h.joined(owner)
     return (
-        longest is not None and longest.waited_for > last and last - max(m.due, since) >= h.judge.stuck_after
+        longest is not None and longest.waited_for > last and last - max(m.due, since) >= h.judge.slot_stuck_after
     )  # fmt: skip
 
 

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
-from subreplay.audit.explain.wording import joined, otherwise
+from subreplay.audit.explain.wording import clock, duration, joined, number, otherwise
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
-from subreplay.model.columns import Ints, column, flags, ints
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.model.rows import Scope
 from subreplay.timelines.happenings import change_under_way, event_words
 
@@ -88,8 +88,17 @@ class Causes:
         if RULES[code].cause:
             return pa.repeat(RULES[code].cause, rows.num_rows)
         if code is Code.STUCK:
-            holder = pc.struct_field(column(rows, "holder_witness"), "consumer")
-            return joined(otherwise(holder, "nobody"), " held an earlier message without acknowledging it")
+            name, at, held = (pc.struct_field(column(rows, "holder_witness"), of) for of in ("consumer", "at", "held"))
+            name = otherwise(name, "nobody")
+            known = self._judge.horizon if self._judge.carries else self._judge.end
+            ended = pc.struct_field(column(rows, "holder_witness"), "held_until")
+            ended = pc.min_element_wise(ended, NEVER if known == UNKNOWN else known)
+            lasted = pc.if_else(pc.equal(ended, NEVER), "", joined(" (", duration(pc.subtract(ended, at)), ")"))
+            counted = joined(
+                "consumer ", name, ", which held ", number(held), " unacknowledged since ", clock(at), lasted
+            )
+            one = joined(name, " held an earlier message without acknowledging it")
+            return pc.if_else(pc.fill_null(pc.greater(held, 0), False), counted, one)
         return self._of_event(rows, code, epochs)
 
     def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.attribution import attributed
 from subreplay.audit.codes import LEGAL, Code, Excuse
 from subreplay.audit.explain import wording
 from subreplay.audit.explain.causes import Causes
@@ -25,6 +26,8 @@ from subreplay.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered,
 from subreplay.model.tables import VIOLATIONS
 
 _CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit  # which every chunk that was delivered has
+WAITING = (Code.STUCK, Code.STALLED, Code.STARVED, Code.LATE)
+"""Rules about how long messages wait."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,11 @@ class Explainer:
 
     judge: Judge
     subscription: str
+
+    @property
+    def _end(self) -> int:
+        """Until when messages that never came have waited (ns); ``UNKNOWN``: nothing says."""
+        return self.judge.horizon if self.judge.carries else self.judge.end
 
     def violations(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``JUDGED`` rows, their key already in words -> ``VIOLATIONS`` rows."""
@@ -57,13 +65,14 @@ class Explainer:
                 yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
 
     def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
-        words = Words(rows)
+        words = Words(rows, self._end)
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
         excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
         rule = RULES[code]
         other = words.of(rule.witness) if rule.witness else pa.nulls(rows.num_rows, pa.string())
         verdicts = [str(rule.verdict(self.judge.standings[code], of)) for of in Excuse]
+        parties = [attributed(code, of, self.judge.of_group) for of in Excuse]
         sentence = wording.filled(rule.sentence, words.of)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
@@ -79,6 +88,8 @@ class Explainer:
                 other,
                 words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
+            "attribution": pa.array(parties).take(pa.array(excuses)),
+            "waited": words.waited_micros() if code in WAITING else pa.nulls(rows.num_rows, pa.int64()),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
             "circumstances": _circumstances(rows),
         }

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import wording
-from subreplay.model.columns import NEVER, column
+from subreplay.model.columns import NEVER, UNKNOWN, column
 
 _ENDINGS: Final = {
     Ending.NONE: "after an earlier delivery",
@@ -28,9 +28,11 @@ _ENDINGS: Final = {
 
 @dataclass(frozen=True)
 class Words:
-    """What sentences say of some rows, column by column; each is made once, when it is asked for."""
+    """What sentences say of some rows, column by column; each is made once, when it is asked for. ``end``: that of the
+    data (ns)."""
 
     rows: pa.Table
+    end: int = UNKNOWN
     made: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, name: str) -> pa.Array:
@@ -60,6 +62,49 @@ class Words:
             "was acknowledged although no delivery of it is recorded",
         )
 
+    def waited(self) -> pa.Array:
+        """How long past due a message was delivered, or has waited (ns); null where the end is not known."""
+        end = pa.scalar(None if self.end == UNKNOWN else self.end, pa.int64())
+        until = pc.if_else(self.given("delivered"), self.given("at"), end)
+        return pc.max_element_wise(pc.subtract(until, self.given("due")), 0, skip_nulls=False)
+
+    def waited_micros(self) -> pa.Array:
+        """The same in µs; null for a message that did not wait itself, but filled the limit of its consumer."""
+        return pc.if_else(self.fills_limit(), pa.scalar(None, pa.int64()), pc.divide(self.waited(), 1_000))
+
+    def fills_limit(self) -> pa.Array:
+        """Whether a delivery made its consumer reach the limit of unacknowledged messages, to the end."""
+        mine = pc.equal(self.holder("consumer"), self.given("consumer"))
+        mine = pc.and_(pc.and_(self.given("delivered"), mine), pc.equal(self.holder("held_until"), NEVER))
+        return pc.fill_null(mine, False)
+
+    def free_owner(self) -> pa.Array:
+        """Whose turn it was to receive a message that never came."""
+        named = wording.joined(self.given("consumer"), " was connected and free")
+        return pc.if_else(self.given("consumer").is_valid(), named, "consumers were connected and free")
+
+    def stuck(self) -> pa.Array:
+        """What a message waited for, or the consumer that reached its limit with it."""
+        held, consumer = self.holder("held"), self.holder("consumer")
+        first = wording.joined(
+            "which held ", wording.number(held), " unacknowledged since ", wording.clock(self.holder("at")),
+            " (first: ", wording.position_of(self.given("holder_witness")), ")",
+        )  # fmt: skip
+        message = wording.joined(self.of("message"), " of key ", self.of("key"))
+        behind = wording.joined(
+            message, ", due at ", self.of("due"), ", waited ", self.of("waited"), " behind ", consumer, ", ", first
+        )
+        full = wording.joined(
+            consumer, " reached its limit of unacknowledged messages with ", self.of("message"), " at ", self.of("at"),
+            " and received nothing more, ", first,
+        )  # fmt: skip
+        by_slot = wording.joined(
+            message, " (slot ", self.of("slot"), ") waited ", self.of("wait"), " for ", self.of("holder_witness"),
+            pc.fill_null(self.of("other_key"), ""),
+        )  # fmt: skip
+        counted = pc.fill_null(pc.greater(held, 0), False)
+        return pc.if_else(counted, pc.if_else(self.fills_limit(), full, behind), by_slot)
+
     def wait(self) -> pa.Array:
         """How long a message was held back, as far as the data go."""
         since = pc.max_element_wise(self.given("due"), self.holder("at"), skip_nulls=False)
@@ -86,6 +131,9 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "holder_witness": lambda w: w.delivery("holder_witness"),
     "delivery": lambda w: wording.delivery(w.of("message"), w.given("consumer"), w.given("at"), w.given("held_until")),
     "wait": Words.wait,
+    "waited": lambda w: pc.fill_null(wording.duration(w.waited()), "to the end"),
+    "free_owner": Words.free_owner,
+    "stuck": Words.stuck,
     # blocking works by slot: two keys of one slot share their fate
     "other_key": lambda w: pc.if_else(w.holder("same_key"), "", ", of another key that is held back with it"),
     "twin": lambda w: wording.position_of(w.given("twin")),

@@ -5,6 +5,7 @@ A test holds the two equal.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from string import Formatter
 from typing import Final
@@ -66,6 +67,19 @@ def seconds(nanos: pa.Array) -> pa.Array:
     whole = pc.divide(millis, 1_000)
     fraction = pc.subtract(millis, pc.multiply(whole, 1_000))
     return joined(number(whole), ".", pc.utf8_lpad(number(fraction), 3, "0"))
+
+
+def duration(nanos: pa.Array) -> pa.Array:
+    """A duration in its two largest units, ``8 min 12 s``; below a minute in seconds to three digits."""
+    whole = pc.divide(pc.add(nanos, 500_000_000), 1_000_000_000)
+    units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+    said = joined(seconds(nanos), " s")
+    for (large, length), (small, part) in reversed([*itertools.pairwise(units)]):
+        count = pc.divide(whole, length)
+        rest = pc.divide(pc.subtract(whole, pc.multiply(count, length)), part)
+        two = joined(number(count), f" {large} ", number(rest), f" {small}")
+        said = pc.if_else(pc.greater(count, 0), two, said)
+    return said
 
 
 def delivery(where: pa.Array, consumer: pa.Array, at: pa.Array, held_until: pa.Array) -> pa.Array:

@@ -16,8 +16,10 @@ from subreplay.audit.passes.states import States
 from subreplay.audit.rules.commits import nothing_committed
 from subreplay.audit.rules.flow import Queues, recall_untaken, settle_untaken, within_permits
 from subreplay.audit.rules.holding import (
+    BEFORE_JOIN,
     CLOSING,
     HELD,
+    HOLD,
     JOINED,
     KEY_STATE,
     OF_KEY,
@@ -28,12 +30,15 @@ from subreplay.audit.rules.holding import (
     TAKEN,
     TAKEN_AT,
     before_join,
+    elsewhere,
     held_back,
     hold,
+    longest,
     one_holder,
     pass_by,
     serve,
 )
+from subreplay.audit.rules.liveness import Limits, Owed, Watch, keep, pass_time, restore_watch, room_for, wait_of
 from subreplay.audit.rules.order import FIRST, HIGHEST, in_order
 from subreplay.audit.rules.ownership import active_state, one_active
 from subreplay.audit.sessions import Sessions
@@ -87,10 +92,12 @@ class DispatcherState:
     ``everything`` holds the deliveries that last longest, of any key, and ``recalled`` those of the nights before.
     ``end`` is the last instant of which anything is known: of the membership at first, or the horizon, and then of the
     deliveries read. ``busy``: when the last ended of what each session was given, and the last of what ends beyond the
-    horizon. ``offsets``: what a Kafka group committed.
+    horizon. ``offsets``: what a Kafka group committed. ``watch``: the flow to each consumer (``rules.liveness``).
     """
 
-    def __init__(self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays) -> None:
+    def __init__(
+        self, sessions: Sessions, queue_sizes: Ints, horizon: int, end: int, checkpoint: Arrays, watch: Watch
+    ) -> None:
         n, later = len(sessions.joined), 0 if horizon == NEVER else PAIR
         self.sessions, self.horizon = sessions, horizon
         self.end = end if horizon == NEVER else horizon
@@ -103,6 +110,7 @@ class DispatcherState:
         self.busy = np.full((n, 2), UNKNOWN)
         self.active, self.strayed = active_state(), np.full(n, -1)
         self.offsets = nothing_committed()
+        self.watch = watch
         self.progress: Progress = np.array([(-1, 0, UNKNOWN, NEVER, 0, UNKNOWN)], PROGRESS).view(np.recarray)
         if checkpoint:
             self._restore(checkpoint)
@@ -118,6 +126,7 @@ class DispatcherState:
         self.queues.restore(checkpoint["queues"], checkpoint["untaken"])
         self.offsets = checkpoint["offsets"].copy()
         self.active = checkpoint["active"].copy()
+        restore_watch(self.watch, sessions, checkpoint["watch"])
         self.progress = checkpoint["scalars"][0].copy().view(PROGRESS).view(np.recarray)
 
     def checkpoint(self, open_keys: Ints, since: int) -> dict[str, Ints]:
@@ -148,6 +157,7 @@ class DispatcherState:
             "queues": queues,
             "untaken": untaken,
             "active": self.active,
+            "watch": self.watch.units[np.append(mine, -1)],
             "offsets": self.offsets,
             "scalars": progress.view(np.int64, np.ndarray)[None],
         }
@@ -179,7 +189,8 @@ class DispatcherState:
 def recall_instants(state: DispatcherState, deliveries: Ints, codes: Ints, join_waits_for_all: bool) -> None:
     """Read deliveries of earlier days, in order of time: what outlasted the night before holds on, until it ended."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
-    _recall(state.remembered, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
+    state.watch = room_for(state.watch, deliveries.shape[1])
+    _recall(state.remembered, state.watch, key_at, slot_at, deliveries, codes, join_waits_for_all, state.horizon)
 
 
 def begin_instants(state: DispatcherState) -> None:
@@ -187,20 +198,24 @@ def begin_instants(state: DispatcherState) -> None:
     _begin(state.remembered, state.horizon)
 
 
-def read_instants(state: DispatcherState, deliveries: Ints, conditions: Conditions, found: Found) -> None:
+def read_instants(
+    state: DispatcherState, deliveries: Ints, owed: Owed, conditions: Conditions, limits: Limits, found: Found
+) -> None:
     """Read one batch of one dispatcher's deliveries; findings are added to ``found``."""
     key_at, slot_at = state.keys.indices(deliveries[KEY]), state.slots.indices(deliveries[SLOT])
-    _read(state.remembered, key_at, slot_at, deliveries, conditions, state.horizon, found)
+    state.watch = room_for(state.watch, deliveries.shape[1])
+    _read(state.remembered, state.watch, key_at, slot_at, deliveries, owed, conditions, limits, state.horizon, found)
 
 
 _AGAIN = Code.DUP_DELIVERY.bit
 _WAITS = Code.UNACKED.bit  # given back or not, it holds its slot: newer messages wait for it
 _MISPLACED = Code.WRONG_OWNER.bit | Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+_STUCK = Code.STUCK.bit
 
 
 @operation
 def _recall(
-    r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
+    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, codes: Ints, join_waits_for_all: bool, horizon: int
 ) -> Any:  # pragma: no cover - compiled
     progress = r.progress[0]
     before = progress.horizon_before
@@ -212,6 +227,8 @@ def _recall(
         while progress.next_recalled < progress.next_join and _has_joined(r.members, progress.next_recalled, d[AT, i]):
             before_join(r.members, progress.next_recalled, r.recalled)
             progress.next_recalled += 1
+        if d[UNTIL, i] > before:
+            keep(w, d, i, horizon)
         if codes[i] & (_MISPLACED | _AGAIN):
             continue
         if key_at[i] >= 0 and d[UNTIL, i] > before:
@@ -237,8 +254,9 @@ def _begin(r: Remembered, horizon: int) -> Any:  # pragma: no cover - compiled
 
 @operation
 def _read(
-    r: Remembered, key_at: Ints, slot_at: Ints, d: Ints, c: Conditions, horizon: int, found: Found
-) -> Any:  # pragma: no cover - compiled
+    r: Remembered, w: Watch, key_at: Ints, slot_at: Ints, d: Ints, owed: Owed, c: Conditions, limits: Limits,
+    horizon: int, found: Found,
+) -> Any:  # fmt: skip  # pragma: no cover - compiled
     progress, members, keys, slots, everything = r.progress[0], r.members, r.keys, r.slots, r.everything
     codes, excuses, proof, proven = found.codes, found.excuses, found.proof, found.proven
     for i in range(d.shape[1]):
@@ -261,8 +279,16 @@ def _read(
             if holds:
                 one_holder(keys, k, members, d, i, c.join_waits_for_all, horizon, codes, excuses, proof, proven)
             in_order(keys, k, d, i, c.order_code, codes, proof, proven)
+        if limits.silence != NEVER:
+            if session >= 0:
+                since = owed.since[i]
+                if holds and s >= 0:
+                    since = max(since, _free_at(slots, s, members, session, c.join_waits_for_all, horizon))
+                wait_of(w, d, i, owed.due[i], owed.owner[i], since, limits, horizon, codes, proof, proven)
+            else:
+                pass_time(w, at, limits)
         if holds and s >= 0:
-            if first:
+            if first and codes[i] & _STUCK == 0:
                 held_back(slots, s, members, d, i, c.join_waits_for_all, c.stuck_after, horizon, codes, proof, proven)
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
             serve(slots, s, d, i, until, horizon)
@@ -272,6 +298,16 @@ def _read(
             progress.highest = ordinal
         progress.lowest = min(progress.lowest, ordinal)
     return 0
+
+
+@hot
+def _free_at(
+    slots: Ints, s: int, members: Ints, session: int, join_waits_for_all: bool, horizon: int
+) -> int:  # pragma: no cover - compiled
+    """Until when another consumer held the slot of a message, or what was delivered before its consumer joined."""
+    if join_waits_for_all:
+        return int(members[session, longest(members, session, BEFORE_JOIN, HOLD) + UNTIL])
+    return int(slots[s, elsewhere(slots, s, HELD, session, horizon) + UNTIL])
 
 
 @hot

@@ -16,6 +16,7 @@ from subreplay.audit.deliveries import (
     DUE,
     ENTRY,
     EPOCH,
+    HELD,
     HOLDER,
     KEY,
     LEDGER,
@@ -31,6 +32,7 @@ from subreplay.audit.deliveries import (
     Found,
 )
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
+from subreplay.audit.rules.liveness import end_of_data, limits_of, owed
 from subreplay.audit.rules.registry import BY_ROW
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.tables import JUDGED, LOAD
@@ -50,9 +52,12 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
     found = Found.nothing(ints(rows, "codes"), ints(rows, "excuses"))
     d = _deliveries(rows)
     state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), context.horizon))
-    conditions = Conditions(order_code.bit, active, not context.waits_by_slot, context.receipts, context.stuck_after)
+    conditions = Conditions(
+        order_code.bit, active, not context.waits_by_slot, context.receipts, context.slot_stuck_after
+    )
     state.given(d[SESSION], d[UNTIL])
-    read_instants(state, d, conditions, found)
+    limits = limits_of(context, end_of_data(context, state.end))
+    read_instants(state, d, owed(context, dispatcher, rows, d), conditions, limits, found)
     found.excuses[d[DUE] > ints(rows, "published")] |= Excuse.DELAYED.bit
     for bit, breaks in BY_ROW.items():
         found.codes[breaks(rows, context.terms)] |= bit
@@ -99,6 +104,15 @@ def with_findings(rows: pa.Table, found: Found, shown: Ints, names: tuple[str, .
     return pa.table([columns[f.name] if f.name in columns else rows.column(f.name) for f in JUDGED], schema=JUDGED)
 
 
+def with_owners(rows: pa.Table, owner: Ints, labels: tuple[str, ...]) -> pa.Table:
+    """Messages that were never delivered, with the consumer that each waits for (-1: none is named)."""
+    named = pa.array([*labels, None], pa.string()).take(pa.array(owner % (len(labels) + 1)))
+    for name, values in (("consumer", named), ("expected", pa.array(owner))):
+        index = rows.schema.get_field_index(name)
+        rows = rows.set_column(index, rows.schema.field(index), values.cast(rows.schema.field(index).type))
+    return rows
+
+
 def checkpoint_as_judged(rows: pa.Table) -> pa.Table:
     """Rows of a checkpoint, which the pass lets through, in the ``JUDGED`` shape; no delivery is among them."""
     given: dict[str, object] = {"delivered": False, "expected": None, "shown": 0}
@@ -119,7 +133,7 @@ def _witnesses(found: Found, kind: int, names: np.ndarray) -> pa.Array:
     if not len(where):
         return pa.nulls(len(there), shape)
     of = found.proof[kind, where].T
-    values = [of[LEDGER], of[ENTRY], of[BATCH_INDEX], names[of[SESSION]], of[AT], of[UNTIL], of[WITNESS] == 1]
+    values = [of[LEDGER], of[ENTRY], of[BATCH_INDEX], names[of[SESSION]], of[AT], of[UNTIL], of[WITNESS] == 1, of[HELD]]
     few = pa.StructArray.from_arrays(
         [pa.array(v, f.type) for v, f in zip(values, shape, strict=True)], fields=list(shape)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.audit.codes import ANY_ORDER, KEYED, Code, Excuse, Rule
+from subreplay.audit.codes import ANY_ORDER, EVERY, KEYED, Code, Excuse, Rule
 from subreplay.audit.deliveries import (
     AT,
     DUE,
@@ -51,13 +51,14 @@ RULES = (
     ),
     Rule(
         Code.STUCK,
-        "Held back by a stuck consumer",
-        "A message that was due waited longer than the threshold for another consumer to finish what it held of the "
-        "same slot (3.x: all that was read before it joined itself); of several, for the one that finished last.",
-        "rows P-KS-ORD-1, P-KS-ORD-2",
-        sentence="{message} of key {key} (slot {slot}) waited {wait} for {holder_witness}{other_key}",
+        "Blocked by a consumer that does not finish",
+        "A consumer held messages for longer than the threshold without finishing one, and others waited behind it: "
+        "its receiver queue or a limit of unacknowledged messages was full, their slot was not free, or (3.x) all that "
+        "was read before a join had to be finished first.",
+        "rows P-KS-ORD-1, P-KS-ORD-2, D-FLOW-1",
+        sentence="{stuck}",
         witness="holder_witness",
-        allowed=KEYED,
+        promised=EVERY,
         needs=frozenset(
             {
                 Need.DELIVERIES,
@@ -75,8 +76,8 @@ RULES = (
 # The two longest-lasting deliveries at different sessions, each with its key: whoever is served next, the other one is
 # the longest-lasting delivery elsewhere. A run of a date keeps another PAIR behind: those that outlast its horizon, the
 # end of the day, stand apart, since the next night may know better when they ended.
-_HOLD = WITNESS + 1
-PAIR = 2 * _HOLD
+HOLD = WITNESS + 1
+PAIR = 2 * HOLD
 # The state of a key goes on with its holders
 OF_KEY = ORDER_STATE
 KEY_STATE = ORDER_STATE + PAIR
@@ -87,7 +88,7 @@ SLOT_STATE = 5 + PAIR
 # The state of a session: joined, began to close, highest ordinal delivered when it joined; highest ordinal it got as a
 # first delivery, when; the delivery before its join that lasts longest, with its key, and the one beyond the horizon
 JOINED, CLOSING, READ_AT_JOIN, TAKEN, TAKEN_AT, BEFORE_JOIN = range(6)
-SESSION_STATE = 5 + 2 * _HOLD
+SESSION_STATE = 5 + 2 * HOLD
 
 _TWO, _BEFORE, _STUCK = Code.KEY_TWO_OWNERS.bit, Code.BEFORE_PREDECESSOR_ACK.bit, Code.STUCK.bit
 _CLOSING, _READ_BEFORE = Excuse.CLOSING.bit, Excuse.READ_BEFORE_JOIN.bit
@@ -98,10 +99,10 @@ def elsewhere(rows: Ints, row: int, first: int, session: int, horizon: int) -> i
     """Where the holder stands that lasts longest at another session."""
     if horizon != NEVER:
         late = first + PAIR
-        late = late if rows[row, late + SESSION] != session else late + _HOLD
+        late = late if rows[row, late + SESSION] != session else late + HOLD
         if rows[row, late + SESSION] >= 0:
             return late
-    return first if rows[row, first + SESSION] != session else first + _HOLD
+    return first if rows[row, first + SESSION] != session else first + HOLD
 
 
 @hot
@@ -116,7 +117,7 @@ def hold(
 ) -> None:  # pragma: no cover - compiled
     """Delivery ``i`` becomes a holder until then, if it lasts longer than one of the two; the first lasts longest."""
     first += PAIR if until > horizon else 0
-    session, second = d[SESSION, i], first + _HOLD
+    session, second = d[SESSION, i], first + HOLD
     mine = first if rows[row, first + SESSION] == session else second
     known = rows[row, mine + SESSION]
     if (known == session and until <= rows[row, mine + UNTIL]) or (
@@ -126,25 +127,25 @@ def hold(
     remember(rows, row, mine, d, i)
     rows[row, mine + UNTIL], rows[row, mine + WITNESS] = until, d[KEY, i]
     if rows[row, second + UNTIL] > rows[row, first + UNTIL]:
-        for w in range(_HOLD):
+        for w in range(HOLD):
             rows[row, first + w], rows[row, second + w] = rows[row, second + w], rows[row, first + w]
 
 
 @hot
 def before_join(members: Ints, session: int, everything: Ints) -> None:  # pragma: no cover - compiled
     """Of what was delivered before a consumer joined, note what lasts longest, if longer than what was noted."""
-    for pair, apart in ((0, 0), (PAIR, _HOLD)):
+    for pair, apart in ((0, 0), (PAIR, HOLD)):
         if everything[0, HELD + pair + UNTIL] > members[session, BEFORE_JOIN + apart + UNTIL]:
-            for w in range(_HOLD):
+            for w in range(HOLD):
                 members[session, BEFORE_JOIN + apart + w] = everything[0, HELD + pair + w]
 
 
 def longest_of(rows: Ints, first: int, apart: int) -> Ints:
     """``longest`` of many rows, as witnesses with their keys."""
     if rows.shape[1] < first + 2 * apart:
-        return rows[:, first : first + _HOLD]
+        return rows[:, first : first + HOLD]
     late = rows[:, first + apart + SESSION] >= 0
-    return np.where(late[:, None], rows[:, first + apart : first + apart + _HOLD], rows[:, first : first + _HOLD])
+    return np.where(late[:, None], rows[:, first + apart : first + apart + HOLD], rows[:, first : first + HOLD])
 
 
 def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
@@ -152,7 +153,7 @@ def freed(rows: Ints, first: int, apart: int, session: Ints) -> Ints:
     what a consumer is still busy with keeps none of its own messages back."""
     until = np.full(len(rows), UNKNOWN)
     pairs = (first,) if rows.shape[1] < first + 2 * apart else (first, first + apart)
-    for holder in (column for pair in pairs for column in (pair, pair + _HOLD)):
+    for holder in (column for pair in pairs for column in (pair, pair + HOLD)):
         there, ends = rows[:, holder + SESSION], rows[:, holder + UNTIL]
         counts = (there >= 0) & ((there != session) | (ends == NEVER))
         until = np.where(counts, np.maximum(until, ends), until)
@@ -190,7 +191,7 @@ def held_back(
     before its consumer joined."""
     session, at = d[SESSION, i], d[AT, i]
     if join_waits_for_all:
-        rows, row, holder = members, session, longest(members, session, BEFORE_JOIN, _HOLD)
+        rows, row, holder = members, session, longest(members, session, BEFORE_JOIN, HOLD)
         since = members[session, JOINED]
         if d[ORDINAL, i] <= members[session, READ_AT_JOIN]:
             return

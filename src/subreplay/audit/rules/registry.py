@@ -17,6 +17,7 @@ from subreplay.audit.rules import (
     dead_letters,
     flow,
     holding,
+    liveness,
     order,
     ownership,
     partitions,
@@ -34,7 +35,7 @@ __all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "missing", "standing", "
 
 _FAMILIES: Final = (
     ownership, order, holding, redelivery, undelivered, flow, publication, partitions, ranges, dead_letters,
-    commits, assignments,
+    commits, assignments, liveness,
 )  # fmt: skip
 RULES: Final[dict[Code, Rule]] = {
     rule.code: rule for rule in sorted((r for family in _FAMILIES for r in family.RULES), key=lambda r: r.code)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse, Rule
+from subreplay.audit.codes import BY_SLOT, EVERY, Code, Excuse, Rule
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import AT, HOLDER, UNTIL, WITNESS, Flags, Found
 from subreplay.audit.needs import Need
@@ -30,6 +30,7 @@ from subreplay.audit.rules.holding import (
     freed,
     longest_of,
 )
+from subreplay.audit.rules.liveness import Watch, judge_waiting
 from subreplay.audit.rules.order import HIGHEST
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
 
@@ -69,9 +70,10 @@ RULES = (
         "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
         "holds nothing, nothing of its slot is outstanding, and others were served since.",
         "rows P-KS-1, P-FO-1, L-SUB-1",
-        sentence="{message} of key {key}, published at {published}, waits for {expected}, which is connected and idle",
+        sentence="{message} of key {key}, due at {due}, was not delivered for {waited} although {free_owner}, and "
+        "others were served",
         cause="nothing is seen that blocks it: its owner is connected, holds nothing, and others were served",
-        promised=BY_SLOT | ACTIVE | FILTERED,
+        promised=EVERY,
         needs=frozenset(
             {
                 Need.DELIVERIES,
@@ -111,6 +113,7 @@ class Seen(Protocol):
     busy: Ints
     offsets: Ints
     end: int
+    watch: Watch
 
     @property
     def keys(self) -> Remembered:
@@ -129,8 +132,9 @@ class Seen(Protocol):
         """The lowest ordinal delivered."""
 
 
-def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table) -> Found:
-    """Findings about messages without a delivery, once all deliveries of their dispatcher are known.
+def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table) -> tuple[Found, Ints]:
+    """Findings about messages without a delivery, once all deliveries of their dispatcher are known; and the session
+    that each waits for (-1: none).
 
     A message is lost if it was acknowledged unseen, or if it had been published and was due when a later message of
     its slot was given out for the first time, or a later message of any slot of its owner at a time when nothing of
@@ -193,11 +197,14 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     _excuse(context, state, rows, proven, published, found)
     _starved(context, dispatcher, state, slots, hashes, ripe, found)
     if context.waits_by_slot:
-        _held(context, slot_holder, np.maximum(due, slot_holder[:, AT]), last, ints(rows, "key_id"), found)
+        holder = slot_holder
+        _held(context, holder, np.maximum(due, holder[:, AT]), last, ints(rows, "key_id"), found)
     else:
+        holder = longest_of(member, BEFORE_JOIN, PAIR // 2)
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
-        _held(context, longest_of(member, BEFORE_JOIN, PAIR // 2), due, last, ints(rows, "key_id"), found)
-    return found
+        _held(context, holder, due, last, ints(rows, "key_id"), found)
+    waits_for = judge_waiting(context, dispatcher, state, rows, np.where(seen, ripe, NEVER), holder, found)
+    return found, waits_for
 
 
 def _passed_by(
@@ -280,7 +287,7 @@ def _starved(
 def _held(context: Context, holder: Ints, since: Ints, last: int, key: Ints, found: Found) -> None:
     """STUCK: still held back when the data end, by a delivery that has not ended."""
     waits: Flags = (holder[:, UNTIL] > last) & (since <= last) & (found.codes & (_LOST | _HOMELESS) == 0)
-    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= context.stuck_after))
+    stuck = np.flatnonzero(waits & (last - np.minimum(since, last) >= context.slot_stuck_after))
     found.codes[stuck] |= Code.STUCK.bit
     found.proof[HOLDER, stuck, :WITNESS] = holder[stuck, :WITNESS]
     found.proof[HOLDER, stuck, WITNESS] = holder[stuck, WITNESS] == key[stuck]

@@ -4,7 +4,7 @@ headline."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
@@ -13,6 +13,7 @@ from subreplay.figures import Figures, Row
 from subreplay.model.held import nothing_of
 from subreplay.model.rows import Standing, Verdict
 from subreplay.reports.data import RunInfo
+from subreplay.reports.words import plural, span
 
 
 class Judgement(NamedTuple):
@@ -61,7 +62,7 @@ def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
 
 def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     if judged.verdict is Verdict.INVALID:
-        return f"Promises of {run.policy} were broken: {', '.join(_broken(figures))}."
+        return f"{''.join(_waits(figures))}Promises of {run.policy} were broken: {', '.join(_broken(figures))}."
     if judged.nothing:
         return f"Nothing was judged, so nothing is known: {'; '.join(judged.doubts)}."
     if judged.verdict is Verdict.UNKNOWN:
@@ -181,6 +182,35 @@ def _contradicts(figures: Figures, row: Row, code: Code) -> bool:
 def _broken(figures: Figures) -> list[str]:
     found = {row["code"] for row in figures.findings if _verdict(figures, row) is Verdict.INVALID}
     return [code.name for code in Code if code.name in found]
+
+
+_WAITS: Final = {
+    Code.STUCK: "waited up to {longest} behind {cause}",
+    Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and free",
+    Code.STARVED: "waited up to {longest} for {consumer} while others were served",
+    Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and free",
+}
+"""What the headline says of messages that waited."""
+
+
+def _waits(figures: Figures) -> Iterator[str]:
+    """A sentence for each rule about waiting that was broken: how many messages, how long, for whom, by whom."""
+    for code, sentence in _WAITS.items():
+        rows = [row for row in figures.worst if row["code"] == code.name and row["verdict"] == "invalid"]
+        if not rows:
+            continue
+        counts = [row for row in figures.findings if row["code"] == code.name]
+        number = sum(row["count"] for row in counts if _verdict(figures, row) is Verdict.INVALID)
+        worst = max(rows, key=lambda row: row["waited"] or 0)
+        if worst["waited"] is None:
+            yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
+            continue
+        longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
+        were = "was" if number == 1 else "were"
+        said = sentence.format(
+            were=were, longest=longest, cause=worst["cause"], consumer=worst["consumer"] or "any consumer"
+        )
+        yield f"{plural(number, 'message')} {said} (attributed to: {worst['attribution']}). "
 
 
 def _standings(figures: Figures) -> dict[Code, Standing]:

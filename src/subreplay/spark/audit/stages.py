@@ -69,6 +69,7 @@ def fold(source: Source) -> Judge:
         config.keys.words,
         begins=begins,
         lookback=config.traffic.lookback_days * DAY,
+        end=found.end,
         basis=checkpoint.basis(config),
     )
 

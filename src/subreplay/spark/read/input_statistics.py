@@ -42,7 +42,7 @@ class InputStatistics(NamedTuple):
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
-    ``last``: the last delivery (ns).
+    ``last``: the last delivery (ns). ``end``: the last delivery, publication or membership event (ns).
     ``group``: what is known of a Kafka group beside its deliveries.
     """
 
@@ -59,6 +59,7 @@ class InputStatistics(NamedTuple):
     widest: int
     plain: bool
     last: int
+    end: int
     group: GroupStory = GroupStory()
 
     @property
@@ -123,6 +124,13 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         widest=max((row["widest"] for row in stored), default=0),
         plain=not any(row["other"] for row in stored if row["valid"]),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
+        end=max(
+            (
+                *(row["last"] for row in (*stored, *served) if row["valid"] and row["last"] is not None),
+                *(event.at.at for of_scope in seen.values() for event in of_scope),
+            ),
+            default=UNKNOWN,
+        ),
         group=group,
     )
 

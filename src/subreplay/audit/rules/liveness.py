@@ -1,0 +1,556 @@
+"""Liveness: a due message reaches a connected consumer that may take it.
+
+A consumer is *silent* while it receives nothing and none of its deliveries ends. A message that is due while the
+consumer that owns it is silent waits. If that consumer holds what can fill its receiver queue, or a broker limit, it
+blocks the message (STUCK); if it does not, the broker owes it the message: STALLED or STARVED for one that never came
+(``judge_waiting``), LATE for one that came in the end (``wait_of``).
+
+Evidence is bounded: of each consumer the latest silence, and what it holds now. Sources: ``Consumer.java``
+(``getAvailablePermits``, ``addAndGetUnAckedMsgs``), ``PersistentDispatcherMultipleConsumers.java``
+(``addUnAckedMessages``), ``KeySharedLookAhead`` limits of ``PersistentStickyKeyDispatcherMultipleConsumers`` (4.0.8);
+rows L-SUB-1, P-KS-ORD-1, D-FLOW-1.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.audit.codes import EVERY, Code, Excuse, Rule
+from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
+from subreplay.audit.deliveries import (
+    AT,
+    DUE,
+    EPOCH,
+    HELD,
+    HOLDER,
+    NTH,
+    SESSION,
+    SLOT,
+    UNTIL,
+    WITNESS,
+    Flags,
+    Found,
+)  # fmt: skip
+from subreplay.audit.needs import Need
+from subreplay.kernels.inlining import hot, inlined, operation
+from subreplay.kernels.kernel import by_reference
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
+
+_NEEDS: Final = frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP})
+RULES = (
+    Rule(
+        Code.STALLED,
+        "Nothing was delivered although messages were due",
+        "While messages are due and a consumer that may take them is connected, it receives them. Nobody was served "
+        "for longer than `liveness.stalled_after`, and no unacknowledged message explains it.",
+        "rows L-SUB-1, D-FLOW-1",
+        sentence="{message} of key {key}, due at {due}, was never delivered although {free_owner} for {waited}",
+        cause="nothing recorded blocks it: the dispatcher stopped",
+        promised=EVERY,
+        needs=_NEEDS | {Need.STALLED_AFTER},
+    ),
+    Rule(
+        Code.LATE,
+        "Delivered long after it was due",
+        "A due message reaches its consumer at once while that consumer is connected and free. It came more than "
+        "`liveness.late_after` past due.",
+        "rows L-SUB-1, L-DELAY-1",
+        sentence="{message} of key {key} reached {consumer} at {at}, {waited} after it was due at {due}, although its "
+        "owner was connected and free",
+        cause="nothing recorded blocked it: its owner was connected and free",
+        promised=EVERY,
+        needs=_NEEDS | {Need.LATE_AFTER},
+    ),
+)
+
+# A row of ``Watch.units``, one for each session and a last one for the dispatcher as a whole:
+# when it joined and began to close; how many messages it must hold before they may block it; its last sign of life;
+# how many messages it holds that will be given free and how many it holds to the end; the due time it was served up to;
+# its latest long silence: from, to, whether a message waited in it for long enough, how many messages were held, by
+# whom; the earliest due message that it never received; the first message it holds to the end; the first message held
+# in the silence
+(
+    JOINED, CLOSING, ROOM, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, BLOCKER, OLDEST,
+) = range(13)  # fmt: skip
+FIRST_KEPT: Final = 13
+EVIDENCE: Final = FIRST_KEPT + WITNESS
+UNIT: Final = EVIDENCE + WITNESS
+_STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
+_NOT_OVERTAKEN: Final = 1_000_000_000  # ns: a broker may hand out messages that are due together in any order
+
+
+@by_reference
+class Watch(NamedTuple):
+    """What is known of the flow to each consumer: ``units`` (see above), and the deliveries that have not ended, a heap
+    whose first row ends first, with its ``size``."""
+
+    units: Ints
+    heap: Ints
+    size: Ints
+
+
+class Owed(NamedTuple):
+    """What liveness asks of each delivery: when its message was due (ns), the session that owned it then (-1: the one
+    that got it, or nobody in particular), and from when on the one that got it could have received it."""
+
+    due: Ints
+    owner: Ints
+    since: Ints
+
+
+class Limits(NamedTuple):
+    """Thresholds (ns) and settings of the watch. ``silence``: the shortest silence that is noted; ``shared``: any
+    consumer may take any message; ``whole``: the silence of all consumers counts; ``unacked``: how many messages may be
+    unacknowledged in the subscription; ``of_consumer``: at one consumer."""
+
+    silence: int
+    stuck_after: int
+    late_after: int
+    shared: bool
+    whole: bool
+    unacked: int
+    of_consumer: int
+    end: int
+
+
+def limits_of(context: Context, end: int) -> Limits:
+    """The limits of a run; silences are noted only where a rule asks for them."""
+    terms = context.terms
+    stuck, late = context.stuck_after, NEVER if terms.late_after is None else terms.late_after
+    stalled = NEVER if terms.stalled_after is None else terms.stalled_after
+    silence = NEVER if min(late, stalled) == NEVER else min(stuck, late, stalled)
+    shared = context.policy.routing == "any"
+    per_subscription = terms.max_unacked_per_subscription if context.individually else None
+    per_consumer = terms.max_unacked_per_consumer if context.individually else None
+    return Limits(
+        silence, stuck, late, shared, context.policy.routing != "partition",
+        per_subscription or NEVER, per_consumer or NEVER, end,
+    )  # fmt: skip
+
+
+def end_of_data(context: Context, seen: int) -> int:
+    """The last instant of which anything is known (ns): of all tables, of what was ``seen``, or the end of the day."""
+    return context.horizon if context.carries else max(context.end, context.last, seen)
+
+
+def watched(context: Context, dispatcher: Dispatcher) -> Watch:
+    """The watch before the first delivery."""
+    sessions = dispatcher.sessions
+    n = len(sessions.joined)
+    units = np.full((n + 1, UNIT), UNKNOWN)
+    units[:, [HOLDS, KEEPS, CONFIRMED, BLOCKED]], units[:, OLDEST] = 0, NEVER
+    units[:n, JOINED], units[:n, CLOSING], units[:n, PROGRESS] = sessions.joined, sessions.closing, sessions.joined
+    units[:n, ROOM] = _room(context, dispatcher)
+    units[n, PROGRESS] = min(sessions.joined, default=UNKNOWN)
+    return Watch(units, np.empty((64, WITNESS), np.int64), np.zeros(1, np.int64))
+
+
+def _room(context: Context, dispatcher: Dispatcher) -> Ints:
+    """How many messages a consumer must hold before they may be what keeps others from it.
+
+    A client returns permits when half of its queue was taken, so half a queue of messages can be enough. Where no
+    receiver queue is recorded, one message may be. A member of a Kafka group that holds records has not polled again.
+    Where no acknowledgement is recorded, nobody can be shown to hold anything.
+    """
+    sizes = dispatcher.queue_sizes
+    room = np.where(
+        sizes == UNKNOWN_SIZE, 1, np.maximum(1, sizes // (2 if dispatcher.timeline.scope.partition < 0 else 4))
+    )
+    if context.individually and context.terms.max_unacked_per_consumer:
+        room = np.minimum(room, max(1, context.terms.max_unacked_per_consumer // 2))
+    if context.of_group:
+        room = np.ones(len(sizes), np.int64)
+    return np.full(len(sizes), NEVER) if Need.ACKNOWLEDGEMENTS in context.lacking else room
+
+
+def restore_watch(watch: Watch, sessions: Ints, units: Ints) -> None:
+    """Go on from the day before; what was outstanding then is recalled delivery by delivery."""
+    rows = np.append(sessions, len(watch.units) - 1)
+    fresh = watch.units[rows][:, [JOINED, CLOSING, ROOM]]
+    watch.units[rows] = units
+    watch.units[rows[:, None], [JOINED, CLOSING, ROOM]] = fresh
+    watch.units[:, [HOLDS, KEEPS]], watch.units[:, OLDEST] = 0, NEVER
+
+
+def owed(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> Owed:
+    """What liveness asks of deliveries, whose columns are ``d``."""
+    timeline, published = dispatcher.timeline, ints(rows, "published")
+    due = d[DUE] + np.where(d[DUE] > published, context.terms.tick, 0)
+    due = np.where(published == UNKNOWN, NEVER, due)
+    owner, since = np.full(len(due), -1), np.full(len(due), UNKNOWN)
+    late = np.flatnonzero((d[NTH] == 0) & (due < d[AT]))
+    if context.policy.routing == "any" or not len(late):
+        return Owed(due, owner, since)
+    epoch = np.asarray(timeline.epoch_at(due[late], np.zeros(len(late), np.int64)), np.int32)
+    late, epoch = late[epoch != d[EPOCH, late]], epoch[epoch != d[EPOCH, late]]
+    hashes = ints(rows, "hash").astype(np.uint32)[late]
+    owner[late] = timeline.owner_at(d[SLOT, late], hashes, epoch)
+    nobody = owner[late] < 0  # it was due when nobody owned it: who did before the one that got it
+    occupied = np.append(dispatcher.occupied, 0)
+    before = np.maximum(np.searchsorted(dispatcher.occupied, d[EPOCH, late[nobody]]) - 1, 0)
+    owner[late[nobody]] = timeline.owner_at(d[SLOT, late[nobody]], hashes[nobody], occupied[before].astype(np.int32))
+    moved = late[owner[late] != d[SESSION, late]]
+    since[moved] = dispatcher.starts[d[EPOCH, moved]]
+    return Owed(due, owner, since)
+
+
+def room_for(watch: Watch, rows: int) -> Watch:
+    """The watch with room for so many more deliveries."""
+    needed, heap = int(watch.size[0]) + rows, watch.heap
+    if needed <= len(heap):
+        return watch
+    grown = np.empty((max(needed, 2 * len(heap)), WITNESS), np.int64)
+    grown[: watch.size[0]] = heap[: watch.size[0]]
+    return watch._replace(heap=grown)
+
+
+@hot
+def progress(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """A sign of life of a consumer, or of the whole: a silence before it that was long is noted."""
+    last = w.units[unit, PROGRESS]
+    if at > last:
+        if last != UNKNOWN and at - last >= limits.silence:
+            _note(w, unit, at, limits)
+        w.units[unit, PROGRESS] = at
+
+
+@inlined
+def _note(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """Note a silence that ends: since when, and who held what in it."""
+    u, whole = w.units, len(w.units) - 1
+    begin, end, blocker, held = u[unit, PROGRESS], at, unit, 0
+    if unit < whole:
+        held = u[unit, HOLDS] + u[unit, KEEPS]
+        held = held if held >= u[unit, ROOM] else 0
+    else:
+        blocker, free, total, longest = -1, -1, 0, 0
+        for s in range(whole):
+            connected = min(at, u[s, CLOSING]) - max(begin, u[s, JOINED]) if u[s, JOINED] != NEVER else 0
+            if connected < limits.silence:
+                continue
+            holds = u[s, HOLDS] + u[s, KEEPS]
+            total += holds
+            if holds < u[s, ROOM]:
+                if connected > longest:
+                    free, longest = s, connected
+                if not limits.shared:
+                    continue
+            if holds > held:
+                blocker, held = s, holds
+        if limits.shared and free >= 0 and (limits.unacked == NEVER or 2 * total < limits.unacked):
+            blocker, held = free, 0
+        if blocker < 0:
+            u[unit, TO] = UNKNOWN
+            return
+        begin, end = max(begin, u[blocker, JOINED]), min(at, u[blocker, CLOSING])
+    u[unit, FROM], u[unit, TO], u[unit, CONFIRMED] = begin, end, 0
+    u[unit, BLOCKED], u[unit, BLOCKER] = held, blocker
+    if held > 0:
+        _first_held(w, blocker, unit)
+
+
+@inlined
+def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover - compiled
+    """Copy the delivery that a session has held longest to the evidence of a unit."""
+    first, at = -1, NEVER
+    if w.units[session, KEEPS] > 0:
+        at = w.units[session, FIRST_KEPT + AT]
+        for k in range(WITNESS):
+            w.units[unit, EVIDENCE + k] = w.units[session, FIRST_KEPT + k]
+    for row in range(w.size[0]):
+        if w.heap[row, SESSION] == session and w.heap[row, AT] < at:
+            first, at = row, w.heap[row, AT]
+    if first >= 0:
+        for k in range(WITNESS):
+            w.units[unit, EVIDENCE + k] = w.heap[first, k]
+
+
+@hot
+def pass_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
+    """End the deliveries that ended by then, in the order in which they did."""
+    while w.size[0] > 0 and w.heap[0, UNTIL] <= at:
+        session, ended = w.heap[0, SESSION], w.heap[0, UNTIL]
+        progress(w, session, ended, limits)
+        progress(w, len(w.units) - 1, ended, limits)
+        w.units[session, HOLDS] -= 1
+        _pop(w.heap, w.size)
+
+
+@hot
+def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover - compiled
+    """Delivery ``i`` is outstanding until it ends."""
+    session, until = d[SESSION, i], d[UNTIL, i]
+    if until <= d[AT, i]:
+        return
+    if until == NEVER or until > horizon:
+        if w.units[session, KEEPS] == 0:
+            for k in range(WITNESS):
+                w.units[session, FIRST_KEPT + k] = d[k, i]
+        w.units[session, KEEPS] += 1
+    else:
+        w.units[session, HOLDS] += 1
+        _push(w.heap, w.size, d, i)
+
+
+@hot
+def wait_of(
+    w: Watch, d: Ints, i: int, due: int, owner: int, since: int, limits: Limits, horizon: int, codes: Ints, proof: Ints,
+    proven: Flags,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    """STUCK and LATE, for delivery ``i``: what it waited for since it was ``due``.
+
+    ``owner`` is who owned it when it was due (-1: anybody, or the one that got it), ``since`` from when on the one that
+    got it could take it.
+    """
+    at, session, whole = d[AT, i], d[SESSION, i], len(w.units) - 1
+    pass_time(w, at, limits)
+    progress(w, session, at, limits)
+    progress(w, whole, at, limits)
+    if d[NTH, i] == 0 and due < at:
+        if owner >= 0 and owner != session and w.units[owner, CLOSING] <= at:
+            progress(w, owner, w.units[owner, CLOSING], limits)
+        _judge_wait(w, d, i, due, owner, since, limits, codes, proof, proven)
+        unit = whole if limits.shared else session
+        if w.units[unit, SERVED] == UNKNOWN or due > w.units[unit, SERVED]:
+            w.units[unit, SERVED] = due
+    keep(w, d, i, horizon)
+    if w.units[session, KEEPS] == limits.of_consumer and limits.end - at >= limits.stuck_after:
+        codes[i] |= _STUCK  # the consumer has reached its limit, and acknowledges nothing to the end
+        _prove(w, i, session, FIRST_KEPT, w.units[session, KEEPS], proof, proven)
+
+
+@hot
+def _judge_wait(
+    w: Watch, d: Ints, i: int, due: int, owner: int, since: int, limits: Limits, codes: Ints, proof: Ints,
+    proven: Flags,
+) -> None:  # fmt: skip  # pragma: no cover - compiled
+    at, session, whole = d[AT, i], d[SESSION, i], len(w.units) - 1
+    served = w.units[whole if limits.shared else session, SERVED]
+    late = False
+    for turn in range(3):
+        unit = owner if turn == 0 else session if turn == 1 else whole
+        if unit < 0 or (turn == 1 and limits.shared) or (turn == 2 and not limits.whole):
+            continue
+        if _waited_in(w, unit, due, since if turn == 1 else UNKNOWN, at, limits):
+            if w.units[unit, BLOCKED] > 0:
+                codes[i] |= _STUCK
+                _prove(w, i, unit, EVIDENCE, w.units[unit, BLOCKED], proof, proven)
+                return
+            late = late or not _all_blocked(w, unit, limits)
+    # something that was due later came first, so long ago that this one was passed over
+    ready = max(due, since)
+    passed_over = (
+        limits.whole and served != UNKNOWN and served - ready >= limits.late_after and at - ready >= limits.late_after
+    )
+    if late or passed_over:
+        codes[i] |= _LATE
+
+
+@hot
+def _all_blocked(w: Watch, unit: int, limits: Limits) -> bool:  # pragma: no cover - compiled
+    """Whether one consumer blocked all others while a unit was silent."""
+    u, whole = w.units, len(w.units) - 1
+    together = min(u[whole, TO], u[unit, TO]) - max(u[whole, FROM], u[unit, FROM])
+    return bool(limits.whole and u[whole, TO] != UNKNOWN and u[whole, BLOCKED] > 0 and together >= limits.late_after)
+
+
+@hot
+def _waited_in(
+    w: Watch, unit: int, due: int, since: int, at: int, limits: Limits
+) -> bool:  # pragma: no cover - compiled
+    """Whether a message waited in the latest silence of a unit, in which one waited for long enough."""
+    u = w.units
+    waited = min(u[unit, TO], at) - max(max(u[unit, FROM], due), since)
+    if u[unit, TO] == UNKNOWN or waited < 0:
+        return False
+    if waited >= (limits.stuck_after if u[unit, BLOCKED] > 0 else limits.late_after):
+        u[unit, CONFIRMED] = 1
+    return bool(u[unit, CONFIRMED] == 1)
+
+
+@hot
+def _prove(
+    w: Watch, i: int, unit: int, column: int, held: int, proof: Ints, proven: Flags
+) -> None:  # pragma: no cover - compiled
+    for k in range(WITNESS):
+        proof[HOLDER, i, k] = w.units[unit, column + k]
+    proof[HOLDER, i, WITNESS], proof[HOLDER, i, HELD], proven[HOLDER, i] = 0, held, True
+
+
+@hot
+def _push(heap: Ints, size: Ints, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    row = size[0]
+    size[0] += 1
+    while row > 0 and heap[(row - 1) // 2, UNTIL] > d[UNTIL, i]:
+        for k in range(WITNESS):
+            heap[row, k] = heap[(row - 1) // 2, k]
+        row = (row - 1) // 2
+    for k in range(WITNESS):
+        heap[row, k] = d[k, i]
+
+
+@hot
+def _pop(heap: Ints, size: Ints) -> None:  # pragma: no cover - compiled
+    size[0] -= 1
+    last, row = size[0], 0
+    while 2 * row + 1 < last:
+        child = 2 * row + 1
+        if child + 1 < last and heap[child + 1, UNTIL] < heap[child, UNTIL]:
+            child += 1
+        if heap[child, UNTIL] >= heap[last, UNTIL]:
+            break
+        for k in range(WITNESS):
+            heap[row, k] = heap[child, k]
+        row = child
+    for k in range(WITNESS):
+        heap[row, k] = heap[last, k]
+
+
+class Seen(Protocol):
+    """What is left of a dispatcher's deliveries once all of them were read."""
+
+    watch: Watch
+    end: int
+
+    @property
+    def last(self) -> int:
+        """The instant of the last delivery."""
+
+
+def end_of(context: Context, dispatcher: Dispatcher, end: int) -> tuple[int, int]:
+    """The epoch in which somebody was last connected, and until when; ``end`` is the last thing known."""
+    epoch = int(dispatcher.timeline.epoch_at(np.array([end]), np.array([0]))[0])
+    last = int(np.searchsorted(dispatcher.occupied, epoch, "right")) - 1
+    if last < 0 or dispatcher.occupied[last] == epoch:
+        return epoch, end
+    epoch = int(dispatcher.occupied[last])
+    return epoch, min(end, int(dispatcher.starts[epoch + 1]))
+
+
+def judge_waiting(
+    context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table, ripe: Ints, holder: Ints, found: Found
+) -> Ints:
+    """STUCK, STALLED and STARVED, for messages that were never delivered; returns the session that each message of
+    these waits for (-1: any, or no message that waits).
+
+    ``ripe``: from when on each message could be delivered; ``holder``: the delivery that keeps each slot longest, or
+    what was delivered before its owner joined (see ``holding``).
+    """
+    limits, watch, timeline = limits_of(context, 0), state.watch, dispatcher.timeline
+    waits_for = np.full(rows.num_rows, -1)
+    if limits.silence == NEVER or dispatcher.timeline.scope.topic.startswith("non-persistent://"):
+        return waits_for
+    epoch, end = end_of(context, dispatcher, end_of_data(context, state.end))
+    finish(watch, end, limits)
+    slots, hashes = ints(rows, "slot"), ints(rows, "hash").astype(np.uint32)
+    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    unit = (
+        np.full(len(owner), len(watch.units) - 1 if len(timeline.connected(epoch)) else -1) if limits.shared else owner
+    )
+    elsewhere = (holder[:, SESSION] >= 0) & (holder[:, SESSION] != owner) & (unit >= 0) & (not limits.shared)
+    freed = np.where(elsewhere, np.maximum(ripe, holder[:, UNTIL]), ripe)
+    kept = elsewhere & (holder[:, UNTIL] > end)
+    waits = (found.codes & Code.UNSEEN.bit != 0) & (unit >= 0) & (ripe <= end) & (found.excuses & _EXPLAINED == 0)
+    for session in np.unique(holder[kept & waits, SESSION]).tolist():
+        behind = np.flatnonzero(kept & waits & (holder[:, SESSION] == session))
+        since = np.maximum(ripe, holder[:, AT])[behind].min()
+        if end - since >= limits.stuck_after:
+            held = max(1, int(watch.units[session, KEEPS]))
+            _blocked(found, behind, watch.units[session, FIRST_KEPT:EVIDENCE], held)
+            waits_for[behind] = owner[behind]
+    mine = np.flatnonzero(waits & ~kept)
+    np.minimum.at(watch.units[:, OLDEST], unit[mine], freed[mine])
+    for of in np.unique(unit[mine]).tolist():
+        waiting = mine[unit[mine] == of]
+        _judge_silence(context, state, of, waiting, freed[waiting], end, limits, found)
+    named = found.codes & (_STUCK | Code.STALLED.bit | Code.STARVED.bit) != 0
+    return np.where(named & (owner >= 0), owner, waits_for)
+
+
+def _judge_silence(
+    context: Context, state: Seen, unit: int, waiting: Ints, free_at: Ints, end: int, limits: Limits, found: Found
+) -> None:
+    """What the messages waiting for one consumer, or for any, wait for when the data end."""
+    watch, stalled_after = state.watch, context.terms.stalled_after or NEVER
+    begin, until, held, evidence = _silence(watch, unit, end, limits)
+    since = max(begin, int(watch.units[unit, OLDEST]))
+    waiting = waiting[free_at <= until]
+    if held:
+        if until - since >= limits.stuck_after:
+            _blocked(found, waiting, evidence, held)
+        return
+    if until - since < stalled_after:
+        return
+    full = _look_ahead(watch, end, since, limits) if limits.whole and not limits.shared else None
+    if full is not None:
+        _blocked(found, waiting, *full)
+    elif max(context.last, state.last) - since < stalled_after:
+        found.codes[waiting] |= Code.STALLED.bit
+    elif not (found.codes[waiting] & Code.STARVED.bit).any():
+        found.codes[waiting] |= Code.STARVED.bit
+
+
+def finish(watch: Watch, end: int, limits: Limits) -> None:
+    """Let all deliveries end that ended by the end of the data, and the silence of consumers that left."""
+    _finish(watch, end, limits)
+
+
+@operation
+def _finish(w: Watch, end: int, limits: Limits) -> Any:  # pragma: no cover - compiled
+    pass_time(w, end, limits)
+    for session in range(len(w.units) - 1):
+        if w.units[session, JOINED] != NEVER and w.units[session, CLOSING] <= end:
+            progress(w, session, w.units[session, CLOSING], limits)
+    return 0
+
+
+def _silence(watch: Watch, unit: int, end: int, limits: Limits) -> tuple[int, int, int, Ints]:
+    """The silence of a unit that lasts to the end, or to its leaving: since when, until when, how many messages one
+    consumer holds in it that may be what blocks others, and the first of them."""
+    u, whole = watch.units, len(watch.units) - 1
+    if unit < whole and u[unit, CLOSING] <= end and u[unit, TO] == u[unit, CLOSING]:
+        return int(u[unit, FROM]), int(u[unit, TO]), int(u[unit, BLOCKED]), u[unit, EVIDENCE:UNIT]
+    if unit < whole:
+        held = int(u[unit, KEEPS]) if u[unit, KEEPS] >= u[unit, ROOM] else 0
+        until = min(end, int(u[unit, CLOSING]))
+        return int(u[unit, PROGRESS]), until, held, u[unit, FIRST_KEPT:EVIDENCE]
+    begin = int(u[whole, PROGRESS])
+    there = np.flatnonzero((u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end))
+    free = there[u[there, KEEPS] < u[there, ROOM]]
+    most = int(there[np.argmax(u[there, KEEPS])]) if len(there) else -1
+    if not len(there) or (len(free) and (limits.unacked == NEVER or 2 * u[there, KEEPS].sum() < limits.unacked)):
+        joined = int(u[free, JOINED].min()) if len(free) else end
+        return max(begin, joined), end, 0, u[whole, EVIDENCE:UNIT]
+    return begin, end, int(u[most, KEEPS]), u[most, FIRST_KEPT:EVIDENCE]
+
+
+def _look_ahead(watch: Watch, end: int, since: int, limits: Limits) -> tuple[Ints, int] | None:
+    """Under Key_Shared nobody receives anything once the messages of one consumer fill the look-ahead: the delivery
+    that such a consumer has held longest, and how many it holds; None where there is none, or others are served."""
+    u, whole = watch.units, len(watch.units) - 1
+    if end - max(int(u[whole, PROGRESS]), since) < limits.stuck_after:
+        return None
+    there = (u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end) & (u[:whole, KEEPS] >= u[:whole, ROOM])
+    if not there.any():
+        return None
+    most = int(np.argmax(np.where(there, u[:whole, KEEPS], -1)))
+    return u[most, FIRST_KEPT:EVIDENCE], int(u[most, KEEPS])
+
+
+def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
+    """STUCK, behind a consumer that holds ``held`` messages, the first of them as told."""
+    rows = rows[found.codes[rows] & _STUCK == 0]
+    found.codes[rows] |= _STUCK
+    found.proof[HOLDER, rows, :WITNESS] = evidence
+    found.proof[HOLDER, rows, WITNESS], found.proof[HOLDER, rows, HELD] = 0, held
+    found.proven[HOLDER, rows] = True
+
+
+_EXPLAINED: Final = (
+    Excuse.DELIVERED_EARLIER.bit | Excuse.FILTERED.bit | Excuse.COMPACTED.bit | Excuse.DEDUPLICATED.bit
+    | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit
+)  # fmt: skip
+"""What explains that a message never came, so that nobody waits for it."""

@@ -1,0 +1,149 @@
+"""A due message reaches a connected consumer that may take it: what is reported when it does not, and what is not.
+
+One step of a story is 10 ms; the thresholds here are half a second. Messages are published before the first step.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from subreplay.audit.terms import Terms
+from subreplay.policies import make
+from tests.support.history import auto_split, findings, findings_of, history
+from tests.support.pure import audit
+
+HALF = 500_000_000
+SOON = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
+KEY_SHARED, OLDER = auto_split(), auto_split("pulsar-3.2")
+SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "pulsar-4.0")
+EXCLUSIVE, RANGE = make("pulsar.exclusive", "pulsar-4.0"), make("kafka.range", "kafka-4.0")
+EVERY = [KEY_SHARED, OLDER, SHARED, FAILOVER, EXCLUSIVE]
+LIVENESS = {"STALLED", "STUCK", "STARVED", "LATE"}
+ids = lambda policy: f"{policy.name} of {policy.profile}"  # noqa: E731
+
+
+def waits(policy, log: str, story: str, terms: Terms = SOON) -> list[str]:
+    """The findings about waiting."""
+    return [found for found in findings(policy, log, story, terms) if found.split()[0].upper() in LIVENESS]
+
+
+# what is reported
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_nothing_is_delivered_to_a_free_consumer_to_the_end(policy):
+    assert waits(policy, "n1 n2", "+C1 n1>C1 n1! ~100 n1^") == ["STALLED n2"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_the_stall_counts_until_the_consumer_was_stopped(policy):
+    assert waits(policy, "n1 n2", "+C1 n1>C1 n1! ~100 -C1 ~50 n1^") == ["STALLED n2"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_a_consumer_with_a_full_queue_blocks_what_waits_for_it(policy):
+    assert waits(policy, "n1 n2 n3", "+C1:2 n1>C1 n2>C1 ~100 n1^") == ["STUCK n3"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_a_consumer_with_permits_left_blocks_nobody(policy):
+    assert waits(policy, "n1 n2 n3", "+C1:20 n1>C1 ~100 n1^") == ["STALLED n2", "STALLED n3"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_a_message_that_a_free_consumer_received_long_after_it_was_due_is_late(policy):
+    assert waits(policy, "n1 n2", "+C1 n1>C1 n1! ~100 n2>C1 n2!") == ["LATE n2"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_a_stall_that_a_restart_ended_made_its_messages_late(policy):
+    assert waits(policy, "n1 n2 n3", "+C1 n1>C1 n1! ~100 -C1 +C2 n2>C2 n3>C2 n2! n3!") == ["LATE n2", "LATE n3"]
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_what_waited_behind_a_consumer_that_was_killed_is_stuck(policy):
+    story = "+C1:2 n1>C1 n2>C1 ~100 -C1 +C2 n1>C2 n2>C2 n3>C2 n1! n2! n3!"
+    assert waits(policy, "n1 n2 n3", story) == ["STUCK n3"]
+
+
+def test_a_standby_waits_behind_an_active_consumer_that_hangs():
+    assert waits(FAILOVER, "n1 n2", "+C1:1 +C2:1 n1>C1 ~100 n1^") == ["STUCK n2"]
+
+
+def test_a_finding_names_the_holder_its_first_message_and_how_many_it_holds():
+    tables = history("n1 n2 n3", "+C1:2 n1>C1 n2>C1 ~100 n1^")
+    (row,) = [r for r in audit(KEY_SHARED, tables, terms=SOON).to_pylist() if not r["delivered"]]
+    holder = row["holder_witness"]
+    assert (holder["consumer"], holder["entry"], holder["held"], row["consumer"]) == ("C1", 0, 2, "C1")
+
+
+def test_a_consumer_of_key_shared_that_hangs_blocks_the_others_through_the_look_ahead():
+    blocked = waits(KEY_SHARED, "a1 n1 a2 n2", "+C1:1 +C2:1 a1>C2 n1>C1 n1! ~100 a1^")
+    assert blocked == ["STUCK a2", "STUCK n2"]
+
+
+def test_a_limit_of_the_subscription_blocks_all_consumers():
+    story = "+C1:9 +C2:9 a1>C1 a2>C1 ~100 a1^"
+    limited = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF, max_unacked_per_subscription=2)
+    assert waits(SHARED, "a1 a2 a3", story, limited) == ["STUCK a3"]
+    assert waits(SHARED, "a1 a2 a3", story) == ["STALLED a3"]
+
+
+def test_a_consumer_at_its_limit_is_reported_although_the_others_go_on():
+    story = "+C1:9 +C2:9 a1>C1 a2>C1 ~60 a3>C2 a3! ~60 a3^"
+    limited = Terms(stalled_after=HALF, late_after=10 * HALF, stuck_after=HALF, max_unacked_per_consumer=2)
+    assert waits(SHARED, "a1 a2 a3", story, limited) == ["STUCK a2"]
+
+
+def test_a_message_that_was_passed_over_for_long_is_late_although_its_consumer_is_served():
+    story = "+C1 ~10 " + " ".join(f"b{i}>C1 b{i}! ~20" for i in range(1, 6)) + " a1>C1 a1!"
+    delays = " ".join(f"b{i}+{88 + 22 * i}" for i in range(1, 6))
+    no_tick = Terms(tick=0, stalled_after=HALF, late_after=HALF, stuck_after=HALF)
+    assert waits(SHARED, f"a1 {delays}", story, no_tick) == ["LATE a1"]
+
+
+# what is not
+
+
+HARMLESS = {
+    "a consumer that is slow but steady": "+C1:1 n1>C1 ~40 n1! n2>C1 ~40 n2! n3>C1 n3!",
+    "a queue that is worked off while nothing is delivered": "+C1:3 n1>C1 n2>C1 n3>C1 ~40 n1! ~40 n2! ~40 n3!",
+    "nobody connected": "+C1 n1>C1 n1! -C1 ~100 +C2 n2>C2 n3>C2 n2! n3!",
+    "nobody connected to the end": "+C1 n1>C1 n1! -C1 ~100 n1^",
+    "a pause shorter than the threshold": "+C1 n1>C1 n1! ~40 n2>C1 n2! ~40 n3>C1 n3!",
+    "everything delivered, and quiet since": "+C1 n1>C1 n2>C1 n3>C1 n1! n2! n3! ~200 n1^",
+    "everything delivered, the last one never acknowledged": "+C1 n1>C1 n2>C1 n3>C1 n1! n2! ~200 n1^",
+    "a restart without a stall": "+C1 n1>C1 n1! -C1 ~5 +C2 n2>C2 n3>C2 n2! n3!",
+    "a consumer that joined a moment ago": "~100 +C1 ~10 n1>C1 n2>C1 n3>C1 n1! n2! n3!",
+}
+
+
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+@pytest.mark.parametrize("story", HARMLESS.values(), ids=HARMLESS)
+def test_what_is_harmless_is_not_reported(policy, story):
+    assert waits(policy, "n1 n2 n3", story) == []
+
+
+def test_a_delayed_message_is_not_due_before_its_time():
+    assert waits(SHARED, "a1 a2+300", "+C1 a1>C1 a1! ~260 a2>C1 a2!") == []
+    assert waits(SHARED, "a1 a2+900", "+C1 a1>C1 a1! ~300 a1^") == []
+
+
+def test_a_hanging_consumer_of_shared_blocks_nobody_while_others_are_served():
+    story = "+C1:1 +C2:1 a1>C1 a2>C2 a2! ~20 a3>C2 a3! ~20 a4>C2 a4! ~20 a5>C2 a5!"
+    assert waits(SHARED, "a1 a2 a3 a4 a5", story) == []
+
+
+def test_thresholds_that_are_not_set_turn_the_rules_off():
+    off = Terms(stuck_after=None, starved_after=None)
+    assert waits(SHARED, "a1 a2", "+C1 a1>C1 a1! ~1000 a1^", off) == []
+
+
+def test_topics_that_store_nothing_keep_no_message_waiting():
+    tables = history("n1 n2", "+C1 n1>C1 n1! ~100 n1^")
+    for name, table in tables.items():
+        index = table.schema.get_field_index("topic")
+        topics = ["non-persistent://public/default/t"] * table.num_rows
+        field = table.schema.field(index)
+        tables[name] = table.set_column(index, field, [topics]) if table.num_rows else table
+    assert not {code for code, _ in findings_of(SHARED, tables, SOON)} & LIVENESS
