@@ -22,7 +22,8 @@ _OF_CODES: Final[Mapping[Code, Party]] = {
     ),
     **dict.fromkeys(
         (
-            Code.NOT_CONNECTED, Code.NEVER_JOINED, Code.ACK_EARLY, Code.UNACKED, Code.REDELIVERED, Code.CUM_ACK_MISUSE, Code.STUCK,
+            Code.NOT_CONNECTED, Code.NEVER_JOINED, Code.ACK_EARLY, Code.UNACKED, Code.REDELIVERED,
+            Code.CUM_ACK_MISUSE, Code.STUCK,
             Code.UNROUTABLE, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.COMMIT_NOT_OWNER, Code.COMMIT_BACK,
             Code.COMMIT_AHEAD,
         ),

@@ -138,9 +138,9 @@ class Causes:
         whose = np.column_stack([np.asarray(topics.indices), ints(rows, "partition"), np.asarray(of_name)])
         distinct, of_row = np.unique(whose, axis=0, return_inverse=True)
         words = np.empty(rows.num_rows, object)
-        for number, (topic, partition, consumer) in enumerate(distinct.tolist()):
+        for which, (topic, partition, consumer) in enumerate(distinct.tolist()):
             times, told = self._stays(Scope(topics.dictionary[topic].as_py(), partition), names[consumer])
-            mine = np.flatnonzero(of_row.reshape(-1) == number)
+            mine = np.flatnonzero(of_row.reshape(-1) == which)
             words[mine] = np.array(told, object)[np.searchsorted(times, ints(rows, "at")[mine], "right")]
         return pa.array(words, pa.string())
 
