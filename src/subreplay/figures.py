@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date as Date
 from typing import Any
 
+from subreplay.audit.acts import Seen
 from subreplay.audit.clocks import Clocks
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
@@ -56,6 +57,7 @@ class Figures:
     missed: bool = False  # that is not the day before
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
+    acts: Sequence[Seen] = ()  # of operators and clients, and what they had redelivered
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
     @property

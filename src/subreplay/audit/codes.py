@@ -114,6 +114,7 @@ class Excuse(IntEnum):
     NOT_READ_YET = 30
     SEEKS_UNTOLD = 31
     PRIORITIES_UNTOLD = 32
+    RESET = 33
 
     @property
     def bit(self) -> int:
@@ -234,6 +235,10 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     Excuse.PRIORITIES_UNTOLD: (
         "the membership does not tell priority levels, which decide who is active",
         frozenset({Code.WRONG_OWNER, Code.STARVED}),
+    ),
+    Excuse.RESET: (
+        "the cursor or the offsets had been reset, or a consumer had sought back",
+        _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK},
     ),
     # This one excuses nothing: it explains
     Excuse.NOT_READ_YET: (

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from subreplay.audit.acts import Act, acts_of
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import MANY, kind_of
 from subreplay.audit.needs import Need
@@ -118,6 +119,12 @@ class Context:
     rejects: Rejects = field(default_factory=Rejects)
     words: KeyWords = IN_THE_CLEAR
     end: int = UNKNOWN
+
+    def acts(self, timeline: Timeline) -> tuple[Act, ...]:
+        """Acts of operators and clients at a dispatcher; where its membership is not that of the broker, those that are
+        declared."""
+        known = not self.lacking & {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP}
+        return acts_of(timeline, self.terms.resets, known)
 
     @property
     def receipts(self) -> bool:

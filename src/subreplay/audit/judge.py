@@ -27,6 +27,7 @@ from subreplay.audit.passes.commits import commit_facts, without_commits
 from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
+from subreplay.audit.passes.patterns import Explained
 from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.passes.timed import (
     checkpoint_as_judged,
@@ -47,6 +48,7 @@ from subreplay.timelines.timeline import Timeline
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
+_ACTS = "acts"  # what the first pass tells the second of acts
 
 
 @dataclass(frozen=True)
@@ -98,15 +100,20 @@ class Judge(Context):
                     yield from position_facts(self, dispatcher, state, with_batches_of_one(rows)).to_batches()
                 if commits.num_rows and self.of_group:
                     yield from commit_facts(self, dispatcher, state, commits).to_batches()
-        arrays = checkpoint.arrays()
+        arrays: dict[str, Ints] = {}
         if self.carries:
             state = state or self._position_state(scope, dispatcher, checkpoint)
-            arrays = {n: a for n, a in arrays.items() if not n.startswith(_LOG)} | _named(_LOG, state.checkpoint())
+            arrays = {n: a for n, a in checkpoint.arrays().items() if not n.startswith(_LOG)}
+            arrays |= _named(_LOG, state.checkpoint())
+        if state is not None and state.acts:
+            arrays[_ACTS] = state.patterns.found
+        if arrays:
             yield from checkpoint_rows(arrays, scope, self.words).to_batches()
 
     def _position_state(self, scope: Scope, dispatcher: Dispatcher, checkpoint: Checkpoint) -> PositionState:
         arrays = _of(_LOG, checkpoint.arrays())
-        return PositionState(dispatcher.joined(arrays), arrays, Beginning(self.begins.get(scope, UNKNOWN)))
+        begins, acts = Beginning(self.begins.get(scope, UNKNOWN)), self.acts(dispatcher.timeline)
+        return PositionState(dispatcher.joined(arrays), arrays, begins, acts)
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """``FACTS`` rows sorted by topic, partition, delivered first, time, order -> ``JUDGED`` rows."""
@@ -116,6 +123,7 @@ class Judge(Context):
     def _judged(self, scope: Scope, parts: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
         dispatcher, checkpoint, examples = self.dispatcher(scope), Checkpoint(words=self.words), Examples(self)
         state: DispatcherState | None = None
+        explained = Explained((), None)
         given = None
         if self.spans is not None:
             given = Given(scope, self.spans, self.terms.clock_skew, OwnerFits(self.policy, dispatcher))
@@ -124,7 +132,10 @@ class Judge(Context):
             facts = checkpoint.take(part)
             if not facts.num_rows:
                 continue
-            state = state or self._state(dispatcher, checkpoint)
+            if state is None:
+                state, shown = self._state(dispatcher, checkpoint), checkpoint.arrays().get(_ACTS)
+                explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown)
+            facts = explained.judge(facts)
             if self.of_group:
                 facts = judge_commits(state.offsets, facts)
                 is_commit = pa.array(ints(facts, "commit") != NONE)
@@ -163,6 +174,7 @@ class Judge(Context):
             yield from given.sums().to_batches()
             yield from given.lags().to_batches()
             yield from given.fits().to_batches()
+            yield from explained.sums(scope).to_batches()
         if still is not None:
             state = state or self._state(dispatcher, checkpoint)
             if not begun:

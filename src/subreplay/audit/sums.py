@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, REPEATED, AddingUp, Span
+from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, AddingUp, Span
 from subreplay.model.columns import Ints, flags, ints
 from subreplay.model.tables import VIOLATIONS
 
@@ -73,7 +73,7 @@ def consumers(sums: pa.Table) -> Rows:
 
 def lags(sums: pa.Table) -> Rows:
     """The lags of each consumer, counted by size (``audit.clocks.may_be_off``)."""
-    mine, by = sums.filter(sums["lag"].is_valid()), ["consumer", "lag", "size"]
+    mine, by = sums.filter(pc.not_equal(sums["lag"], ACT)), ["consumer", "lag", "size"]
     return _rows(_in_order(_summed(mine, by, ["messages"]), *by))
 
 
@@ -81,6 +81,13 @@ def fits(sums: pa.Table) -> Rows:
     """How many deliveries are at their owners under each selector that was compared (``audit.selectors``)."""
     mine = sums.filter(sums["selector"].is_valid())
     return _rows(_in_order(_summed(mine, ["selector"], ["outside", "at_owner"]), "selector"))
+
+
+def acts(sums: pa.Table) -> Rows:
+    """What acts of operators and clients had redelivered (``passes.loads.ACT``), in order of time."""
+    mine = sums.filter(pc.equal(sums["lag"], ACT))
+    names = ("pane", "consumer", "messages", "redelivered", "begin", "end")
+    return _rows(_in_order(mine.select(names), "pane", "consumer"))
 
 
 def loads(sums: pa.Table, span: Span) -> pa.Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from subreplay.audit.acts import Reset
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Routing
 from subreplay.model.subscription import InitialPosition
@@ -23,7 +24,7 @@ class Terms:
     brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the subscription reads compacted;
     ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
     ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
-    (``subscriptionInitialPosition``, ``auto.offset.reset``).
+    (``subscriptionInitialPosition``, ``auto.offset.reset``); ``resets`` acts of operators and clients that are known.
     """
 
     tick: int = SECOND
@@ -40,6 +41,7 @@ class Terms:
     routing: Routing | None = None
     max_redeliveries: int | None = None
     initial_position: InitialPosition | None = None
+    resets: tuple[Reset, ...] = ()
 
     @property
     def lacking(self) -> frozenset[Need]:

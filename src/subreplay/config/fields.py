@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import date as Date
-from datetime import datetime
+from datetime import datetime, timedelta, timezone
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
@@ -56,6 +56,28 @@ def parse_day(value: Any) -> Date:
 # All instants of these days, and of those within any lookback or duration, fit into 64 bits of nanoseconds.
 FIRST_DAY, LAST_DAY = Date(1970, 1, 1), Date(2149, 12, 31)
 Day = Annotated[Date, BeforeValidator(parse_day)]
+
+
+def parse_instant(value: Any) -> str:
+    """An instant written as ISO 8601 with its zone, which YAML reads as a time already; as text, in UTC."""
+    try:
+        found = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).replace("Z", "+00:00"))
+    except ValueError as error:
+        raise ValueError("not an instant; write it as 2026-11-21T10:00:00Z") from error
+    if found.tzinfo is None:
+        raise ValueError("an instant needs its zone; write it as 2026-11-21T10:00:00Z")
+    if not FIRST_DAY <= found.date() <= LAST_DAY:
+        raise ValueError(f"an instant is from {FIRST_DAY} to {LAST_DAY}")
+    return found.astimezone(timezone.utc).isoformat()
+
+
+def nanos(instant: str) -> int:
+    """An instant that was parsed, ns."""
+    since = datetime.fromisoformat(instant) - datetime(1970, 1, 1, tzinfo=timezone.utc)
+    return since // timedelta(microseconds=1) * 1_000
+
+
+Moment = Annotated[str, BeforeValidator(parse_instant)]
 
 
 def folder_path(value: str) -> str:

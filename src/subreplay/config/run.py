@@ -16,19 +16,24 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
+from subreplay.audit.acts import Kind as ActKind
+from subreplay.audit.acts import Reset
 from subreplay.audit.routing import Routing, RoutingMode
 from subreplay.audit.terms import Terms
 from subreplay.config import mistakes
 from subreplay.config.fields import (
     INT_31,
+    INT_63,
     WRITTEN,
     Day,
     Duration,
     Folder,
     HashingScheme,
     Model,
+    Moment,
     Name,
     SchemaName,
+    nanos,
     parse_duration,
 )
 from subreplay.config.kafka_names import policy_options
@@ -80,6 +85,48 @@ class DeadLetter(Model):
     topic: str | None = None
 
 
+class ResetTo(Model):
+    """From where on messages are delivered again: a time of publication, an offset of Kafka, or a position."""
+
+    time: Moment | None = None
+    offset: Annotated[int, Field(ge=0, le=INT_63)] | None = None
+    ledger: Annotated[int, Field(ge=0, le=INT_63)] | None = None
+    entry: Annotated[int, Field(ge=0, le=INT_63)] | None = None
+    batch_index: Annotated[int, Field(ge=-1, le=INT_31)] = -1
+
+    @model_validator(mode="after")
+    def _one(self) -> ResetTo:
+        if (self.ledger is None) != (self.entry is None):
+            raise ValueError("a position is a ledger and an entry: {ledger: 5, entry: 120}")
+        if sum(given is not None for given in (self.time, self.offset, self.ledger)) != 1:
+            raise ValueError("write one of time, offset, or ledger and entry")
+        return self
+
+
+class DeclaredReset(Model):
+    """An act of an operator or a client after which messages are delivered again."""
+
+    at: Moment
+    kind: ActKind = "reset"
+    to: ResetTo | Literal["earliest", "latest"] = "earliest"
+    partition: Annotated[int, Field(ge=0, le=999_999)] | None = None
+    by: Name | None = None
+
+    @property
+    def reset(self) -> Reset:
+        """For the rules, in ns."""
+        at, to, to_time = nanos(self.at), None, None
+        if isinstance(self.to, ResetTo):
+            to_time = None if self.to.time is None else nanos(self.to.time)
+            if self.to.offset is not None:
+                to = (0, self.to.offset, -1)
+            elif self.to.ledger is not None and self.to.entry is not None:
+                to = (self.to.ledger, self.to.entry, self.to.batch_index)
+        elif self.to == "latest":
+            to_time = at
+        return Reset(at, self.kind, to, to_time, self.partition, self.by)
+
+
 class Topic(Model):
     """What the log does not tell of the topic and its consumers; a rule that needs what is null is not applicable."""
 
@@ -93,6 +140,7 @@ class Topic(Model):
     routing: ProducerRouting | None = None
     dead_letter: DeadLetter | None = None
     initial_position: InitialPosition | None = None
+    resets: tuple[DeclaredReset, ...] = ()
 
     def terms(self, scheme: str) -> Terms:
         """For the rules, in ns; ``scheme`` is that of producers of which the run does not name it."""
@@ -108,6 +156,7 @@ class Topic(Model):
             routing=None if routing is None else Routing(routing.partitions, routing.mode, routing.scheme or scheme),
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
             initial_position=self.initial_position,
+            resets=tuple(declared.reset for declared in self.resets),
         )
 
 
@@ -309,7 +358,7 @@ class RunConfig(Model, defer_build=False):
         """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
         Of which subscription, topic and day they are stands in every row that an audit writes."""
         beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "plan", "report", "date"}
-        return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}})
+        return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}, "topic": {"resets"}})
 
     def _digest(self, left_out: Any) -> str:
         deciding = self.model_dump(mode="json", exclude=left_out)

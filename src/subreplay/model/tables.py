@@ -227,6 +227,7 @@ FACTS: Final = pa.schema(
         _required("nth", pa.int64()),  # deliveries of the message before this one
         _required("previous", pa.int64()),  # how the one before ended: a `audit.deliveries.Ending`, with `WHY`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
+        _required("reset", pa.int64()),  # when the act was that may explain it (``audit.acts``)
         _required("commit", pa.int8()),  # 0: none; else no delivery but the commit of an offset (``rules.commits``)
         _required("mixed", pa.bool_()),  # its key is not the one its batch was dispatched by
         _required("in_transition", pa.bool_()),
@@ -286,7 +287,7 @@ JUDGED: Final = pa.schema(
         *[
             pa.field("expected", pa.string()) if field.name == "expected" else field
             for field in FACTS
-            if field.name != "before"
+            if field.name not in ("before", "reset")
         ],
         pa.field("order_witness", _WITNESS),  # the later message delivered before
         pa.field("owner_witness", _WITNESS),  # the delivery at another consumer

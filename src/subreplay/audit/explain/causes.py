@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.wording import clock, duration, joined, number, otherwise
@@ -41,6 +42,7 @@ PASSED: Final = "later records of its partition were delivered, or committed"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
+_OF_ACT: Final = Excuse.RESET.codes | _OF_REDELIVERY
 
 
 class Causes:
@@ -48,6 +50,7 @@ class Causes:
 
     def __init__(self, judge: Judge) -> None:
         self._judge = judge
+        self._acts_of: dict[Scope, tuple[Act, ...]] = {}
         self._base: dict[tuple[str, int], int] = {}
         self._starts: Ints = np.zeros(0, np.int64)
         self._since: Ints = np.zeros(0, np.int64)  # when what opened an epoch was asked for
@@ -104,6 +107,9 @@ class Causes:
     def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
         cases: list[tuple[np.ndarray, pa.Array | str]] = []
+        by_act = ints(rows, "excuses") & Excuse.RESET.bit != 0
+        if code in _OF_ACT and by_act.any():
+            cases.append((by_act, self._acts(rows, np.flatnonzero(by_act))))
         if code in _OF_REDELIVERY and self._judge.of_group:
             cases += [(previous == ending | why, words + more) for ending, words in OF_GROUP.items()
                       for why, more in NOT_COMMITTED.items()]  # fmt: skip
@@ -153,6 +159,18 @@ class Causes:
         first = (joins or refused)[:1]
         before = event_words(first[0]) if first else f"no join of {consumer or 'it'} is recorded"
         return np.array([epoch.since.at for epoch in left], np.int64), [before, *map(event_words, left)]
+
+    def _acts(self, rows: pa.Table, mine: Ints) -> pa.Array:
+        """The acts that explain ``mine`` of some rows; null for the others."""
+        words: list[str | None] = [None] * rows.num_rows
+        some = rows.select(["topic", "partition", "at", "codes"]).take(pa.array(mine))
+        for row, of in zip(mine.tolist(), some.to_pylist(), strict=True):
+            scope = Scope(of["topic"], of["partition"])
+            if scope not in self._acts_of:
+                self._acts_of[scope] = self._judge.acts(self._judge.dispatcher(scope).timeline)
+            act = [act for act in self._acts_of[scope] if act.at < of["at"]][-1]
+            words[row] = act.words(bool(of["codes"] & Code.DUP_DELIVERY.bit))
+        return pa.array(words, pa.string())
 
     def _words(self, words: pa.Array, epochs: Ints) -> pa.Array:
         return words.take(pa.array(self._within(epochs)))

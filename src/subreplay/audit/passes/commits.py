@@ -59,7 +59,7 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
         "session": owners.session, "expected": owners.expected, "epoch": owners.epoch, "at": at, "seq": seq,
         "acked": at, "held_until": at, "in_transition": owners.in_transition, "excuses": excuses,
         "codes": np.where(strange, Code.COMMIT_NOT_OWNER.bit, 0), "commit": KINDS[kind],
-        **dict.fromkeys(("published", "due", "received"), UNKNOWN), **dict.fromkeys(("key_id", "slot"), -1),
+        **dict.fromkeys(("published", "due", "received", "reset"), UNKNOWN), **dict.fromkeys(("key_id", "slot"), -1),
     }  # fmt: skip
     return pa.table([_column(given.get(f.name, _NOTHING.get(f.name)), n, f) for f in FACTS], schema=FACTS)
 

@@ -177,7 +177,8 @@ class _Batch:
         attempts[redelivery.OWNED] = (message >= 0) & ~owners.wrong & (owners.session != UNKNOWN_CONSUMER)
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
         attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.individually
-        attempts[redelivery.UNTIL], attempts[redelivery.NTH] = NEVER, 0
+        attempts[redelivery.ACT] = self._acts(message, at, attempts[redelivery.LEFT])
+        attempts[redelivery.UNTIL], attempts[redelivery.NTH], attempts[redelivery.RESET] = NEVER, 0, UNKNOWN
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
         changing = owners.in_transition & ~flags(rows, "by_receipt")
@@ -273,6 +274,24 @@ class _Batch:
             excuses[unknown[earlier]] |= Excuse.STORED_EARLIER.bit
         self.state.beginning = beginning.read(self.published)
 
+    def _acts(self, message: Ints, at: Ints, left: Ints) -> Ints:
+        """When the latest act before each delivery was that reaches its message. What was
+        delivered by a declared act has ended with it, whether or not its consumer ``left``."""
+        latest = np.full(len(at), UNKNOWN)
+        for act in self.state.acts:
+            reached = np.ones(len(at), np.bool_)
+            declared = act.declared
+            if declared is not None and declared.to is not None:
+                reached = _not_before(
+                    declared.to, *(numbers(self.attempts, n) for n in ("ledger", "entry", "batch_index"))
+                )
+            if declared is not None and declared.to_time is not None:
+                reached = _of(self.published, message, UNKNOWN) >= declared.to_time
+            latest[reached & (at > act.at)] = act.at
+            if declared is not None:
+                np.minimum(left, act.at, out=left, where=reached & (at <= act.at) & (at != UNKNOWN))
+        return latest
+
     def _partly(self, at: Ints, acked: Ints) -> Flags:
         """Batched deliveries that came before the last message of their batch was acknowledged."""
         batched = numbers(self.attempts, "batch_index") >= 0
@@ -335,7 +354,8 @@ class _Batch:
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
             previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False), commit=NONE,
             by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
-            codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], repeated=self.once.repeated,
+            codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], reset=a[redelivery.RESET],
+            repeated=self.once.repeated,
             contradicted=self.once.contradicted, stored_again=self._stored_again(positions),
         )  # fmt: skip
         return table if (at != UNKNOWN).all() else table.filter(pa.array(at != UNKNOWN))
@@ -364,7 +384,7 @@ class _Batch:
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
             seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
-            by_receipt=False, commit=NONE, in_transition=False, repeated=0, contradicted=0,
+            by_receipt=False, commit=NONE, in_transition=False, repeated=0, contradicted=0, reset=UNKNOWN,
             stored_again=self.stored_again[waiting],
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),
             excuses=not_of_the_beginning(excuses),
@@ -392,6 +412,13 @@ class _Batch:
         for name in ("ledger", "entry", "batch_index"):
             columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
         return pa.table([_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
+
+
+def _not_before(first: tuple[int, int, int], ledger: Ints, entry: Ints, batch_index: Ints) -> Flags:
+    """Whether positions are not before the ``first`` one."""
+    inside: Flags = (entry > first[1]) | ((entry == first[1]) & (batch_index >= first[2]))
+    later: Flags = (ledger > first[0]) | ((ledger == first[0]) & inside)
+    return later
 
 
 def _column(values: Any, rows: int, kind: pa.DataType) -> pa.Array:

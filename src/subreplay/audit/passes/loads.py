@@ -40,6 +40,11 @@ NO_TIME: Final = Span(0, 0)
 """Of rows that count lags or compare selectors, which no window has."""
 
 
+ACT: Final = "act"
+"""Instead of a lag: the row counts what an act (``audit.acts``) had redelivered. ``pane`` is when it was, ``consumer``
+the partition and the first position, ``messages`` what had been acknowledged, ``redelivered`` all of it."""
+
+
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
@@ -136,6 +141,15 @@ class Given:
         columns: dict[str, Any] = {name: np.concatenate([each[name] for each in held]) for name in held[0]}
         columns["consumer"] = pa.array([*self._numbers], pa.string()).take(pa.array(columns["consumer"]))
         return _loads(span, columns)
+
+
+def act_rows(scope: Scope, at: Ints, first: list[str], counts: Ints, times: Ints) -> pa.Table:
+    """``JUDGED`` rows of acts: their instants, partitions with first positions, counts, first and last redelivery."""
+    if not len(at):
+        return JUDGED.empty_table()
+    columns = {"pane": at, "consumer": first, "lag": [ACT] * len(at)}
+    columns |= {"messages": counts[:, 0], "redelivered": counts[:, 1]}
+    return _as_judged(_loads(NO_TIME, columns | {"begin": times[:, 0], "end": times[:, 1]}), scope, int(times[0, 0]))
 
 
 def _by_group(

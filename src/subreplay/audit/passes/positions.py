@@ -5,14 +5,17 @@ Rules: those of ``redelivery``, PRODUCER_ORDER and DUP_PUBLISH of ``publication`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from subreplay.audit.acts import Act
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
+from subreplay.audit.passes.patterns import Patterns, see_message
 from subreplay.audit.passes.states import States
 from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
@@ -40,11 +43,15 @@ class PositionState:
     ``open_``: the messages that may have been skipped, the one done last in front; ``opened[0]`` are in use.
     ``behind``: of the messages never acknowledged, the one whose consumer left first.
     ``never``: of the latest two messages never acknowledged, the ordinals.
-    ``beginning``: what the data begin with.
+    ``beginning``: what the data begin with. ``acts``: of operators and clients, and ``patterns``: what the log shows of
+    them.
     """
 
-    def __init__(self, joined: Ints, checkpoint: Arrays, beginning: Beginning | None = None) -> None:
+    def __init__(
+        self, joined: Ints, checkpoint: Arrays, beginning: Beginning | None = None, acts: Sequence[Act] = ()
+    ) -> None:
         self.joined = joined  # when each session joined: the next night checks that it knows the same
+        self.acts, self.patterns = acts, Patterns(acts, len(joined))
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = States(STREAM_STATE)
         self.recent = recent_messages()
@@ -95,18 +102,21 @@ def read_positions(
     messages[STREAM] = state.streams.indices(messages[STREAM])
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
-        positions, messages, attempts, receipts, active, group,
+        state.patterns.at, state.patterns.rows, state.patterns.served, positions, messages, attempts, receipts, active,
+        group,
     )  # fmt: skip
 
 
 @operation
 def _read(
-    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, p: Ints,
-    m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
+    streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
+    pattern: Ints, served: Ints, p: Ints, m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
             p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group)
+            if len(acts) and p[HEAD, i] >= 0:
+                see_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
         if p[HEAD, i] >= 0:
             p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:

@@ -92,15 +92,17 @@ RULES = (
 # acknowledgement without a delivery. LEFT is when the consumer's session ended, or what it owned of a Kafka group, and
 # ENDS (an ``Ending``) how; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
-# acknowledged, IGNORED where its own acknowledgement is one that the broker ignores. The last five are results.
-AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED = range(11)
-UNTIL, NTH, PREVIOUS, CODES, EXCUSES = range(11, 16)
-ATTEMPT = 16
+# acknowledged, IGNORED where its own acknowledgement is one that the broker ignores; ACT is the instant of the latest
+# act (``audit.acts``) before it that reaches its message. The last six are results; RESET is the act that explains it.
+AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED, ACT = range(12)
+UNTIL, NTH, PREVIOUS, CODES, EXCUSES, RESET = range(12, 18)
+ATTEMPT = 18
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _UNASKED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
 _BATCH_AGAIN, _READ_TWICE, _SOUGHT_BACK = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit, Excuse.SOUGHT_BACK.bit
+_BY_ACT = Excuse.RESET.bit
 READ_TWICE: Final = 10_000_000
 """How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
 _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED, Ending.OPEN, Ending.SOUGHT))
@@ -113,7 +115,9 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
     and gets what it had committed, too. Returns its first delivery (``end``: none) and first acknowledgement.
 
     An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
-    ends its delivery, too, but the message may come again."""
+    ends its delivery, too, but the message may come again. A delivery with redelivery count 0, of which the one before
+    was before an act, may be that act's doing, and so may those that follow, until it is acknowledged again."""
+    act, fresh = UNKNOWN, NEVER  # the latest act between two deliveries, and the first acknowledgement since
     first_ack, done, open_until, highest, first, taken = NEVER, NEVER, UNKNOWN, UNKNOWN, end, False
     strays = begin
     for j in range(begin, end):
@@ -140,8 +144,15 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
             a[PREVIOUS, j] = _ending(a, j - 1, at, group)
             if a[PREVIOUS, j] == _SOUGHT:
                 a[EXCUSES, j] |= _SOUGHT_BACK
+            if a[ACT, j] != UNKNOWN and a[AT, j - 1] <= a[ACT, j] and (group or a[COUNT, j] == 0):
+                act, fresh = a[ACT, j], NEVER
+                a[RESET, j] = act
+                a[EXCUSES, j] |= _BY_ACT
         if first < j and done <= at:
             a[CODES, j] |= _DUP
+            if act != UNKNOWN and fresh > at:
+                a[RESET, j] = act
+                a[EXCUSES, j] |= _BY_ACT
             if a[PARTLY, j]:
                 a[EXCUSES, j] |= _BATCH_AGAIN
             until = at
@@ -157,7 +168,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
                 until = at
             first_ack = min(first_ack, max(acked, at))
             if not a[IGNORED, j]:
-                done = min(done, max(acked, at))
+                done, fresh = min(done, max(acked, at)), min(fresh, max(acked, at))
         if a[OWNED, j]:
             open_until = max(open_until, until)
             highest = max(highest, a[COUNT, j])

@@ -126,6 +126,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         for row in figures.withdrawn
     ]
     found += [Fact("Producers", told.value, told.sentence) for told in figures.producers]
+    found += [Fact(seen.title, instant(seen.act.at), seen.sentence) for seen in figures.acts]
     if figures.unknown_consumers and figures.members:
         unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))
         why = f"the deliveries name {unknown}, of whom the membership does not know; it has {known}"

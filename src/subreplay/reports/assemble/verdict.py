@@ -15,6 +15,9 @@ from subreplay.model.rows import Standing, Verdict
 from subreplay.reports.data import RunInfo
 from subreplay.reports.words import plural, span
 
+MOST_ACTS: Final = 3
+"""Acts of operators and clients that a headline names; all of them are among the facts."""
+
 
 class Judgement(NamedTuple):
     """The worst verdict of all findings, and the ``doubts`` that leave it at best *unknown*; ``nothing``: nothing was
@@ -57,7 +60,8 @@ def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     skipped = ""
     if figures.night is not None and figures.missed:
         skipped = f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
-    return _sentence(run, judged, figures) + skipped
+    acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MOST_ACTS])
+    return _sentence(run, judged, figures) + acts + skipped
 
 
 def _sentence(run: RunInfo, judged: Judgement, figures: Figures) -> str:

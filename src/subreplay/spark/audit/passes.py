@@ -28,7 +28,7 @@ from subreplay.audit.external_sort import (
     unpacked,
 )
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import ADDED, ALL_TIME, OF
+from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, OF
 from subreplay.audit.sums import TOTALS
 from subreplay.audit.waiting_blocks import leave, sizes, waiting
 from subreplay.model.columns import DAY
@@ -206,7 +206,7 @@ def load(sums: DataFrame) -> DataFrame:
 
 def lags(sums: DataFrame) -> DataFrame:
     """The lags of each consumer, counted by size (``audit.clocks.may_be_off``); ``sums`` are ``LOAD`` rows."""
-    mine = sums.where("lag IS NOT NULL").groupBy("consumer", "lag", "size")
+    mine = sums.where(F.col("lag") != ACT).groupBy("consumer", "lag", "size")
     return mine.agg(F.sum("messages").alias("messages")).orderBy("consumer", "lag", "size")
 
 
@@ -214,6 +214,12 @@ def fits(sums: DataFrame) -> DataFrame:
     """How many deliveries are at their owners under each selector that was compared; ``sums`` are ``LOAD`` rows."""
     added = [F.sum(name).alias(name) for name in ("outside", "at_owner")]
     return sums.where("selector IS NOT NULL").groupBy("selector").agg(*added).orderBy("selector")
+
+
+def acts(sums: DataFrame) -> DataFrame:
+    """What acts of operators and clients had redelivered (``audit.passes.loads.ACT``), in order of time."""
+    names = ("pane", "consumer", "messages", "redelivered", "begin", "end")
+    return sums.where(F.col("lag") == ACT).select(*names).orderBy("pane", "consumer")
 
 
 def has(code: Code) -> Column:

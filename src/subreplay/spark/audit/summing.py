@@ -10,6 +10,7 @@ import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, Window
 
 from subreplay.audit import sums
+from subreplay.audit.acts import Seen, acts_seen
 from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import Code
@@ -46,6 +47,7 @@ class _Sums(NamedTuple):
     lags: collect.Rows
     withdrawn: collect.Rows
     fits: collect.Rows
+    acts: collect.Rows
 
 
 def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | pa.Table | Counted) -> Figures:
@@ -93,7 +95,15 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         contradicted={"membership": source.statistics.contradicted, "deliveries": summed.totals["contradicted"]},
         quarantine=reasons(source.inputs, source.statistics.with_rejected),
         scattered=_scattered(source, judge, judged) if mixed else None,
+        acts=_acts(judge, summed.acts),
     )
+
+
+def _acts(judge: Judge, rows: collect.Rows) -> tuple[Seen, ...]:
+    """The acts of operators and clients that rows count."""
+    if not rows:
+        return ()
+    return tuple(acts_seen({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
 
 
 def _summed(source: Source, judge: Judge, rows: DataFrame, mine: DataFrame, found: DataFrame) -> _Sums:
@@ -112,13 +122,14 @@ def _summed(source: Source, judge: Judge, rows: DataFrame, mine: DataFrame, foun
         load = start(collect.rows, loads(mine, source.report_span).orderBy("window", "consumer"))
         consumers = start(collect.rows, passes.load(mine))
         lags = start(collect.rows, passes.lags(mine))
+        acts = start(collect.rows, passes.acts(mine))
         told = start(collect.rows, worst(found, source.config.report.worst, width))
         withdrawn = start(_withdrawn, source)
         fits = start(collect.rows, passes.fits(mine))
     assigned.result()
     windowed.result()
     findings = collect.rows(passes.coarser(counts.result(), width))
-    of_each = (told, lags, withdrawn, fits)
+    of_each = (told, lags, withdrawn, fits, acts)
     return _Sums(intervals, totals, load.result(), consumers.result(), findings, *(job.result() for job in of_each))
 
 
@@ -154,6 +165,7 @@ def _summed_here(source: Source, judge: Judge, mine: pa.Table, counted: Counted)
         sums.lags(mine),
         _withdrawn(source),
         sums.fits(mine),
+        sums.acts(mine),
     )
 
 

@@ -144,9 +144,9 @@ def _handed_on_here(spark: SparkSession, audited: Table, sink: Sink, config: Run
 
 
 def basis(config: RunConfig) -> str:
-    """What the judging of a run rests on: nights that go on from one another must agree in it."""
+    """What the judging of a run rests on: nights that go on from one another must agree in it, but for ``resets``."""
     asked = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
-    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json")}, sort_keys=True)
+    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json", exclude={"resets"})}, sort_keys=True)
 
 
 def check_basis(before: HandedOn, config: RunConfig) -> None:

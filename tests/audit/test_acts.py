@@ -1,0 +1,170 @@
+"""Acts of operators and clients (resets, seeks, unloads, expired offsets) are recognised, and nothing else is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from subreplay.adapters import ADAPTERS
+from subreplay.audit.acts import Reset, acts_of, acts_seen
+from subreplay.audit.codes import Code, Excuse, excuse_of, unexcused
+from subreplay.audit.explain.causes import Causes
+from subreplay.audit.sums import acts as counts_of_acts
+from subreplay.audit.terms import Terms
+from subreplay.policies import make
+from tests.support.history import START, STEP, auto_split, findings_of, history
+from tests.support.joins import fold
+from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
+
+EXCLUSIVE, FAILOVER = make("pulsar.exclusive", "pulsar-4.0"), make("pulsar.failover", "pulsar-4.0")
+SHARED, KEY_SHARED = make("pulsar.shared", "pulsar-4.0"), auto_split()
+RANGE = make("kafka.range", "kafka-4.0")
+LOG = "a1 a2 a3 a4 a5"
+READ = "a1>C1 a1! a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
+AGAIN = "a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
+BACK = f"+C1 {READ} -C1 ~20 +C1 "
+
+
+def duplicates(policy, story, terms=NOTHING_TOLD, log=LOG):
+    """How often DUP_DELIVERY fails, and how often it does not."""
+    found = [code for code, _ in findings_of(policy, history(log, story), terms)]
+    return found.count("DUP_DELIVERY"), found.count("dup_delivery")
+
+
+@pytest.mark.parametrize("policy", [EXCLUSIVE, FAILOVER, SHARED, KEY_SHARED], ids=lambda policy: policy.name)
+def test_everything_from_a_position_on_after_all_left_is_a_reset(policy):
+    assert duplicates(policy, BACK + AGAIN) == (0, 4)
+
+
+def test_what_was_outstanding_comes_with_it():
+    story = "+C1 a1>C1 a1! a2>C1 a2! a3>C1 a4>C1 a4! a5>C1 a5! -C1 +C1 a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
+    assert duplicates(SHARED, story) == (0, 3)
+
+
+def test_a_seek_of_the_active_consumer_is_one_although_another_stays():
+    story = f"+C1@x +C2 {READ.replace('C1', 'C1@x')} -C1@x +C1@x {AGAIN.replace('C1', 'C1@x')}"
+    assert duplicates(FAILOVER, story) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        BACK + "a3>C1",  # one message
+        BACK + "a4>C1 a3>C1 a2>C1 a1>C1",  # out of order
+        BACK + "a2>C1*1 a3>C1*1 a4>C1*1 a5>C1*1",  # counted as redeliveries
+        BACK + "a1>C1 a5>C1",  # others between them are missing
+        f"+C1 {READ} {AGAIN}",  # nobody left
+        f"+C1 +C2 {READ} -C1 +C1 {AGAIN}",  # another one stayed
+    ],
+)
+def test_what_does_not_have_the_pattern_stays_a_violation(story):
+    fails, exempt = duplicates(SHARED, story)
+    assert fails > 0 == exempt
+
+
+def test_some_messages_of_one_batch_are_no_pattern():
+    fails, _ = duplicates(SHARED, "+C1 a1>C1 a1! a2>C1 a2! -C1 +C1 a1>C1 a2>C1", log="a1,a2")
+    assert fails == 2
+
+
+def test_only_the_keys_of_one_slot_are_no_pattern():
+    story = "+C1 a1>C1 a1! n1>C1 n1! a2>C1 a2! n2>C1 n2! a3>C1 a3! n3>C1 n3! -C1 +C1 a1>C1 a2>C1 a3>C1"
+    assert duplicates(KEY_SHARED, story, log="a1 n1 a2 n2 a3 n3") == (3, 0)
+
+
+def test_a_message_that_is_redelivered_once_more_after_its_acknowledgement_is_a_violation_beside_a_reset():
+    assert duplicates(SHARED, BACK + AGAIN + " a4>C1") == (1, 4)
+
+
+def test_a_message_before_the_position_is_a_violation_beside_a_reset():
+    log, read = "a1 a2 a3 a4 a5 a6 a7", READ + " a6>C1 a6! a7>C1 a7!"
+    story = f"+C1 {read} -C1 +C1 a5>C1 a5! a6>C1 a6! a7>C1 a7! a1>C1"
+    assert duplicates(SHARED, story, log=log) == (1, 3)
+
+
+def test_a_nack_after_a_reset_is_no_violation():
+    assert duplicates(SHARED, BACK + "a2>C1 a2? a2>C1*1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!") == (0, 5)
+
+
+AT = (START + 112 * STEP) * 1_000  # between the last acknowledgement and the leave
+
+
+@pytest.mark.parametrize(
+    ("reset", "expected"),
+    [
+        (Reset(AT), (0, 1)),
+        (Reset(AT, to=(1, 2, -1)), (0, 1)),
+        (Reset(AT, to=(1, 4, -1)), (1, 0)),
+        (Reset(AT, partition=3), (1, 0)),
+        (Reset(AT - 200_000_000_000), (1, 0)),
+    ],
+)
+def test_a_declared_reset_needs_no_pattern_but_reaches_only_as_far_as_it_says(reset, expected):
+    assert duplicates(SHARED, f"+C1 {READ} ~9 a4>C1", Terms(resets=(reset,)), "a1 a2 a3 a4 a5") == expected
+
+
+GROUP = f"+C1 =C1 {READ} C1!5 /C1 -C1 "
+
+
+def test_a_group_that_was_empty_and_begins_below_its_commit_had_its_offsets_reset():
+    assert duplicates(RANGE, GROUP + f"~50 +C2 =C2 {AGAIN.replace('C1', 'C2')} C2!5") == (0, 4)
+
+
+def test_a_member_that_joined_before_the_last_one_left_finds_the_commits():
+    story = f"+C1 =C1 {READ} C1!5 +C2 /C1 -C1 =C2 {AGAIN.replace('C1', 'C2')}"
+    assert duplicates(RANGE, story) == (4, 0)
+
+
+def test_causes_name_the_act_and_sums_count_it():
+    tables = history(LOG, BACK + AGAIN)
+    judge = judge_of(SHARED, tables)
+    rows = audit_by(judge, tables)
+    again = rows.filter(pa.array(rows["codes"].to_numpy() & Code.DUP_DELIVERY.bit != 0))
+    causes = Causes(judge)
+    cause = set(causes.of(again, Code.DUP_DELIVERY, causes.epochs(again)).to_pylist())
+    assert len(cause) == 1
+    assert "consumer C1 left at 2023-11-14T22:13:21" in cause.pop()
+    assert {excuse_of(Code.DUP_DELIVERY, excuses) for excuses in again["excuses"].to_pylist()} == {Excuse.RESET}
+
+
+def test_acts_of_several_partitions_at_one_time_are_one_act():
+    reset = Reset(AT, "reset", by="operator")
+    timeline = fold(SHARED, "+C1")
+    acts = {partition: acts_of(timeline, (reset,)) for partition in (0, 1)}
+    rows = [
+        {"pane": AT, "consumer": f"{partition} 5:{partition}", "messages": 2, "redelivered": 3} for partition in (0, 1)
+    ]
+    (seen,) = acts_seen(acts, rows)
+    assert (seen.title, seen.acknowledged, seen.redelivered) == ("Cursor reset", 4, 6)
+    assert seen.sentence.endswith("by operator; 6 redelivered from 0/5:0, 1/5:1 on, 4 of them acknowledged before")
+
+
+INCIDENTS = Path(__file__).parents[1] / "data" / "recordings-incidents" / "4.2.4"
+RING = "pulsar.key_shared.consistent_hash"
+
+
+def seen_in(policy, tables):
+    """The title and the counts of each act in an audit, and its violations."""
+    judge = replace(judge_of(make(policy, "pulsar-4.2"), tables), spans=())
+    rows = audit_by(judge, tables)
+    sums = pa.Table.from_struct_array(rows["load"].drop_null().combine_chunks())
+    acts = {scope.partition: judge.acts(one.timeline) for scope, one in judge.dispatchers.items()}
+    seen = [(one.title, one.acknowledged, one.redelivered) for one in acts_seen(acts, counts_of_acts(sums))]
+    fails = unexcused(rows["codes"].to_numpy(), rows["excuses"].to_numpy()) & judge.promised
+    return seen, {code.name for code in Code if (fails & code.bit).any()}
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "act"),
+    [
+        ("i7_reset_cursor_admin", RING, ("Cursor reset or seek", 361, 368)),
+        ("i8_seek_by_consumer", "pulsar.failover", ("Cursor reset or seek", 286, 288)),
+        ("i9_unload_with_unacked", RING, ("Topic unload", 0, 92)),
+    ],
+)
+def test_what_an_operator_or_a_client_did_at_a_real_broker_is_no_violation(name, policy, act):
+    tables = ADAPTERS["pulsar-recording"](INCIDENTS / name).tables
+    assert seen_in(policy, tables) == ([act], set())
