@@ -24,10 +24,10 @@ from subreplay.audit.deliveries import Found
 from subreplay.audit.passes.batches_of_one import with_batches_of_one
 from subreplay.audit.passes.beginning import Beginning
 from subreplay.audit.passes.commits import commit_facts, without_commits
+from subreplay.audit.passes.explained import Explained
 from subreplay.audit.passes.facts import position_facts
 from subreplay.audit.passes.instants import DispatcherState, begin_instants
 from subreplay.audit.passes.loads import Given, Span
-from subreplay.audit.passes.patterns import Explained
 from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.passes.timed import (
     checkpoint_as_judged,
