@@ -18,11 +18,13 @@ from subreplay.dispatch.service import Empirical
 from subreplay.dispatch.service import Service as ServiceModel
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.producer_routing import default_scheme
+from subreplay.model.partitioner_words import canonical, sentences
+from subreplay.model.partitioners import Partitioners
 from subreplay.planning.capacity import Fit, mean_work
 from subreplay.planning.questions.answer import Answer, Finalist, Question, Setup, Unit, stay
 from subreplay.planning.questions.changing import Events, Rolled, rollout, static, upgrade
 from subreplay.planning.questions.served import names
-from subreplay.planning.questions.shaping import partitions, policy, ranges
+from subreplay.planning.questions.shaping import Routed, partitions, policy, ranges
 from subreplay.planning.questions.sizing import Wanted, capacity, consumers
 from subreplay.planning.traffic import Traffic
 from subreplay.policies import make
@@ -38,12 +40,14 @@ KAFKA = ("kafka.range", "kafka.roundrobin", "kafka.sticky", "kafka.cooperative_s
 
 @dataclass(frozen=True)
 class Given:
-    """A run with its traffic and its members; ``fitted`` makes a service model of its recorded deliveries."""
+    """A run with its traffic and its members; ``fitted`` makes a service model of its recorded deliveries, and
+    ``partitioners`` are what the messages show of how producers choose partitions."""
 
     config: RunConfig
     profile: TrafficProfile
     events: Events
     fitted: Callable[[], Fit]
+    partitioners: Partitioners | None = None
 
     @property
     def plan(self) -> Plan:
@@ -143,8 +147,23 @@ def _consumers(given: Given) -> Answer:
 
 def _partitions(given: Given) -> Answer:
     asked = given.plan.partitions
-    scheme = asked.scheme or default_scheme(given.setup.policy)
-    return partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, scheme, asked.now)
+    return partitions(given.traffic, given.unit, asked.counts, given.plan.consumers, _routed(given), asked.now)
+
+
+def _routed(given: Given) -> Routed:
+    """How the producers choose partitions: as the run says, else as the messages show, else as their system's do."""
+    declared, default = given.config.topic.routing, default_scheme(given.setup.policy)
+    assumed = given.plan.partitions.scheme or (None if declared is None else declared.scheme)
+    found = given.partitioners
+    if found is None:
+        return Routed(assumed or default)
+    parts = () if assumed else found.parts
+    scheme = assumed or (parts[0].way.scheme if parts else default)
+    evidence = [told.sentence for told in sentences(found, assumed, default)]
+    if not found.parts:
+        agree = f"{found.agreeing[canonical(scheme)]:,} of {found.keyed:,} keyed messages"
+        evidence.append(f"the messages do not show how their partitions were chosen; {agree} are where {scheme} says")
+    return Routed(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
 
 
 def _rollout(given: Given) -> Answer:

@@ -81,10 +81,32 @@ def test_two_schemes_of_producers_without_a_name_are_told_apart():
     found = found_in(sent(None, "murmur2", 12, messages=300), sent(None, "consistent_random", 12))
     assert [part.way.scheme for part in found.parts] == ["murmur2", "consistent_random"]
     assert sum(part.messages for part in found.parts) == found.keyed == 500
-    assert contradicted(found, "murmur2") == (
-        f"the run assumes murmur2, but only {found.agreeing['murmur2']} of 500 keyed messages are "
-        "where it puts their keys"
+    told = sentences(found, "murmur2", "murmur2")
+    assert [one.value for one in told] == [WARNING]
+    assert f"{found.parts[0].messages} of 500 keyed messages are where murmur2 of 12" in told[0].sentence
+    assert f"; {found.parts[1].messages} others are where consistent_random of 12" in told[0].sentence
+
+
+def test_a_producer_that_changes_its_client_has_two_schemes_and_did_not_grow():
+    found = found_in(sent(None, "murmur2", 6), sent(None, "consistent_random", 6, begin=200))
+    assert [(part.way.scheme, counts(part)) for part in found.parts] == [("murmur2", [6]), ("consistent_random", [6])]
+    assert found.growth == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_router_that_remembers_a_partition_for_each_key_is_no_scheme(seed):
+    rows = sent("p", "murmur2", 5)
+    home = dict(zip(KEYS, np.random.default_rng(seed).integers(0, 5, 40).tolist(), strict=True))
+    partition = pa.array([home[key] for key in rows["key"].to_pylist()])
+    assert not found_in(rows.set_column(2, "partition", partition)).parts
+
+
+def test_a_scheme_that_the_run_assumes_is_contradicted_where_nobody_uses_it():
+    found = found_in(sent(None, "consistent_random", 6))
+    assert contradicted(found, "fnv1a_random") == (
+        f"the run assumes fnv1a, but only {found.agreeing['fnv1a']} of 200 keyed messages are where it puts their keys"
     )
+    assert contradicted(found, "crc32") == ""
 
 
 @pytest.mark.parametrize("producers", [("p", "p"), ("old", "new"), (None, None)])

@@ -51,6 +51,15 @@ def test_keys_move_to_another_partition_unless_both_numbers_send_them_to_the_sam
     assert (found.keys_moved, found.moved) == (10, 0.5)
 
 
+def test_what_there_is_now_is_what_is_recorded_whatever_the_hashes_say() -> None:
+    loads = Loads.of(np.arange(4), np.zeros(4, np.int64), np.array([5, 1, 1, 1]), 4, 1)
+    keys, recorded = np.array([0, 0, 1, 2]), np.array([1, 0, 1, 1])  # the first key is in two partitions
+    found = compare_partitions(loads, np.array([3, 3, 4, ANY]), 2, [2, 4], 1, keys=keys, recorded=recorded)
+    assert [(one.worst, one.keys_moved) for one in found] == [(7, 0), (7, 2)]
+    assert found[1].moved == 7 / 8  # the key in two partitions moves from both; what has no key does not count
+    assert found[0].bound == 6
+
+
 def test_keyless_messages_go_to_all_partitions() -> None:
     loads = Loads.of(np.zeros(9, np.int64), np.zeros(9, np.int64), np.ones(9, np.int64), 1, 1)
     (found,) = compare_partitions(loads, np.array([ANY]), 1, [3], consumers=3)

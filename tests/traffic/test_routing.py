@@ -1,6 +1,7 @@
 """Another number of partitions: keys go where real producers send them, and no message is lost."""
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,10 +11,16 @@ from hypothesis import strategies as st
 
 from subreplay.hashing.base64_text import base64_text
 from subreplay.hashing.murmur2 import kafka_partition
-from subreplay.hashing.producer_routing import JAVA_STRING_HASH, MURMUR3_32_HASH, producer_partition
+from subreplay.hashing.producer_routing import (
+    JAVA_STRING_HASH,
+    MURMUR3_32_HASH,
+    producer_partition,
+    producer_partitions,
+)
+from subreplay.model.partitioners import detect
 from subreplay.model.words import KeyWords
 from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
+from subreplay.traffic.routing import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 
@@ -72,6 +79,30 @@ def test_keys_stay_where_the_number_of_partitions_stays():
     assert relocated(profile, ProducerRouting(6, "murmur2", "sticky")) == (0, 0)
     keys, messages = relocated(profile, ProducerRouting(7, "murmur2", "sticky"))
     assert keys == messages == sum(kafka_partition(key, 7) != old for key, old in zip(KEYS, now, strict=True))
+
+
+def test_each_message_of_several_producers_follows_the_scheme_that_explains_where_it_is():
+    key = pa.array(KEYS)
+    mine, others = (producer_partitions(key, 6, scheme) for scheme in ("murmur2", "consistent_random"))
+    profile = profile_of(400, key=[*KEYS, *KEYS], partition=[*mine, *others])
+    parts = detect(seen(profile), 6).parts
+    assert [part.way.scheme for part in parts] == ["murmur2", "consistent_random"]
+
+    routing = ProducerRouting(12, "murmur2", "sticky", parts)
+    after = numbers_of(profile, "murmur2", parts) % 12
+    expected = {
+        (i, now): producer_partitions(key, 12, scheme)[i]
+        for scheme, before in (("consistent_random", others), ("murmur2", mine))
+        for i, now in enumerate(before)
+    }
+    names = {word: i for i, word in enumerate(profile_of(200, key=KEYS).keys.words())}
+    order = [names[word] for word in profile.keys.words()]
+    found = {
+        (order[key], now): number
+        for key, now, number in zip(profile.runs.routed.tolist(), recorded(profile).tolist(), after, strict=True)
+    }
+    assert found == expected
+    assert relocated(profile, replace(routing, partitions=6)) == (0, 0)
 
 
 def test_without_keys_each_producer_goes_round():

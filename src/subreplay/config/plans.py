@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from subreplay.config.run import RECORDED, RunConfig
 from subreplay.config.scenario import AnyScenario, Member
 from subreplay.hashing.producer_routing import default_scheme
+from subreplay.model.partitioners import Part
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Plan
@@ -15,12 +17,18 @@ from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planne
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
-def routing_of(config: RunConfig, scenario: AnyScenario, events: Events) -> ProducerRouting | None:
-    """How producers choose partitions under a scenario; None: as they did."""
+def routing_of(
+    config: RunConfig, scenario: AnyScenario, events: Events, parts: tuple[Part, ...] = ()
+) -> ProducerRouting | None:
+    """How producers choose partitions under a scenario; None: as they did. ``parts`` is what the messages show of the
+    recorded ones, which counts where the run names no scheme."""
     declared = config.topic.routing
     count = max((scope.partition for scope in events), default=0) + 1
     scheme = (declared and declared.scheme) or default_scheme(scenario.policy)
-    return scenario.routing(max(count, 1), scheme)
+    found = scenario.routing(max(count, 1), scheme)
+    if found is None or not parts or scenario.hashing or (declared and declared.scheme):
+        return found
+    return replace(found, scheme=parts[0].way.scheme, parts=parts)
 
 
 def scenario_events(config: RunConfig, scenario: AnyScenario, events: Events, start: int) -> Events:

@@ -35,10 +35,9 @@ def sentences(found: Partitioners, declared: str | None, default: str) -> tuple[
 
 
 def contradicted(found: Partitioners, declared: str) -> str:
-    """What contradicts that all producers use a scheme; empty where nothing does, or no other scheme is found."""
-    declared = _canonical(declared)
-    others = [part for part in found.parts if part.way.scheme != declared]
-    if not others:
+    """What contradicts a scheme; empty where some producers use it, or no scheme is found."""
+    declared = canonical(declared)
+    if not found.parts or declared in {part.way.scheme for part in found.parts}:
         return ""
     return (
         f"the run assumes {declared}, but only {found.agreeing[declared]:,} of {found.keyed:,} keyed messages are "
@@ -65,7 +64,8 @@ def told_partitions(count: int) -> str:
     return f"{count:,} partition" + ("s" if count != 1 else "")
 
 
-def _canonical(scheme: str) -> str:
+def canonical(scheme: str) -> str:
+    """The scheme that treats keys alike and is looked for."""
     name = SAME_AS.get(scheme, scheme)
     return "consistent_random" if name == "consistent" else name
 
@@ -75,7 +75,7 @@ def _at(at: int) -> str:
 
 
 def _confirmed(found: Partitioners, expected: str) -> Told:
-    part, expected = found.parts[0], _canonical(expected)
+    part, expected = found.parts[0], canonical(expected)
     sentence = (
         f"{_all(found)} are where {way_words(part.way)} of {told_partitions(part.partitions)} puts their keys "
         f"({SCHEMES[part.way.scheme].clients})"
@@ -98,10 +98,12 @@ def _several(found: Partitioners) -> str:
 
 
 def _explained(part: Part, found: Partitioners) -> str:
-    if part.whole and part.of == found.keyed:
-        messages = _all(found)
+    if part.whole:
+        messages = _all(found) if part.of == found.keyed else f"all {part.of:,}"
+    elif part.producers or part is found.parts[0]:
+        messages = f"{part.messages:,} of {part.of:,} keyed messages"
     else:
-        messages = f"{part.messages:,} of {part.of:,} keyed messages" if not part.whole else f"all {part.of:,}"
+        messages = f"{part.messages:,} others"
     whose = f" of {_list(part.producers)}" if part.producers else ""
     if len(part.spells) == 1:
         where = f"of {told_partitions(part.partitions)}"

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.identity import key_identity
-from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, key_hashes, not_negative
+from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, key_hashes, not_negative, scheme_of
 from subreplay.model.columns import Ints, column, flags, gathered, ints
 
 Flags = NDArray[np.bool_]
@@ -60,7 +60,7 @@ class Way(NamedTuple):
 
     @property
     def hash(self) -> str:
-        how = SCHEMES[self.scheme]
+        how = scheme_of(self.scheme)
         return how.of_bytes if self.of_bytes and how.of_bytes else how.hash
 
 
@@ -99,9 +99,9 @@ class Part:
         """How many there are in the end."""
         return self.spells[-1].partitions
 
-    def partitions_at(self, at: int) -> int:
-        """How many there are at a time (ns)."""
-        return int(_partitions_at(self.spells, np.array([at], np.int64))[0])
+    def partitions_at(self, at: Ints) -> Ints:
+        """How many there are at each time (ns)."""
+        return _partitions_at(self.spells, at)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ class Sightings:
 
 
 def sightings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Messages (columns key, producer, partition, at) in any order -> their ``SIGHTINGS``."""
+    """Messages (columns key, partition, at, and producer where it is known) in any order -> their ``SIGHTINGS``."""
     found: list[pa.Table] = []
     for rows in gathered(batches, _TOGETHER):
         found.append(_sightings(rows))
@@ -208,6 +208,8 @@ def sightings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _sightings(rows: pa.Table) -> pa.Table:
+    if "producer" not in rows.column_names:
+        rows = rows.append_column("producer", pa.nulls(rows.num_rows, pa.string()))
     lengths = pc.binary_length(rows["key"])
     rows = rows.filter(pc.and_(pc.greater(lengths, 0), pc.greater_equal(rows["partition"], 0)))
     encoded = column(rows, "key").dictionary_encode()
@@ -322,16 +324,19 @@ def _cover(seen: Sightings, most: int, ways: Sequence[Way], *, sharp: bool) -> l
         way, spells = found
         fits = _fits(rest, way, spells)
         messages, counts = int(rest.messages[fits].sum()), {spell.partitions for spell in spells}
-        same = (
-            []
-            if sharp
-            else [i for i, p in enumerate(parts) if p.way == way and counts <= {spell.partitions for spell in p.spells}]
-        )
-        if same:  # some producers learned later, or sooner, that the topic grew
-            parts[same[0]] = replace(parts[same[0]], messages=parts[same[0]].messages + messages)
+        rest = rest.at(~fits)
+        for i, part in enumerate(parts):
+            if not sharp and part.way == way and counts <= {spell.partitions for spell in part.spells}:
+                parts[i] = replace(part, messages=part.messages + messages)  # somebody learned later that it grew
+                break
         else:
             parts.append(Part(way, spells, messages, of))
-        rest = rest.at(~fits)
+    if len({part.way for part in parts}) == len(parts) > 1:  # the likeliest one has what several explain
+        rest, parts = seen, sorted(parts, key=lambda part: (ways.index(part.way), -part.messages))
+        for i, part in enumerate(parts):
+            fits = _fits(rest, part.way, part.spells)
+            parts[i] = replace(part, messages=int(rest.messages[fits].sum()))
+            rest = rest.at(~fits)
     return parts
 
 
@@ -345,6 +350,8 @@ def _best(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[Way, tuple[S
     few = seen if cells <= _MOST_CELLS else seen.at(np.arange(len(seen)) % -(-cells // _MOST_CELLS) == 0)
     scores = [(*_spells(few, way, most), way) for way in ways]
     _, spells, way = max(scores, key=lambda one: one[0])
+    if not spells:
+        return None
     fits = _fits(few, way, spells)
     tested = math.log(len(ways) * (most + _BEYOND)) + (len(spells) - 1) * math.log(len(few) * (most + _BEYOND))
     evidence = _evidence(int(fits.sum()), len(few), float((1 / _partitions_at(spells, few.first)).mean()))
@@ -361,27 +368,31 @@ def _evidence(fit: int, of: int, chance: float) -> float:
 
 
 def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, ...]]:
-    """The numbers of partitions, rising over time, by which a way explains the most; and how much that is: sightings,
-    less what more than one number has to explain beyond chance.
+    """The numbers of partitions, rising over time, by which a way explains the most; and how much that is: nats by
+    which it is likelier, where every second message follows it, than partitions drawn by chance, less what each further
+    number costs.
 
-    A sighting stands for its first and its last message. ``gain[n, e]`` is what ends with number n after event e.
+    A sighting stands for its first and its last message. ``gains[i][n, e]`` is the best of i changes that ends with
+    number n after event e; the first and the last n are no number, for times of which the way explains nothing.
     """
     once = seen.first == seen.last
     order = np.argsort(np.concatenate([seen.first, seen.last[~once]]), kind="stable")
     which = np.concatenate([np.arange(len(seen)), np.flatnonzero(~once)])[order]
     at = np.concatenate([seen.first, seen.last[~once]])[order]
     weight = np.where(once, 1.0, 0.5)[which]
-    counts = np.arange(1, most + _BEYOND + 1)
-    hits = (seen.numbers(way)[which] % counts[:, None] == seen.partition[which]) * weight
-    hits[most - 1] *= 1 + 1e-6  # of equals the number that is known
+    counts = np.array([0, *range(1, most + _BEYOND + 1), 0])
+    hits = seen.numbers(way)[which] % np.maximum(counts, 1)[:, None] == seen.partition[which]
+    nats = np.where(hits, math.log((max(most, 2) + 1) / 2), -math.log(2)) * weight
+    nats[most] += 1e-9  # of equals the number that is known
+    nats[counts == 0] = 0
     explained = np.zeros((len(counts), len(which) + 1))
-    np.cumsum(hits, axis=1, out=explained[:, 1:])
+    np.cumsum(nats, axis=1, out=explained[:, 1:])
     gains = [explained]
     for _ in range(_MOST_SPELLS - 1):
         fewer = np.full_like(explained, -np.inf)
         np.maximum.accumulate(gains[-1][:-1], axis=0, out=fewer[1:])
         gains.append(explained + np.maximum.accumulate(fewer - explained, axis=1))
-    price = (math.log(len(which) * len(counts)) + 2) / math.log(max(most, 2))
+    price = math.log(len(which) * len(counts)) + 2
     totals = [float(gain[:, -1].max()) - price * number for number, gain in enumerate(gains)]
     number = int(np.argmax(totals))
     count, end, found = int(np.argmax(gains[number][:, -1])), len(which), []
@@ -389,10 +400,11 @@ def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, .
         fewer = gains[number - 1][:count, : end + 1].max(axis=0) - explained[count, : end + 1]
         cut = int(np.argmax(fewer))
         before = int(np.argmax(gains[number - 1][:count, cut]))
-        only = np.flatnonzero((hits[count, cut:] > 0) & (hits[before, cut:] == 0))
+        only = np.flatnonzero(hits[count, cut:] & ~hits[before, cut:])
         found.append(Spell(int(counts[count]), int(at[cut + only[0]]) if len(only) else int(at[min(cut, len(at) - 1)])))
         count, end, number = before, cut, number - 1
-    return max(totals), (Spell(int(counts[count]), int(at[0])), *reversed(found))
+    found = [spell for spell in (Spell(int(counts[count]), int(at[0])), *reversed(found)) if spell.partitions]
+    return max(totals), (found[0]._replace(since=int(at[0])), *found[1:]) if found else ()
 
 
 def _fits(seen: Sightings, way: Way, spells: Sequence[Spell]) -> Flags:

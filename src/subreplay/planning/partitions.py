@@ -45,33 +45,57 @@ def partition_of(hashes: Ints, partitions: int) -> Ints:
 
 
 def compare_partitions(
-    loads: Loads, hashes: Ints, now: int, counts: Iterable[int], consumers: int
+    loads: Loads,
+    hashes: Ints,
+    now: int,
+    counts: Iterable[int],
+    consumers: int,
+    *,
+    keys: Ints | None = None,
+    recorded: Ints | None = None,
 ) -> tuple[PartitionCount, ...]:
-    """Each number of partitions over loads of keys, whose non-negative ``hashes`` choose the partition; ``now`` is the
-    number that there is."""
-    before = partition_of(hashes, now)
-    keyed = np.where(hashes == ANY, 0, loads.by_thing)
+    """Each number of partitions over loads of things, whose non-negative ``hashes`` choose the partition.
+
+    ``now`` is the number that there is. ``keys`` are those of the things (None: each has its own), and ``recorded`` the
+    partitions in which the things are now (None: where their hashes put them).
+    """
+    keys = np.arange(loads.things) if keys is None else keys
+    before = partition_of(hashes, now) if recorded is None else recorded
+    of_keys = loads.regrouped(np.where(hashes == ANY, loads.things, keys), loads.things + 1)
     hottest = np.zeros(loads.windows, np.int64)
-    of_keys = hashes[loads.thing] != ANY
-    np.maximum.at(hottest, loads.window[of_keys], loads.work[of_keys])
-    return tuple(_count(loads, hashes, before, keyed, hottest, count, consumers) for count in counts)
+    keyed = of_keys.thing < loads.things
+    np.maximum.at(hottest, of_keys.window[keyed], of_keys.work[keyed])
+    asked = _Asked(loads, hashes, keys, before, hottest, consumers)
+    return tuple(asked.count(count, stays=recorded is not None and count == now) for count in counts)
 
 
-def _count(
-    loads: Loads, hashes: Ints, before: Ints, keyed: Ints, hottest: Ints, count: int, consumers: int
-) -> PartitionCount:
-    partition = partition_of(hashes, count)
-    mine = loads.of_owners(partition, count)
-    mine += -(-(loads.by_window - mine.sum(axis=0)) // count)  # what has no key, rounded up
-    moved = (partition != before) & (keyed > 0)
-    total = max(int(loads.by_window.sum()), 1)
-    return PartitionCount(
-        count,
-        int(mine.max(initial=0)),
-        max(int(hottest.max(initial=0)), -(-int(loads.by_window.max(initial=0)) // count)),
-        float(mine.sum(axis=1).max(initial=0) / total),
-        int(moved.sum()),
-        float(keyed[moved].sum() / total),
-        int((mine.sum(axis=1) == 0).sum()),
-        max(consumers - count, 0),
-    )
+@dataclass(frozen=True)
+class _Asked:
+    """What numbers of partitions are compared over; ``before``: where everything is now, ``hottest``: the work of the
+    hottest key in each window."""
+
+    loads: Loads
+    hashes: Ints
+    keys: Ints
+    before: Ints
+    hottest: Ints
+    consumers: int
+
+    def count(self, count: int, *, stays: bool) -> PartitionCount:
+        """One number of partitions; ``stays``: it is what there is, and everything where it is."""
+        loads = self.loads
+        partition = self.before if stays else partition_of(self.hashes, count)
+        mine = loads.of_owners(partition, count)
+        mine += -(-(loads.by_window - mine.sum(axis=0)) // count)  # what has no key, rounded up
+        moved = (partition != self.before) & (self.hashes != ANY) & (loads.by_thing > 0)
+        total = max(int(loads.by_window.sum()), 1)
+        return PartitionCount(
+            count,
+            int(mine.max(initial=0)),
+            max(int(self.hottest.max(initial=0)), -(-int(loads.by_window.max(initial=0)) // count)),
+            float(mine.sum(axis=1).max(initial=0) / total),
+            len(np.unique(self.keys[moved])),
+            float(loads.by_thing[moved].sum() / total),
+            int((mine.sum(axis=1) == 0).sum()),
+            max(self.consumers - count, 0),
+        )

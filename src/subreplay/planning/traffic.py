@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 from subreplay.errors import NothingThere
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.model.columns import Ints
+from subreplay.model.partitioners import Part
 from subreplay.planning.loads import Loads
 from subreplay.planning.partitions import ANY
 from subreplay.policies.base import Policy
 from subreplay.profiles import KEYLESS
 from subreplay.traffic.profile import NO_KEY, TrafficProfile
-from subreplay.traffic.routing import hashes_of
+from subreplay.traffic.routing import numbers_of, recorded
 
 Hashes = NDArray[np.uint32]
 
@@ -75,14 +77,17 @@ class Traffic:
         keys = len(self.profile.keys)
         return self.loads(np.asarray(self.profile.runs.key[self.profile.run_of], np.int64) % (keys + 1), keys + 1)
 
-    def routed(self, scheme: str) -> tuple[Loads, Ints]:
-        """The loads of keys by which producers choose a partition, and their hashes, not negative; ``ANY`` for none.
+    def routed(self, scheme: str, parts: Sequence[Part] = ()) -> tuple[Loads, Ints, Ints, Ints]:
+        """The loads of what producers send to one partition: the messages of a key in each recorded partition; and of
+        each its key, its recorded partition, and the number whose remainder is the partition (``ANY``: no key decides).
 
-        ``scheme`` is one of ``hashing.producer_routing``.
+        ``scheme`` and ``parts`` are those of ``ProducerRouting``.
         """
-        keys = len(self.profile.keys)
-        thing = np.asarray(self.profile.runs.routed[self.profile.run_of], np.int64) % (keys + 1)
-        return self.loads(thing, keys + 1), np.append(hashes_of(self.profile, scheme), ANY)
+        runs, keys = self.profile.runs, len(self.profile.keys)
+        numbers = np.where(runs.routed == NO_KEY, ANY, numbers_of(self.profile, scheme, parts))
+        key, now = np.asarray(runs.routed, np.int64) % (keys + 1), recorded(self.profile)
+        _, first, thing = np.unique(key * (now.max() + 2) + now + 1, return_index=True, return_inverse=True)
+        return self.loads(thing[self.profile.run_of], len(first)), key[first], now[first], numbers[first]
 
     def of_dispatchers(self, policy: Policy) -> tuple[Loads, Ints, Hashes]:
         """The loads of sticky hashes in each topic partition, with the partition and the hash of each."""

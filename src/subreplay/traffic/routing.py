@@ -12,6 +12,7 @@ nobody knows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -21,7 +22,7 @@ from numpy.typing import NDArray
 from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, not_negative, scheme_of
 from subreplay.kernels.inlining import operation
 from subreplay.model.columns import Ints
-from subreplay.model.partitioners import MOST_KEYS, Sightings
+from subreplay.model.partitioners import MOST_KEYS, Part, Sightings, Way
 from subreplay.model.rows import Scope
 from subreplay.traffic.profile import NO_KEY, Runs, TrafficProfile
 
@@ -32,11 +33,13 @@ STICKY_BYTES: Final = 16_384
 
 @dataclass(frozen=True)
 class ProducerRouting:
-    """How producers choose one of ``partitions`` partitions."""
+    """How producers choose one of ``partitions`` partitions: by a ``scheme``; or, where ``parts`` say what the recorded
+    ones do, each message by the part that explains its recorded partition."""
 
     partitions: int
     scheme: str
     keyless: Keyless
+    parts: tuple[Part, ...] = ()
 
 
 def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:
@@ -47,22 +50,34 @@ def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfil
     runs = profile.runs
     keyed = runs.routed != NO_KEY
     partition = np.zeros(len(runs), np.int64)
-    partition[keyed] = partitions_of(profile, routing)[runs.routed[keyed]]
+    partition[keyed] = numbers_of(profile, routing.scheme, routing.parts)[keyed] % routing.partitions
     scope = (base[runs.scope] + partition).astype(np.int32) if len(runs) else runs.scope
     moved = replace(profile, scopes=scopes, runs=replace(runs, sticky=runs.key, scope=scope))
     return moved if keyed.all() else _in_turn(moved, profile, routing)
 
 
-def partitions_of(profile: TrafficProfile, routing: ProducerRouting) -> Ints:
-    """The partition of each key."""
-    return hashes_of(profile, routing.scheme) % routing.partitions
+def numbers_of(profile: TrafficProfile, scheme: str, parts: Sequence[Part] = ()) -> Ints:
+    """The number of each run whose remainder is the partition of its key (``ProducerRouting``); any without a key."""
+    runs = profile.runs
+    if not parts:
+        return _numbers(profile, Way(scheme, bool(scheme_of(scheme).of_bytes) and _set_as_bytes(profile)))
+    now = recorded(profile)
+    found, open_ = _numbers(profile, parts[0].way), np.ones(len(runs), bool)
+    for part in parts:
+        numbers = _numbers(profile, part.way)
+        fits = open_ & (numbers % part.partitions_at(profile.at[runs.begin]) == now)
+        found[fits], open_[fits] = numbers[fits], False
+    return found
 
 
-def hashes_of(profile: TrafficProfile, scheme: str) -> Ints:
-    """The hash of each key by which a scheme chooses the partition, not negative."""
-    how = scheme_of(scheme)
-    name = how.of_bytes if how.of_bytes and _set_as_bytes(profile) else how.hash
-    return not_negative(getattr(profile.keys, name), how.sign)
+def recorded(profile: TrafficProfile) -> Ints:
+    """The partition in which the messages of each run are."""
+    return np.array([scope.partition for scope in profile.scopes], np.int64)[profile.runs.scope]
+
+
+def _numbers(profile: TrafficProfile, way: Way) -> Ints:
+    hashes = not_negative(getattr(profile.keys, way.hash), scheme_of(way.scheme).sign)
+    return np.append(hashes, 0)[profile.runs.routed]  # the last is NO_KEY's
 
 
 def seen(profile: TrafficProfile) -> Sightings:
@@ -85,8 +100,8 @@ def seen(profile: TrafficProfile) -> Sightings:
 def relocated(profile: TrafficProfile, routing: ProducerRouting) -> tuple[int, int]:
     """How many keys would go to another partition than before, and how many messages these have."""
     runs = profile.runs.at(profile.runs.routed != NO_KEY)
-    before = np.array([scope.partition for scope in profile.scopes], np.int64)
-    elsewhere = before[runs.scope] != partitions_of(profile, routing)[runs.routed]
+    after = numbers_of(profile, routing.scheme, routing.parts) % routing.partitions
+    elsewhere = (recorded(profile) != after)[profile.runs.routed != NO_KEY]
     return len(np.unique(runs.routed[elsewhere])), int((runs.end - runs.begin)[elsewhere].sum())
 
 

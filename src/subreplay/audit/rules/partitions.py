@@ -111,7 +111,8 @@ def _why_of(partitioners: Partitioners | None, home: Row, other: Row) -> str:
             f"producer {home['producer']} hashes keys by {way_words(parts[0].way)}, and {other['producer']} by "
             f"{way_words(parts[1].way)}"
         )
-    counts = [part.partitions_at(row["published"]) for part, row in zip(parts, (home, other), strict=True)]
+    published = [np.array([row["published"]], np.int64) for row in (home, other)]
+    counts = [int(part.partitions_at(at)[0]) for part, at in zip(parts, published, strict=True)]
     if counts[0] == counts[1]:
         return ""
     if partitioners.growth:

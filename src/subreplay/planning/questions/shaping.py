@@ -10,8 +10,9 @@ import numpy as np
 
 from subreplay.errors import InputError
 from subreplay.model.columns import Ints
+from subreplay.model.partitioners import Part
 from subreplay.model.range_table import Range
-from subreplay.planning.partitions import PartitionCount, compare_partitions
+from subreplay.planning.partitions import ANY, PartitionCount, compare_partitions
 from subreplay.planning.policy import PolicyRow, front, policy_row
 from subreplay.planning.questions.answer import Answer, Finalist, RunnerUp, Setup, Unit, stay
 from subreplay.planning.questions.served import NAMED, Served, names
@@ -73,16 +74,36 @@ def _with_ranges(called: Sequence[str], given: Sequence[Range | None]) -> tuple[
     )
 
 
+@dataclass(frozen=True)
+class Routed:
+    """How producers choose partitions (``ProducerRouting``), and what the messages say of it."""
+
+    scheme: str
+    parts: tuple[Part, ...] = ()
+    evidence: tuple[str, ...] = ()
+
+
 def partitions(
-    traffic: Traffic, unit: Unit, counts: Sequence[int], consumers: int, scheme: str, now: int | None = None
+    traffic: Traffic,
+    unit: Unit,
+    counts: Sequence[int],
+    consumers: int,
+    routed: Routed,
+    now: int | None = None,
 ) -> Answer:
-    """What each number of partitions does; ``now`` None: as many as the traffic has. Raises ``InputError`` where no
-    message has a key that chooses its partition."""
-    loads, hashes = traffic.routed(scheme)
-    if not loads.by_thing[:-1].any():
+    """What each number of partitions does; ``now`` None: as many as the traffic has. There all stays where it is.
+
+    Raises ``InputError`` where no message has a key that chooses its partition.
+    """
+    loads, keys, recorded, hashes = traffic.routed(routed.scheme, routed.parts)
+    if not loads.by_thing[hashes != ANY].any():
         raise InputError("plan partitions: no message has a key, so any number of partitions gets an even share each")
-    there = now or max(max(scope.partition for scope in traffic.profile.scopes) + 1, 1)
-    found = compare_partitions(loads, hashes, there, dict.fromkeys((there, *counts)), consumers)
+    has = max(max(scope.partition for scope in traffic.profile.scopes) + 1, 1)
+    there = now or has
+    where = np.maximum(recorded, 0) if there == has else None
+    found = compare_partitions(
+        loads, hashes, there, dict.fromkeys((there, *counts)), consumers, keys=keys, recorded=where
+    )
     others = sorted((one for one in found if one.partitions != there), key=_cost)
     ranked = sorted(found, key=_cost)
     best = others[0] if others else ranked[0]
@@ -96,8 +117,12 @@ def partitions(
         bound=float(best.bound),
         runner_up=None if second is None else RunnerUp(f"{second.partitions:,} partitions", float(second.worst)),
         assumed=(
-            f"Producers choose the partition by the {scheme} hash of the key; there are {there:,} now.",
-            "Messages without a key go to all partitions evenly.",
+            f"Producers choose the partition by the {routed.scheme} hash of the key; there are {there:,} now.",
+            *routed.evidence,
+            "Messages without a key go to all partitions evenly."
+            if where is None
+            else "What there is now is what is recorded. Of other numbers, messages without a key go to all partitions "
+            "evenly.",
         ),
         found=found,
     )

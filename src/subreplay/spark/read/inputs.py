@@ -201,6 +201,15 @@ def _same(rows: DataFrame) -> DataFrame:
     return rows
 
 
+def asks_producers_only(config: RunConfig) -> bool:
+    """Whether a run names messages, how producers choose their partitions, and no other table: then only what producers
+    did is looked at."""
+    named = config.traffic
+    return (
+        config.topic.routing is not None and named.messages is not None and not (named.membership or named.deliveries)
+    )
+
+
 def read_inputs(
     spark: SparkSession, config: RunConfig, given: traffic.Frames | None = None, *, messages_only: bool = False
 ) -> Inputs:
@@ -208,8 +217,9 @@ def read_inputs(
 
     Raises ``InputError`` where a table, column or subscription is missing."""
     reads = traffic.Reads()
+    some = messages_only or (given is None and asks_producers_only(config))
     tables = {
-        name: traffic.table(spark, config, name, given, required=name == "messages" or not messages_only, reads=reads)
+        name: traffic.table(spark, config, name, given, required=name == "messages" or not some, reads=reads)
         for name in INPUTS
     }
     files = {name: given.files for name, given in tables.items() if given.files is not None}

@@ -127,11 +127,12 @@ class Source:
         with_names, earlier = declared is not None, self.config.date is not None and self.inputs.near != {}
         if not with_names and not (earlier and self.few):
             profile = self.profiled.here
-            if profile is None:
+            if profile is None and not any(scenario.rerouted for scenario in self.config.scenarios):
                 return None
-            found = detect(routing.seen(profile), partitions, likely)
-            if found.settled or not found.keyed:
-                return found if found.keyed else None
+            if profile is not None:
+                found = detect(routing.seen(profile), partitions, likely)
+                if found.settled or not found.keyed:
+                    return found if found.keyed else None
         found = detect(self._seen(earlier=earlier), partitions, likely)
         return found if found.keyed else None
 

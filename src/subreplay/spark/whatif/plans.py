@@ -23,7 +23,7 @@ def given(source: Source) -> Given:
     """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
     if not source.extent["messages"]:
         raise NothingThere("plan: there are no messages to plan with")
-    return Given(source.config, profile(source), source.events, lambda: fitted(source))
+    return Given(source.config, profile(source), source.events, lambda: fitted(source), source.partitioners)
 
 
 def profile(source: Source) -> TrafficProfile:

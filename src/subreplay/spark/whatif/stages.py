@@ -97,7 +97,8 @@ def measured_plan(
 
 
 def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
-    routing = routing_of(source.config, scenario, source.events)
+    shown = source.partitioners if scenario.rerouted else None
+    routing = routing_of(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = scenario_events(source.config, scenario, source.events, source.extent["first"])
     folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
     return replace(folded, routing=routing, retention=scenario.kept_by)
