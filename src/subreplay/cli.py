@@ -127,7 +127,7 @@ def whatif(
     if (config_file is None) == (messages is None):
         raise typer.BadParameter("give either --config or --messages")
     if messages is not None:
-        run = of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir)
+        run = of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir, every_topic=True)
         return _run("whatif", _with_preset(run, preset, consumers))
     assert config_file is not None
     run = _with_preset(load(config_file, date, tables, out_dir), preset, consumers)

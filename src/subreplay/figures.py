@@ -52,6 +52,7 @@ class Figures:
     members: tuple[str, ...] = ()  # who joined
     quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
     producers: tuple[Told, ...] = ()  # how they choose partitions
+    left_out: tuple[str, ...] = ()  # topics that a group may read as well, where the run names one of them
     guessable: bool = False  # digests of keys are keyed with the default secret
     night: Date | None = None  # whose audit handed on what it left open
     missed: bool = False  # that is not the day before
@@ -76,12 +77,16 @@ class DispatchFigures:
     seed: int | None  # None: nothing is drawn
     settings: tuple[tuple[str, str], ...]
     last_published: int  # ns
+    end: int  # when the last event of the replay was, or the last publication, ns
     steps: int  # buckets of the latency histograms for every doubling
     outcomes: Sequence[Row]  # outcome, settled, rows, delivered, retried, last, late
-    latencies: Sequence[Row]  # event, bucket, messages, most
+    latencies: Sequence[Row]  # event, bucket, messages, most, delayed, early, early_least, early_most
+    taken: Sequence[Row]  # consumer, window (null: all), width, messages, bytes, redelivered, …_until
+    pending: Sequence[Row]  # consumer, messages
     backlog: Sequence[Row]  # window, published, settled
     held: Sequence[Row]  # window, held
     waits: Sequence[Row]  # by consumer and holder: since, until, blocked, stretches, messages, of, total
     hash_waits: Sequence[Row]  # and by hash
     drains: Sequence[Row]  # kind, consumer, slot, messages, busy
+    halts: Mapping[str, str] = field(default_factory=dict)  # consumers that stop working, and how
     judged: Figures | None = None  # what the rules found in the predicted deliveries

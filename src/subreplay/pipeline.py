@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from subreplay.asking import answer, finalists
 from subreplay.config.run import RunConfig
+from subreplay.figures import DispatchFigures
 from subreplay.model.rows import Verdict
 from subreplay.planning.questions.answer import Question
 from subreplay.reports.assemble import compare
@@ -17,7 +18,6 @@ from subreplay.reports.assemble.plans import plan_view
 from subreplay.reports.assemble.result_tables import result_tables
 from subreplay.reports.assemble.verdict import judgement, replayable
 from subreplay.reports.data import ReportData
-from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.plan_data import PlanView
 from subreplay.spark.audit import stages as audit_stages
 from subreplay.spark.audit.summing import sum_audit
@@ -70,9 +70,10 @@ def _audited(source: Source, progress: Progress) -> Result:
         figures = sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, figures)
-    dispatch = _dispatch(source, plans, progress)
+    replayed = _replayed(source, plans, progress)
+    dispatch = tuple(map(dispatch_view, replayed))
     found_out = judgement(figures, config)
-    views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
+    views = compare.scenario_views(plans, figures, replayed)
     run = assemble.run_info(config, figures, "audit", source.spark.version)
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
@@ -90,7 +91,9 @@ def whatif(
     """Replay recorded traffic under every scenario of the run and compare them side by side; ``sink`` and ``frames``
     as above."""
     with progress("reading and checking the tables"):
-        source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames)
+        source = read_traffic(
+            spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames, every_topic=True
+        )
     with closing(source.inputs.reads), source.sink.open():
         return _compare(source, progress)
 
@@ -123,8 +126,9 @@ def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...
     with progress("replaying the traffic under the scenarios"):
         figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
     judged = replayable(figures, config)
-    dispatch = () if judged.nothing else _dispatch(source, plans, progress)
-    views = compare.scenario_views(plans, figures.traffic, figures.extent, figures.width, figures.hottest)
+    replayed = () if judged.nothing else _replayed(source, plans, progress)
+    dispatch = tuple(map(dispatch_view, replayed))
+    views = compare.scenario_views(plans, figures, replayed)
     run = assemble.run_info(config, figures, "whatif", source.spark.version)
     report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
@@ -138,9 +142,9 @@ def profile(spark: SparkSession, config: RunConfig, progress: Progress = nullcon
         return {str(row["date"]): row["messages"] for row in write_profile(spark, config)}
 
 
-def _dispatch(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchView, ...]:
+def _replayed(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
     asked = dispatch_asked(source, plans)
     if not asked:
         return ()
     with progress(f"replaying the dispatch, message by message: {asked}"):
-        return tuple(dispatch_view(figures) for figures in replay_dispatch(source, plans))
+        return replay_dispatch(source, plans)

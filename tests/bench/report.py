@@ -76,7 +76,7 @@ def main(joins: int) -> None:
             run = assemble.run_info(config, counted, "audit", "none")
             report, built = timed(lambda: assemble.report(run, counted, Judgement(Verdict.VALID), ()))  # noqa: B023
             plans = (counted.plan,)
-            _, compared = timed(lambda: compare.scenario_views(plans, (), counted.extent, counted.width, 1))  # noqa: B023
+            _, compared = timed(lambda: compare.scenario_views(plans, counted))  # noqa: B023
             text, written = timed(lambda: to_json(report))  # noqa: B023
             print(f"{policy:48}{some:7}{built:11.2f}{compared:10.2f}{written:8.2f}   {len(text) / 1e6:.1f} MB of JSON")
 

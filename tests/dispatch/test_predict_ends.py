@@ -166,3 +166,29 @@ def test_in_3_x_what_expired_at_a_consumer_is_unacknowledged_until_it_is_acknowl
     stuck = consumer(stuck_from=0)
     run = predict(SHARED, profile, "+a", keys, stuck, settings=few, until=12_000, **ttl)
     assert {run.of(ordinal)[0].consumer for ordinal in range(5, 10)} == {None}
+
+
+@pytest.mark.parametrize("profile", BROKERS)
+def test_an_application_that_hangs_takes_nothing_more_until_its_permits_run_out(profile):
+    """It works on the fourth message when it hangs; its queue of three fills, and the rest goes to the other one."""
+    hangs = consumer(hangs_from=3 * MILLISECOND + 1, receiver_queue_size=3)
+    run = predict(SHARED, profile, "+a 900:+b", "k " * 20, hangs, others={"b": consumer()})
+    of_a = [row for row in run.rows if row.consumer == "a"]
+    taken = [row.received_at for row in of_a if row.received_at is not None]
+    assert taken == [0, 1, 2, 3]
+    assert [row.acked_at for row in of_a if row.acked_at is not None] == [1, 2, 3]
+    pending = [row for row in of_a if row.outcome == "PENDING"]
+    assert len(pending) <= 1 + 3
+    assert {row.consumer for row in run.rows if row.delivered_at and row.delivered_at >= 900} == {"b"}
+    assert ends(run) == dict.fromkeys([(number, 0) for number in range(20)], 1)
+
+
+@pytest.mark.parametrize("profile", BROKERS)
+def test_an_application_that_hung_goes_on_where_it_was(profile):
+    model = consumer(hangs_from=2 * MILLISECOND + 1, hangs_until=500 * MILLISECOND)
+    run = predict(SHARED, profile, "+a", "k k k 100:k", model)
+    assert [row.acked_at for row in run.rows] == [1, 2, 500.999999, 501.999999]
+    idle = predict(
+        SHARED, profile, "+a", "k 100:k k", consumer(hangs_from=50 * MILLISECOND, hangs_until=500 * MILLISECOND)
+    )
+    assert [row.received_at for row in idle.rows] == [0, 500, 501]

@@ -49,3 +49,34 @@ def test_what_was_done_with_after_the_last_publication_is_known_of_its_window(sp
     # the last message is published at 13, in the window from 10 to 20
     done = rows(spark, *(delivered(at) for at in (9, 13, 14, 19, 20, None)))
     assert sum(r.late for r in replay.outcomes(done, 13, 10).collect()) == 2
+
+
+def test_latency_counts_from_the_due_time_to_the_application(spark: SparkSession) -> None:
+    def row(entry: int, due: int, received_at: int | None, **more: object) -> dict[str, object]:
+        known = {"kind": DELIVERY, "ledger": 1, "entry": entry, "batch_index": -1, "at": 0, "due": due, "settled": True}
+        return {**known, "received_at": received_at, "outcome": "acked", **more}
+
+    given = rows(
+        spark, row(0, 0, 100), row(1, 50, 20), row(2, 50, 45),
+        row(3, 0, 700, outcome="returned", settled=False), row(3, 0, 900),  # an application took it twice
+        row(4, 0, None, outcome="pending", settled=False), row(5, 0, None, outcome="expired"),
+    )  # fmt: skip
+    found = [r for r in replay.latencies(given, {"s": 10}).collect() if r.event == "received"]
+    assert sorted((r.most, r.messages) for r in found if r.bucket is not None) == [(0, 2), (100, 1), (700, 1)]
+    assert [r.messages for r in found if r.bucket is None] == [1]  # what expired is done with
+    assert sum(r.delayed for r in found) == 2
+    assert [(r.early, r.early_least, r.early_most) for r in found if r.early] == [(1, 30, 30)]  # 5 are within a tick
+
+
+def test_what_consumers_took_is_counted_by_consumer_and_window(spark: SparkSession) -> None:
+    def row(consumer: str, received_at: int | None) -> dict[str, object]:
+        return {"kind": DELIVERY, "consumer": consumer, "received_at": received_at, "redelivery_count": 0, "size": 7}
+
+    given = rows(spark, row("a", 1), row("a", 9), row("a", 25), row("b", 3), row("c", None))
+    found = replay.taken(given, 10, {"s": 30}, 0, 240).collect()
+    assert [(r.consumer, r.messages, r.bytes) for r in found if r.window is None] == [("a", 3, 21), ("b", 1, 7)]
+    assert [(r.window, r.consumer, r.messages) for r in found if r.window is not None] == [
+        (0, "a", 2), (0, "b", 1), (20, "a", 1)
+    ]  # fmt: skip
+    wide = replay.taken(given, 10, {"s": 30}, 0, 1).collect()
+    assert {(r.window, r.width) for r in wide if r.window is not None} == {(0, 30)}

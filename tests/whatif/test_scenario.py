@@ -4,7 +4,7 @@ from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions
 from subreplay.timelines.group_timeline import GroupTimeline
-from subreplay.whatif.scenario import recorded, silence
+from subreplay.whatif.scenario import PlannedMember, planned_events, recorded, silence
 
 SECOND = 1_000_000_000
 DETECTED = make("kafka.range", "kafka-4.0", session_timeout_us=0)  # as adapters of coordinators' records set it
@@ -42,3 +42,17 @@ def test_nobody_falls_silent_before_it_joins():
 def test_only_groups_have_a_session_timeout():
     assert silence(make("pulsar.failover", "pulsar-4.0"), STICKY) == 0
     assert silence(DETECTED, make("pulsar.failover", "pulsar-4.0")) == 0
+
+
+def test_members_with_equal_names_are_different_consumers():
+    members = [PlannedMember("c", 0, 9), PlannedMember("c", 5, None), PlannedMember("d", 0, None)]
+    events = planned_events(members, Scope("t"), 0)
+    assert [(event.event, event.label) for event in events] == [
+        ("join", "c"), ("join", "d"), ("join", "c (2)"), ("leave", "c")
+    ]  # fmt: skip
+
+
+def test_recorded_members_with_equal_names_are_different_consumers_whatever_tells_them_apart():
+    joins = [MembershipEvent(Scope("t"), "join", "c", Instant(at), Instant(at)) for at in (0, 1)]
+    assert [event.label for event in recorded(joins)] == ["c", "c (2)"]
+    assert [event.label for event in recorded(joins[:1])] == ["c"]

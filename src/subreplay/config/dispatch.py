@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.dispatch.broker.rules import Settings
 from subreplay.dispatch.prediction import ConsumerModel, OnFailure, Prediction
 from subreplay.dispatch.service import Fixed, LogNormal, PerByte
 from subreplay.dispatch.service import Service as ServiceModel
+from subreplay.model.rows import Consumer
 
 US = 1_000  # ns
 
@@ -49,17 +51,27 @@ class Service(Model):
         }[self.model]
 
 
-class Stuck(Model):
-    """A time in which a consumer takes messages and acknowledges none; from the first message of the traffic."""
+class Halt(Model):
+    """A time in which an application does not do its work; from the first message of the traffic."""
 
     start: Duration = 0
     end: Duration | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> Stuck:
+    def _ordered(self) -> Halt:
         if self.end is not None and self.end <= self.start:
             raise ValueError("end must come after start")
         return self
+
+    def span(self, first: int) -> tuple[int, int | None]:
+        """From when until when (ns since the Unix epoch; None: for ever) where the first message came at ``first``."""
+        return first + self.start * US, None if self.end is None else first + self.end * US
+
+    @property
+    def words(self) -> str:
+        """This time in words."""
+        end = "on" if self.end is None else f"to {self.end / 1e6:g} s"
+        return f"from {self.start / 1e6:g} s {end}"
 
 
 class Consumers(Model):
@@ -77,14 +89,16 @@ class Consumers(Model):
     longest_redelivery: Duration = parse_duration("10m")
     max_redeliver: Annotated[int, Field(ge=1, le=INT_31)] | None = None
     cumulative: bool = False
-    stuck: Stuck | None = None
+    no_ack: Halt | None = Field(None, validation_alias=AliasChoices("no_ack", "stuck"))
+    hang: Halt | None = None
     max_pending_chunked: Annotated[int, Field(ge=0, le=INT_31)] = 10
     chunk_expiry: Annotated[Duration, Field(ge=1)] = parse_duration("1h")
     acks_oldest_chunked: bool = False
 
     def model(self, recorded: ServiceModel, start: int) -> ConsumerModel:
         """For the kernel; ``start`` is the time (ns) of the first message."""
-        stuck = self.stuck
+        no_ack_from, no_ack_until = (None, None) if self.no_ack is None else self.no_ack.span(start)
+        hangs_from, hangs_until = (None, None) if self.hang is None else self.hang.span(start)
         return ConsumerModel(
             service=self.service.service(recorded),
             factor=self.factor,
@@ -98,12 +112,25 @@ class Consumers(Model):
             longest_redelivery=self.longest_redelivery * US,
             max_redeliver=self.max_redeliver,
             cumulative=self.cumulative,
-            stuck_from=None if stuck is None else start + stuck.start * US,
-            stuck_until=None if stuck is None or stuck.end is None else start + stuck.end * US,
+            stuck_from=no_ack_from,
+            stuck_until=no_ack_until,
+            hangs_from=hangs_from,
+            hangs_until=hangs_until,
             max_pending_chunked=self.max_pending_chunked,
             chunk_expiry=self.chunk_expiry * US,
             acks_oldest_chunked=self.acks_oldest_chunked,
         )
+
+    @property
+    def halts(self) -> str:
+        """How it stops to do its work, in words; empty where it does not."""
+        told = [f"takes no message {self.hang.words}"] if self.hang else []
+        return " and ".join([*told, *([f"acknowledges no message {self.no_ack.words}"] if self.no_ack else [])])
+
+
+def halts_of(models: Callable[[str], Any], consumers: Iterable[Consumer]) -> dict[str, str]:
+    """Of ``consumers`` those whose application stops to do its work, by label, and how."""
+    return {consumer.label: said for consumer in consumers if (said := models(consumer.name).halts)}
 
 
 class Dispatch(Model):
@@ -133,6 +160,10 @@ class Dispatch(Model):
     def of(self, consumer: str) -> Consumers:
         """What is assumed of a consumer."""
         return self.others.get(consumer, self.consumers)
+
+    def halts(self, consumers: Iterable[Consumer]) -> dict[str, str]:
+        """See ``halts_of``."""
+        return halts_of(self.of, consumers)
 
     def prediction(self, recorded: ServiceModel, start: int, interval: int) -> Prediction:
         """For the kernel: ``recorded`` service times, the first message's time and the report windows' width (ns)."""
@@ -169,7 +200,7 @@ class Dispatch(Model):
         for name, model in (("every consumer", self.consumers), *sorted(self.others.items())):
             changed = {key: getattr(model, key) for key in type(model).model_fields if key != "receiver_queue_size"}
             told = [
-                f"{key} {value.words if isinstance(value, Service) else value}"
+                f"{key} {value.words if isinstance(value, Service | Halt) else value}"
                 for key, value in changed.items()
                 if value != type(model).model_fields[key].default and (name != "every consumer" or key != "service")
             ]

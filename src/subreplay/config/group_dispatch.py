@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
-from subreplay.config.dispatch import US, Service, Stuck
+from subreplay.config.dispatch import US, Halt, Service, halts_of
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.config.kafka_names import INITIAL_DELAY, OPTIONS, SESSION_TIMEOUT, Millis
 from subreplay.dispatch.service import Service as ServiceModel
 from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
+from subreplay.model.rows import Consumer
 
 
 class GroupConsumers(Model):
@@ -18,16 +20,16 @@ class GroupConsumers(Model):
 
     service: Service = Service()
     factor: Annotated[float, Field(gt=0, le=1_000_000)] = 1.0
-    stuck: Stuck | None = None
+    hang: Halt | None = Field(None, validation_alias=AliasChoices("hang", "stuck"))
 
     def model(self, recorded: ServiceModel, start: int) -> MemberModel:
         """For the kernel; ``start`` is the time (ns) of the first message."""
-        stuck = self.stuck
+        hangs_from, hangs_until = (None, None) if self.hang is None else self.hang.span(start)
         return MemberModel(
             service=self.service.service(recorded),
             factor=self.factor,
-            stuck_from=None if stuck is None else start + stuck.start * US,
-            stuck_until=None if stuck is None or stuck.end is None else start + stuck.end * US,
+            stuck_from=hangs_from,
+            stuck_until=hangs_until,
         )
 
     @property
@@ -35,10 +37,13 @@ class GroupConsumers(Model):
         """What differs from the defaults, as a report names it."""
         told = [f"service {self.service.words}"] if self.service != Service() else []
         told += [f"factor {self.factor:g}"] if self.factor != 1 else []
-        if self.stuck:
-            end = "for ever" if self.stuck.end is None else f"to {self.stuck.end / 1e6:g} s"
-            told.append(f"stuck from {self.stuck.start / 1e6:g} s {end}")
+        told += [self.halts] if self.halts else []
         return ", ".join(told)
+
+    @property
+    def halts(self) -> str:
+        """How it stops to do its work, in words; empty where it does not."""
+        return f"finishes no record {self.hang.words}" if self.hang else ""
 
 
 class GroupDispatch(Model):
@@ -57,6 +62,14 @@ class GroupDispatch(Model):
     initial_delay: Millis | None = Field(None, alias=INITIAL_DELAY)
     rebalance_time: Duration = 0
     seed: Annotated[int, Field(ge=0, le=INT_63)] = 0
+
+    def of(self, member: str) -> GroupConsumers:
+        """What is assumed of a member."""
+        return self.others.get(member, self.consumers)
+
+    def halts(self, members: Iterable[Consumer]) -> dict[str, str]:
+        """See ``halts_of``."""
+        return halts_of(self.of, members)
 
     @property
     def of_policy(self) -> dict[str, int]:

@@ -10,10 +10,10 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag,
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.fields import INT_31, Duration, HashingScheme, Model, Name, parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
+from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
-from subreplay.config.kafka_names import policy_options
 from subreplay.errors import ConfigError
-from subreplay.policies import make
+from subreplay.policies import make, option_names
 from subreplay.policies.base import Policy
 from subreplay.traffic.retention import Retention
 from subreplay.traffic.routing import Keyless, ProducerRouting
@@ -139,6 +139,9 @@ class GroupScenario(AnyScenario, defer_build=False):
         options = policy_options(self.policy, self.options)
         if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
             raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")
+        delay = OPTIONS_OF_KAFKA[INITIAL_DELAY]
+        if self.members != "recorded" and delay in option_names(self.policy):
+            told.setdefault(delay, options.pop(delay, 0))  # its members are there before the first message
         return make(self.policy, self.profile, **options, **told)
 
 

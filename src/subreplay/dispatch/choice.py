@@ -31,6 +31,11 @@ def dispatcher_of(policy: Policy) -> DispatcherKind:
     return _KINDS.get(policy.serving, dispatch_rule(policy.profile).key_shared)
 
 
+def ignores_delays(policy: Policy) -> bool:
+    """Whether it delivers delayed messages at once (row L-DELAY-1)."""
+    return policy.serving != "polled" and dispatcher_of(policy) == DispatcherKind.SINGLE_ACTIVE
+
+
 def options_of(
     policy: Policy, settings: Settings = DEFAULTS, *, batch_index_acks: bool | None = None
 ) -> DispatcherOptions:

@@ -156,7 +156,8 @@ def _end_work(b: Broker, c: Clients) -> None:
     t = c.totals[0]
     consumer = consumer_of(c.works[0].rank)
     it = c.clients[consumer]
-    if it.current != NONE:  # else it left
+    it.hangs = False
+    if it.current != NONE:  # else it left, or hung
         finish(b, c, consumer)
     if it.first != NONE:
         end = take(b, c, consumer)

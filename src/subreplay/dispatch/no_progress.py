@@ -30,7 +30,7 @@ def is_futile(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]
         return False
     for at in range(t.works):
         it = c.clients[consumer_of(c.works[at].rank)]
-        if c.works[at].at != NEVER and it.current != NONE and may_succeed(b, c, it.current):
+        if c.works[at].at != NEVER and (it.hangs or (it.current != NONE and may_succeed(b, c, it.current))):
             return False
     for consumer in range(len(c.clients)):
         if c.clients[consumer].held_first != NONE and c.clients[consumer].stuck_until != NEVER:

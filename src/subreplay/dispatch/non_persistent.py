@@ -42,7 +42,7 @@ def pass_on(b: Broker, c: Clients, entries: Records, cursor: NDArray[np.int64]) 
     b.consumers[consumer].permits -= e.messages
     put_messages(b, c, consumer, 0, e.messages, 0)
     follow_permits(b, c, consumer)
-    if c.clients[consumer].current == NONE:
+    if c.clients[consumer].current == NONE and not c.clients[consumer].hangs:
         begin_work(b, c, consumer)
 
 

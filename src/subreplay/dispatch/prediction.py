@@ -51,6 +51,8 @@ class ConsumerModel:
     * ``cumulative``: acknowledges everything up to a message (row D-ACK-1; Exclusive and Failover only).
     * ``stuck_from``, ``stuck_until``: between these times (since the Unix epoch) the application takes messages but
       acknowledges none; what it held it acknowledges at the end of that time. None: never, and for ever.
+    * ``hangs_from``, ``hangs_until``: between these times it takes none either, nor ends the work on one, so that its
+      receiver queue fills and its permits are used up; then it goes on.
     * ``max_pending_chunked``, ``chunk_expiry``: incomplete messages that the client keeps (0: any number), and for how
       long; ``acks_oldest_chunked``: what is too much, or too old, is acknowledged rather than left (row L-CHUNK-2).
 
@@ -72,6 +74,8 @@ class ConsumerModel:
     cumulative: bool = False
     stuck_from: int | None = None
     stuck_until: int | None = None
+    hangs_from: int | None = None
+    hangs_until: int | None = None
     max_pending_chunked: int = 10
     chunk_expiry: int = 3600 * SECOND
     acks_oldest_chunked: bool = False
@@ -94,8 +98,10 @@ class ConsumerModel:
             raise ConfigError(f"failure_rate must be between 0 and 1, got {self.failure_rate}")
         if self.max_redeliver is not None:
             _at_least("max_redeliver", self.max_redeliver, 1)
-        if self.stuck_until is not None and (self.stuck_from is None or self.stuck_until < self.stuck_from):
-            raise ConfigError(f"stuck_until must come after stuck_from, got {self.stuck_from} and {self.stuck_until}")
+        for what in ("stuck", "hangs"):
+            since, until = getattr(self, f"{what}_from"), getattr(self, f"{what}_until")
+            if until is not None and (since is None or until < since):
+                raise ConfigError(f"{what}_until must come after {what}_from, got {since} and {until}")
 
 
 @dataclass(frozen=True)

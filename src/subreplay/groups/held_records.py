@@ -24,7 +24,6 @@ def stored(s: State, it: Records, deliveries: int) -> int:
     t.free_record = r.next
     t.free_records -= 1
     named_as(r, it)
-    r.size = it.size
     r.deliveries = deliveries
     return index
 
@@ -36,7 +35,6 @@ def take(s: State, member: int, partition: int) -> Records:
     index = p.first
     r, h = s.records[index], s.held[_next_held(s, member)]
     named_as(h, r)
-    h.size = r.size
     h.deliveries = r.deliveries + 1
     h.partition = partition
     p.first = r.next

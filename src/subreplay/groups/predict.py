@@ -59,7 +59,7 @@ class GroupReplay:
         self._log = iter(log)
         self._rows = empty_records(0, LOGGED)
         self._cursor = np.zeros(2, np.int64)  # the next row; whether there are no others
-        self._here: dict[str, list[Process]] = {}  # by name, the oldest first
+        self._here: dict[str, list[Process]] = {}  # by label, the oldest first
         self._vain = self._settled = 0
         drawn = any(
             isinstance(m.service, LogNormal | Empirical) for m in (parameters.member, *parameters.others.values())
@@ -126,7 +126,7 @@ class GroupReplay:
         return self.members.processes[index]
 
     def _happens(self, event: MembershipEvent, origin: int) -> None:
-        of_name = self._here.setdefault(event.consumer, [])
+        of_name = self._here.setdefault(event.label, [])
         if event.event == "join":
             self.coordinator.came(event, origin)
             of_name.append(self.members.processes[-1])

@@ -47,6 +47,7 @@ CONSUMED = np.dtype(
         ("acked_at", "i8"),  # its offset was committed
         ("nacked_at", "i8"),  # its member was evicted for not polling
         ("batch_index", "i4"),
+        ("size", "i4"),  # bytes
         ("partition", "i4"),
         ("member", "i4"),  # ordinal of its join, or -1: delivered to nobody
         ("redeliveries", "i4"),

@@ -15,6 +15,7 @@ def named_as(it: Records, other: Records) -> None:
     it.ledger = other.ledger
     it.entry = other.entry
     it.batch_index = other.batch_index
+    it.size = other.size
 
 
 @inlined

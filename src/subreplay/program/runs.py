@@ -44,9 +44,10 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard 
 
 def of_messages(
     location: str, form: str | None, asked: tuple[str | None, list[str], int], date: str | None, out_dir: str | None,
-    **overrides: object,
+    every_topic: bool = False, **overrides: object,
 ) -> RunConfig:  # fmt: skip
-    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for."""
+    """A what-if of nothing but messages: as `inspect` understands them, under the policies that are asked for.
+    ``every_topic``: a group reads all topics; else, and under other policies, the first one is taken."""
     from subreplay.config import run as config
     from subreplay.policies import make
     from subreplay.program import inspection
@@ -68,7 +69,13 @@ def of_messages(
     run = inspect.run_of(found)
     known = run["scenarios"]
     assert isinstance(known, list)
-    run["scenarios"] = inspection.scenarios(asked[0], asked[1], asked[2], known)
+    run["scenarios"] = chosen = inspection.scenarios(asked[0], asked[1], asked[2], known)
+    topics = () if found.held is None else found.held.topics
+    if len(topics) > 1:
+        grouped = every_topic and all(str(one["policy"]).startswith("kafka.") for one in chosen)
+        run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}  # type: ignore[dict-item]
+        if not grouped:
+            terminal.warn(f"assumed: the topic is {topics[0]}; {len(topics) - 1:,} other topics are left out")
     return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
 
 

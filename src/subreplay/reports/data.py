@@ -231,6 +231,7 @@ class ScenarioView:
     load: tuple[WindowLoad, ...] = ()  # in order of time
     flows: tuple[Flow, ...] = ()  # the largest
     flows_left_out: int = 0
+    replayed: bool = False  # consumers, shares and skews are those of the dispatch replay
 
 
 @dataclass(frozen=True, slots=True)

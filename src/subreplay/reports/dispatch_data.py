@@ -13,12 +13,24 @@ from subreplay.reports.finding_data import CodeSummary, FindingPoint, Source
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """From a message's publication to an event in its life, over the messages that came so far; zeros for none."""
+    """From when a message is due (its publication, or the time it is delayed to) to an event in its life; zeros where
+    there are no messages. A message to which that never happens is later than all others."""
 
     count: int
-    p50_ns: int
-    p99_ns: int
-    max_ns: int
+    p50_ns: int | None  # None: never
+    p99_ns: int | None
+    max_ns: int | None
+    never: int = 0  # messages to which it never happens
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """Messages that came before the time they are delayed to."""
+
+    count: int
+    delayed: int  # of how many
+    least_ns: int  # by how much
+    most_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +49,7 @@ class Bound:
     kind: Literal["consumer", "hash", "partition"]
     name: str
     messages: int
-    busy_ns: int  # their service times together: no schedule drains faster
+    busy_ns: int  # the work on them after the last publication: no schedule drains faster
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +109,7 @@ class DispatchView:
     service: str  # the service model in words: "lognormal, median 3 ms, sigma 0.5"
     seed: int | None  # None: nothing is drawn
     settings: tuple[tuple[str, str], ...]  # what else was assumed, e.g. ("receiver queue", "1,000 messages")
-    to_delivered: Latency  # to the first delivery
+    to_delivered: Latency  # until an application takes it
     to_acked: Latency
     backlog: tuple[BacklogPoint, ...]  # in order of time, at most one a report window
     backlog_max: int  # the most messages published and not done with, at the end of a window or the last publication
@@ -117,3 +129,4 @@ class DispatchView:
     note: str = ""
     places: Literal["hash", "partition"] = "hash"  # what waits: a hash of a dispatcher, or a partition of a group
     source: Source = "predicted"
+    early: Early | None = None  # None: no message

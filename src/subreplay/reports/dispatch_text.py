@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.table import Table
 from rich.text import Text
@@ -15,32 +15,54 @@ PLACES = {"hash": "hashes", "partition": "partitions"}
 MOST_BLOCKED = 5  # of consumers and of hashes, in one scenario; the page and the JSON have more
 
 
-def compared(views: Sequence[DispatchView]) -> Table:
-    """One line a scenario; latency is from publication to the first delivery."""
-    columns = (("scenario", False), ("latency\np50", True), ("\np99", True), ("\nmax", True), ("max\nbacklog", True),
-               ("\ndrain", True), ("\nblocked", True), ("re-\ndelivered", True), ("dead\nletters", True))  # fmt: skip
+def latencies(views: Sequence[DispatchView]) -> Table:
+    """One line a scenario: how late applications take messages."""
+    columns = (("scenario", False), ("p50", True), ("p99", True), ("max", True), ("never", True), ("too early", True))
     rows: list[Sequence[Cell]] = [
-        (v.name, *_latency(v.to_delivered), words.count(v.backlog_max), words.nanos(v.drain.took_ns),
+        (v.name, *_latency(v.to_delivered), alarm(v.to_delivered.never), alarm(v.early.count if v.early else 0))
+        for v in views[:MOST_ROWS]
+    ]
+    return with_rest(table(columns, rows), len(views))
+
+
+def compared(views: Sequence[DispatchView]) -> Table:
+    """One line a scenario: how much waits, for how long, and what comes twice."""
+    columns = (("scenario", False), ("max\nbacklog", True), ("\ndrain", True), ("\nblocked", True),
+               ("re-\ndelivered", True), ("dead\nletters", True))  # fmt: skip
+    rows: list[Sequence[Cell]] = [
+        (v.name, words.count(v.backlog_max), words.nanos_or_never(v.drain.took_ns),
          words.nanos(v.blocked_ns), words.count(v.redeliveries), alarm(v.outcomes.dead_lettered))
         for v in views[:MOST_ROWS]
     ]  # fmt: skip
     return with_rest(table(columns, rows), len(views))
 
 
+def too_early(views: Sequence[DispatchView]) -> Iterator[str]:
+    """Of each scenario what it delivers too early."""
+    for v in views:
+        if v.early is not None:
+            early = words.early(v.early.count, v.early.delayed, v.early.least_ns, v.early.most_ns)
+            yield f"{v.name}: {early}"
+
+
 def _latency(latency: Latency) -> tuple[str, str, str]:
     """Median, 99th percentile and longest; dashes where no message came so far."""
     if not latency.count:
         return words.MISSING, words.MISSING, words.MISSING
-    return words.nanos(latency.p50_ns), words.nanos(latency.p99_ns), words.nanos(latency.max_ns)
+    p50, p99, most = map(words.nanos_or_never, (latency.p50_ns, latency.p99_ns, latency.max_ns))
+    return p50, p99, most
 
 
-def blockers(views: Sequence[DispatchView], day: str | None) -> Iterator[tuple[str, Table]]:
-    """For each scenario what was assumed, what limits its drain, what its rules found, and who blocks whom.
+def blockers(views: Sequence[DispatchView], taken: Mapping[str, Table], day: str | None) -> Iterator[tuple[str, Table]]:
+    """For each scenario what was assumed, what limits its drain, what its rules found, what its consumers have
+    ``taken``, and who blocks whom.
 
     Instants of ``day`` are written without it.
     """
     for view in views[:MOST_ROWS]:
         yield f"{view.name} ({view.source})", _assumed(view)
+        if view.name in taken:
+            yield f"{view.name} ({view.source}): what each consumer takes", taken[view.name]
         for what, blocked, total in (
             ("consumers", view.blocked_consumers, view.blocked_consumers_count),
             (PLACES[view.places], view.blocked_hashes, view.blocked_hashes_count),

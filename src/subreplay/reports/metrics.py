@@ -40,14 +40,21 @@ METRICS: Final = {
         "How many times faster than one consumer the work can get before the hottest key, which goes to one consumer "
         "at a time, is the limit: one over its share of the messages."
     ),
-    "unowned": "Messages that belonged to no consumer when they were published, with the reason.",
-    "latency": "From the publication of a message to its first delivery: median, 99th percentile, longest.",
+    "unowned": (
+        "Messages that belonged to no consumer when they were published, with the reason; in a dispatch replay those "
+        "that no application ever took."
+    ),
+    "latency": (
+        "From the publication of a message, or the time it is delayed to, until an application first takes it: median, "
+        "99th percentile, longest. A message that none ever takes is later than all others."
+    ),
+    "too early": "Delayed messages that an application takes before their time.",
     "backlog": (
         "Messages published and not yet done with; the largest is that of the ends of all windows, and of the moment "
         "after the last publication."
     ),
     "left": "The backlog just after the last message was published, that message included.",
-    "drain": "From the publication of the last message until nothing was left.",
+    "drain": "From the publication of the last message until nothing was left; never, where something always is.",
     "blocked": (
         "How long messages that were due waited for a consumer to let go of a key, a partition or the subscription. "
         "Waits at the same time count once: it is never longer than the replay."

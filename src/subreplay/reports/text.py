@@ -13,11 +13,11 @@ from rich.text import Text
 from subreplay.reports import words
 from subreplay.reports.clean import cleaned
 from subreplay.reports.data import Answer, ConsumerTotal, ReportData, RunInfo, ScenarioConsumer, ScenarioView
-from subreplay.reports.dispatch_text import blockers, compared
+from subreplay.reports.dispatch_text import blockers, compared, latencies, too_early
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.reports.metrics import METRICS
 from subreplay.reports.plan_text import plan_parts
-from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, table, with_rest
+from subreplay.reports.text_table import MOST_ROWS, Cell, alarm, readable, table, with_rest
 
 WIDTH = 100
 BAR = 10
@@ -61,9 +61,13 @@ def _parts(data: ReportData) -> Iterable[Text | Table | Padding]:
     yield from _section("Load per consumer", _load(data), bool(data.totals), "share", "even share", "skew", "unacked")
     yield from (Padding(Text(line), (0, 0, 0, 2)) for line in _idle(data.totals))
     yield from _compared(data, first=False)
-    figures = ("latency", "backlog", "drain", "blocked")
+    title = "Latency from publication, or due time, to the application (predicted)"
+    yield from _section(title, latencies(data.dispatch), bool(data.dispatch), "latency")
+    yield from (Padding(Text(line), (0, 0, 0, 2)) for line in too_early(data.dispatch))
+    figures = ("backlog", "drain", "blocked")
     yield from _section("Dispatch replay (predicted)", compared(data.dispatch), bool(data.dispatch), *figures)
-    for title, body in blockers(data.dispatch, words.one_day(data.run.window_start, data.run.window_end)):
+    day = words.one_day(data.run.window_start, data.run.window_end)
+    for title, body in blockers(data.dispatch, _taken(data.scenarios), day):
         yield from _section(title, body, True)
     yield from _section("What this data cannot tell", _lines(data.cannot_tell), bool(data.cannot_tell))
 
@@ -221,21 +225,34 @@ def _scenarios(scenarios: Sequence[ScenarioView]) -> Table:
     return with_rest(table(columns, rows), len(scenarios))
 
 
+def _taken(scenarios: Sequence[ScenarioView]) -> dict[str, Table]:
+    """What each consumer takes in a dispatch replay, by scenario."""
+    columns = (("consumer", False), ("messages", True), ("share", True), ("skew", True), ("bytes", True))
+    found = {}
+    for scenario in scenarios:
+        rows: list[Sequence[Cell]] = [
+            (c.consumer, words.count(c.messages), words.percent(c.share), words.times(c.skew), words.size(c.bytes))
+            for c in scenario.per_consumer[:MOST_ROWS]
+        ]
+        if scenario.replayed and rows:
+            found[scenario.name] = with_rest(table(columns, rows), len(scenario.per_consumer))
+    return found
+
+
 def _answers(answers: Sequence[Answer]) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True, style="dim")
+    names = [words.best(answer.scenarios, answer.compared) for answer in answers]
+    table.add_column(overflow="fold", min_width=readable(names))
     table.add_column(overflow="fold")
-    table.add_column(no_wrap=True)
-    for answer in answers:
-        table.add_row(Text(answer.title), Text(words.best(answer.scenarios, answer.compared), style="bold"),
-                      Text(_against(answer)))  # fmt: skip
+    for answer, name in zip(answers, names, strict=True):
+        table.add_row(Text(answer.title), Text(name, style="bold"), Text(_against(answer)))
     return table
 
 
 def _against(answer: Answer) -> str:
     """The best figure, and the highest of all where it differs."""
-    others = f" (others up to {answer.worst})" if answer.worst != answer.best else ""
-    return f"{answer.metric} {answer.best}{others}"
+    return f"{answer.metric} {answer.best}{words.others(answer.worst, answer.best)}"
 
 
 def _reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
@@ -252,7 +269,7 @@ def _idle(consumers: Sequence[ConsumerTotal | ScenarioConsumer]) -> list[str]:
     for one in consumers:
         if one.note:
             names.setdefault(one.note, []).append(one.consumer)
-    return [f"idle: {words.best(mine, 0)}, {why}" for why, mine in names.items()]
+    return [f"idle: {words.best(mine, 0, MOST_ROWS)}, {why}" for why, mine in names.items()]
 
 
 def _lines(lines: Sequence[str]) -> Table:

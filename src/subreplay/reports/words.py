@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
+from decimal import Decimal
 from functools import lru_cache
 
 MISSING = "–"
@@ -30,14 +31,15 @@ def short_count(value: float) -> str:
 def percent(share: float) -> str:
     """A fraction as per cent: one decimal, more where the number is small.
 
-    >>> [percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5, 1)]
-    ['0%', '<0.01%', '0.12%', '4.6%', '50.0%', '100%']
+    >>> [percent(share) for share in (0, 0.00001, 0.00123, 0.0456, 0.5035, 1)]
+    ['0%', '<0.01%', '0.12%', '4.6%', '50.4%', '100%']
     """
     if share in (0, 1):
         return f"{share * 100:.0f}%"
     if 0 < share < 0.0001:
         return "<0.01%"
-    return f"{share * 100:.2f}%" if share < 0.01 else f"{share * 100:,.1f}%"
+    exact = Decimal(str(float(share))) * 100  # half a digit rounds as it is written, not as it is stored
+    return f"{exact:.2f}%" if share < 0.01 else f"{exact:,.1f}%"
 
 
 def percent_or_none(share: float | None) -> str:
@@ -60,6 +62,11 @@ def best(names: Sequence[str], of: int, most: int = 3) -> str:
         return "all the same"
     rest = f" and {count(len(names) - most)} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
+
+
+def others(worst: str, best_: str) -> str:
+    """The figure of the worst scenario behind that of the best, where it differs."""
+    return "" if worst == best_ else " (others: never)" if worst == "never" else f" (others up to {worst})"
 
 
 def size(value: float) -> str:
@@ -133,6 +140,17 @@ def nanos(duration: int | None) -> str:
     ('2.5 s', '0.04 ms', '–')
     """
     return MISSING if duration is None else span(duration // 1_000)
+
+
+def nanos_or_never(duration: int | None) -> str:
+    """A duration given in ns, where there is none because it never ends."""
+    return "never" if duration is None else nanos(duration)
+
+
+def early(count_: int, delayed: int, least: int, most: int) -> str:
+    """So many of the delayed messages came before their time, by how many ns."""
+    by = nanos(least) if nanos(least) == nanos(most) else f"{nanos(least)} to {nanos(most)}"
+    return f"{count(count_)} of {plural(delayed, 'delayed message')} come {by} too early"
 
 
 def natural(text: str) -> tuple[tuple[int, int, str], ...]:

@@ -317,6 +317,8 @@ def run_of(found: Look) -> dict[str, object]:
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
     topic = None if found.held is None else found.held.topic
     policies = _policies(found)
+    if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
+        topic = None  # a group reads all of them
     spark = session_for(found.source).model_dump(exclude_defaults=True)
     return {
         **({"spark": spark} if spark else {}),

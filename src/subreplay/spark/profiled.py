@@ -25,7 +25,7 @@ from subreplay.spark.arrow_files import frame_of, opened
 from subreplay.spark.collect import Rows, mapped
 from subreplay.spark.schemas import spark_schema
 from subreplay.traffic.evaluation import BLANK, COUNTS, WHERE
-from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
+from subreplay.traffic.measuring import COLUMNS, OF_TOPIC, PLAIN, Profiler
 from subreplay.traffic.profile import HotKey, TrafficProfile, joined
 from subreplay.traffic.recent_load import LOAD, RecentLoad
 from subreplay.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
@@ -43,18 +43,20 @@ _HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
 _PARTED: Final = pa.schema([pa.field("part", pa.int64(), nullable=False), *BLOCKS])
 
 
-def blocks(messages: DataFrame, words: KeyWords, topic: str, *, plain: bool = False, here: bool = False) -> DataFrame:
-    """``BLOCKS`` rows of a topic's messages in the ``LOG`` shape; ``plain``: ``PLAIN`` columns tell all of them;
-    ``here``, of few, the driver makes them."""
-    return mapped(messages.select(*columns(plain)), partial(made, words, topic), BLOCKS, here=here)
+def blocks(
+    messages: DataFrame, words: KeyWords, topic: str | None, *, plain: bool = False, here: bool = False
+) -> DataFrame:
+    """``BLOCKS`` rows of messages in the ``LOG`` shape, of one topic or (None) of several; ``plain``: ``PLAIN`` columns
+    tell all of them; ``here``, of few, the driver makes them."""
+    return mapped(messages.select(*columns(plain, topic)), partial(made, words, topic), BLOCKS, here=here)
 
 
-def columns(plain: bool) -> tuple[str, ...]:
+def columns(plain: bool, topic: str | None) -> tuple[str, ...]:
     """The columns of messages in the ``LOG`` shape that a profile needs: each costs as much as a scan of it."""
-    return PLAIN if plain else OF_TOPIC
+    return COLUMNS if topic is None else PLAIN if plain else OF_TOPIC
 
 
-def made(words: KeyWords, topic: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def made(words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """``BLOCKS`` of such rows."""
     return as_blocks(Profiler(words, topic).profiles(batches))
 

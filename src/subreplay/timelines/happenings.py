@@ -36,7 +36,8 @@ def change_under_way(epoch: Epoch) -> str:
 
 
 def _who(cause: MembershipEvent) -> str:
-    return cause.label + (f" [{cause.instance}]" if cause.alias else "")
+    told = cause.alias and cause.instance not in (None, cause.alias)  # else the alias is all that there is
+    return cause.label + (f" [{cause.instance}]" if told else "")
 
 
 def change_words(epochs: Sequence[Epoch]) -> str:

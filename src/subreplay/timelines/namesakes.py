@@ -29,16 +29,20 @@ def whose_leave(instance: str | None, namesakes: Sequence[_Member]) -> _Member |
     return same or next(possible, None)
 
 
-def with_aliases(events: Iterable[MembershipEvent], untold: Container[str] = ()) -> list[MembershipEvent]:
+def with_aliases(
+    events: Iterable[MembershipEvent], untold: Container[str] = (), *, assumed: bool = False
+) -> list[MembershipEvent]:
     """The events of one dispatcher, in order, with aliases: of the consumers called ``c`` at once, the first is ``c``,
     the second ``c (2)``. Each takes the smallest number that is free when it joins; its leave has it, too.
 
     A name that is never shared needs none. Names whose joins do not all have an instance, and those ``untold``, have
-    none either: nobody could say which of their consumers was served.
+    none either: nobody could say which of their consumers was served. ``assumed``: nobody is compared with recorded
+    deliveries, so they have one all the same.
     """
     story = list(events)
     names = {event.consumer for event in story}
     mixed = {e.consumer for e in story if e.event == "join" and (e.instance is None or e.consumer in untold)}
+    mixed = set() if assumed else mixed
     connected: dict[str, dict[str, MembershipEvent]] = {}  # the joins of each name by alias, in their order
     shared: set[str] = set()
     aliases: list[str | None] = []

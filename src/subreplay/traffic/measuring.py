@@ -38,10 +38,10 @@ _NO_HASHES: Final[Hashes] = np.zeros(0, np.uint32)
 @dataclass(frozen=True)
 class Profiler:
     """Makes profiles whose keys are told apart by digests of ``words``; picklable. ``topic`` is that of messages
-    without a column ``topic``; other columns that they lack are null."""
+    without a column ``topic`` (None: all have it); other columns that they lack are null."""
 
     words: KeyWords
-    topic: str = ""
+    topic: str | None = ""
 
     def profiles(self, batches: Iterable[pa.RecordBatch], rows: int = BLOCK) -> Iterator[TrafficProfile]:
         """Messages (``COLUMNS``) in any order -> profiles of at most ``rows`` of them each, and of one UTC day each."""
@@ -103,13 +103,13 @@ def _indexes(coded: pa.DictionaryArray) -> Indexes:
     return np.asarray(coded.indices.fill_null(NO_KEY), np.int32)
 
 
-def _scopes(rows: pa.Table, topic: str) -> tuple[tuple[Scope, ...], Indexes]:
+def _scopes(rows: pa.Table, topic: str | None) -> tuple[tuple[Scope, ...], Indexes]:
     partitions = ints(rows, "partition")
     if "topic" in rows.column_names:
         topics = column(rows, "topic").dictionary_encode()
         number, names = np.asarray(topics.indices, np.int64), topics.dictionary.to_pylist()
     else:
-        number, names = np.zeros(len(partitions), np.int64), [topic]
+        number, names = np.zeros(len(partitions), np.int64), [topic or ""]
     low = int(partitions.min())
     wide = int(partitions.max()) - low + 1
     coded = pa.array(number * wide + partitions - low).dictionary_encode()

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.model.rows import Scope
+from subreplay.model.rows import Consumer, Scope
 from subreplay.policies.base import Policy
 from subreplay.timelines.timeline import Timeline
 from subreplay.traffic.evaluate import Evaluator
@@ -56,6 +56,11 @@ class Plan:
     timelines: Mapping[Scope, Timeline]
     routing: ProducerRouting | None = None
     retention: Retention | None = None
+
+    @property
+    def consumers(self) -> Iterator[Consumer]:
+        """The consumers of every dispatcher, rejected ones included."""
+        return (consumer for timeline in self.timelines.values() for consumer in timeline.consumers)
 
 
 @dataclass(frozen=True)

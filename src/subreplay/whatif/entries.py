@@ -34,6 +34,8 @@ class MessageIds(NamedTuple):
     entry: Ints
     batch_index: Ints
     published: Ints
+    due: Ints
+    size: Ints
     slot: Ints
 
 
@@ -63,14 +65,15 @@ class Entries:
             yield self._published(rest)
 
     def message_ids(self, ordinals: Ints, indexes: Ints) -> tuple[Ints, ...]:
-        """Ledger, entry, batch index, time of publication and slot of messages, by entry and index in it."""
-        found = np.zeros((5, len(ordinals)), np.int64)
+        """Ledger, entry, batch index, time of publication, due time, size and slot of messages, by entry and index in
+        it."""
+        found = np.zeros((7, len(ordinals)), np.int64)
         for kept in self._kept:
             here = (ordinals >= kept.first) & (ordinals < kept.first + len(kept.starts))
             if here.any():
                 row = kept.starts[ordinals[here] - kept.first] + indexes[here]
                 found[:, here] = [kept.ledger[row], kept.entry[row], kept.batch_index[row], kept.published[row],
-                                  kept.slot[ordinals[here] - kept.first]]  # fmt: skip
+                                  kept.due[row], kept.size[row], kept.slot[ordinals[here] - kept.first]]  # fmt: skip
         return tuple(found)
 
     def forget_before(self, ordinal: int) -> None:
@@ -108,7 +111,8 @@ class Entries:
         entries.chunked = np.where(np.asarray(pc.is_valid(uuid)), number, NO_CHUNK)
         self._kept.append(
             MessageIds(self._count, starts, ints(rows, "ledger"), ints(rows, "entry"), ints(rows, "batch_index"),
-                       published, np.asarray(slots, np.int64))
+                       published, np.maximum(published, ints(rows, "deliver_at", 0)), ints(rows, "size", 0),
+                       np.asarray(slots, np.int64))
         )  # fmt: skip
         self._count += len(starts)
         self._latest = int(at[-1])

@@ -27,24 +27,28 @@ class _Stays:
     """One consumer, over all its stays at all dispatchers."""
 
     late: bool = True  # it never joined before the last message
+    behind: bool = True  # ... before the last message was dispatched
     gone: bool = True  # it always left before the first one
     owned: bool = False  # some slot while there was traffic
     refused: str = ""
 
 
-def idle(plan: Plan, busy: Collection[str], first: int, last: int) -> dict[str, str]:
+def idle(plan: Plan, busy: Collection[str], first: int, last: int, dispatched: int | None = None) -> dict[str, str]:
     """The consumers that asked to join and are not ``busy``, by name, and why each was given nothing.
 
-    ``first`` and ``last`` are when the first and the last message were published (ns).
+    ``first`` and ``last`` are when the first and the last message were published (ns); in a dispatch replay ``last`` is
+    its end, and ``dispatched`` when the last message was.
     """
     consumers: dict[str, _Stays] = defaultdict(_Stays)
     for timeline in plan.timelines.values():
-        _add(consumers, timeline, busy, first, last)
+        _add(consumers, timeline, busy, first, last, last if dispatched is None else dispatched)
     alone = plan.policy.serving != "polled" and all(scope.partition < 0 for scope in plan.timelines)
     return {name: _why(consumers[name], plan.policy.routing, alone) for name in sorted(consumers)}
 
 
-def _add(consumers: dict[str, _Stays], timeline: Timeline, busy: Collection[str], first: int, last: int) -> None:
+def _add(
+    consumers: dict[str, _Stays], timeline: Timeline, busy: Collection[str], first: int, last: int, dispatched: int
+) -> None:
     quiet = [consumer for consumer in timeline.consumers if consumer.label not in busy]
     if not quiet:
         return
@@ -56,6 +60,7 @@ def _add(consumers: dict[str, _Stays], timeline: Timeline, busy: Collection[str]
         stays, i = consumers[consumer.label], consumer.index
         joined = came[i] != NEVER
         stays.late &= bool(not joined or came[i] > last)
+        stays.behind &= bool(not joined or came[i] > dispatched)
         stays.gone &= bool(not joined or went[i] <= first)
         stays.owned |= i in owners
         stays.refused = stays.refused or ("" if joined else refused.get(consumer.label, ""))
@@ -75,6 +80,8 @@ def _why(stays: _Stays, routing: str, alone: bool) -> str:
         return f"was refused: {stays.refused}" if stays.refused else "was never connected"
     if stays.late:
         return "joined after the last message"
+    if stays.behind:
+        return "joined when every message was at another consumer already"
     if stays.gone:
         return "left before the first message"
     if routing == "any":

@@ -36,6 +36,8 @@ PREDICTED: Final = pa.schema(
         pa.field("ledger", pa.int64()),
         pa.field("entry", pa.int64()),
         pa.field("batch_index", pa.int32()),
+        pa.field("due", pa.int64()),  # when it may be delivered: its publication, or the time it is delayed to
+        pa.field("size", pa.int64()),  # bytes
         pa.field("slot", pa.int64()),  # a hash of the key; negative: keyed, to be told apart only (``words``)
         pa.field("consumer", pa.string()),  # of a wait: who waited
         pa.field("delivered_at", pa.int64()),
@@ -127,7 +129,7 @@ class _Dispatcher:
         return batches
 
     def _deliveries(self, rows: Records) -> dict[str, pa.Array]:
-        ledger, entry, batch_index, published, slot = self.entries.message_ids(rows.ordinal, rows.index)
+        ledger, entry, batch_index, published, due, size, slot = self.entries.message_ids(rows.ordinal, rows.index)
         times = {name: _known(rows[name]) for name in ("delivered_at", "received_at", "acked_at", "nacked_at")}
         outcomes = pa.array([outcome.name.lower() for outcome in Outcome])
         return times | {
@@ -135,6 +137,8 @@ class _Dispatcher:
             "ledger": pa.array(ledger),
             "entry": pa.array(entry),
             "batch_index": pa.array(batch_index),
+            "due": pa.array(due),
+            "size": pa.array(size),
             "slot": pa.array(self.words.slots(slot, self.plan.policy.space)),
             "consumer": self._named(rows.consumer),
             "redelivery_count": pa.array(np.array(rows.redeliveries)),

@@ -110,6 +110,8 @@ class _Group:
         outcomes = pa.array([outcome.name.lower() for outcome in Outcome])
         return {name: _known(rows[name]) for name in TIMES} | {
             "at": _column(rows.at),
+            "due": _column(rows.at),
+            "size": _column(rows["size"]),
             "ledger": _column(rows.ledger),
             "entry": _column(rows.entry),
             "batch_index": _column(rows.batch_index),

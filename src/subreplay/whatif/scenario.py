@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -10,6 +11,7 @@ from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies.base import Policy, measures_load
 from subreplay.policies.kafka.assignor import Partitions, invented_ids, is_group
 from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.timelines.namesakes import with_aliases
 from subreplay.timelines.ownership import Story, told_timelines
 from subreplay.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
@@ -44,14 +46,16 @@ class PlannedMember:
 
 def planned_events(members: Sequence[PlannedMember], scope: Scope, start: int) -> tuple[MembershipEvent, ...]:
     """Membership events of invented members; those of the same instant happen in the order of the list, leaves
-    first."""
+    first. Members with equal names are different consumers."""
+    names = Counter(member.consumer for member in members)
     changes = [(start + at, kind == "join", i, kind, m) for i, m in enumerate(members) for at, kind in m.changes()]
     events = []
-    for seq, (at, _, _, kind, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
-        instant = Instant(at, seq)
+    for seq, (at, _, number, kind, m) in enumerate(sorted(changes, key=lambda c: c[:3])):
+        instant, instance = Instant(at, seq), str(number) if names[m.consumer] > 1 else None
         event = MembershipEvent(scope, kind, m.consumer, instant, instant, m.priority, m.ranges)  # type: ignore[arg-type]
-        events.append(replace(event, instance_id=m.instance_id, rack=m.rack))
-    return tuple(events)
+        events.append(replace(event, instance_id=m.instance_id, rack=m.rack, instance=instance))
+    named = with_aliases(events)
+    return tuple([event if event.alias is None else replace(event, instance=event.alias) for event in named])
 
 
 def recorded(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[MembershipEvent, ...]:
@@ -68,7 +72,7 @@ def recorded(events: Iterable[MembershipEvent], silent: int = 0) -> tuple[Member
         elif event.event == "crash" or event.instance_id is not None:
             at = max(Instant(at.at - silent, at.seq), joined.get(event.label, at))
         story.append(replace(event, at=at, since=at))
-    return tuple(sorted(story, key=lambda event: event.at) if silent else story)
+    return tuple(with_aliases(sorted(story, key=lambda event: event.at) if silent else story, assumed=True))
 
 
 def silence(recorded_under: Policy, policy: Policy) -> int:
@@ -95,9 +99,10 @@ def group_events(events: Mapping[Scope, tuple[MembershipEvent, ...]]) -> tuple[M
 def on_partitions(
     events: Mapping[Scope, tuple[MembershipEvent, ...]], partitions: int
 ) -> dict[Scope, tuple[MembershipEvent, ...]]:
-    """The events as each of so many partitions would see them: of whoever was at some dispatcher of the topic."""
-    topic, mine = next(iter(events)).topic, group_events(events)
-    scopes = [Scope(topic, partition) for partition in range(partitions)]
+    """The events as each of so many partitions of a topic would see them: of whoever was at some dispatcher."""
+    mine = group_events(events)
+    topics = sorted({scope.topic for scope in events})
+    scopes = [Scope(topic, partition) for topic in topics for partition in range(partitions)]
     return {scope: tuple([replace(event, scope=scope) for event in mine]) for scope in scopes}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.reports.assemble.drain import drain, longest
+from subreplay.reports.assemble.drain import Spread, drain, longest
 from subreplay.reports.dispatch_data import Blocked, Bound
 
 S = 1_000_000_000
@@ -30,8 +30,24 @@ def test_the_larger_bound_limits(bounds: list[Bound], sentence: str) -> None:
 
 
 def test_a_drain_that_never_ends_says_so() -> None:
-    assert drain(90, None, [CONSUMER]).limit.startswith("It never came to an end. Not below 30 s")
+    why = "c3 holds 5 messages"
+    assert drain(90, None, [CONSUMER], never=why).limit == f"It never drains. {why}"
     assert drain(0, 0).limit == "Nothing was left when the last message was published."
+
+
+def test_no_bound_is_longer_than_the_drain_took() -> None:
+    found = drain(90, 29 * S, [CONSUMER, HASH])
+    assert [bound.busy_ns for bound in found.bounds] == [29 * S, 10 * S]
+    assert found.limit.startswith("Not below 29 s")
+
+
+@pytest.mark.parametrize(("anybody", "help_"), [(True, "A smaller receiver queue"), (False, "A more even share")])
+def test_more_consumers_would_not_help_where_some_are_idle(anybody: bool, help_: str) -> None:
+    idle = "16 of 20 consumers are idle meanwhile: more consumers would not help."
+    assert drain(90, 40 * S, [CONSUMER], spread=Spread(20, 16, anybody)).limit.endswith(f"{idle} {help_} would.")
+    assert drain(90, 40 * S, [CONSUMER], spread=Spread(20, 0, anybody)).limit.endswith(
+        "More consumers, or a more even share, would help."
+    )
 
 
 def test_the_consumer_stands_before_the_hash() -> None:

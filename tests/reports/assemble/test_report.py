@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from subreplay.figures import Figures
@@ -57,7 +59,7 @@ def test_skew_is_one_definition_in_windows_totals_and_scenarios() -> None:
     level = {"scenario": "s", "messages": 400, "keys": 8, "messages_moved": 90, "keys_moved": 2}
     rows = [{"scenario": "s", "level": "window", **row} for row in LOAD]
     rows += [{"scenario": "s", "level": "consumer", **row} for row in totals]
-    (view,) = scenario_views((plan,), [*rows, {**level, "level": "scenario"}], figures.extent, WIDTH, 100)
+    (view,) = scenario_views((plan,), replace(figures, traffic=[*rows, {**level, "level": "scenario"}], hottest=100))
     assert {one.consumer: one.skew for one in view.per_consumer} == pytest.approx(in_all)
     assert (view.max_share, view.even_share) == pytest.approx((210 / 400, EVEN))
     assert view.skew == pytest.approx(in_all["a"])
@@ -77,7 +79,7 @@ def test_of_many_windows_the_one_with_the_busiest_consumer_stands_for_its_neighb
     rows = [{"scenario": "s", "level": "window", **given(0, "b", 9)} | {"window": i * SECOND} for i in range(3)]
     rows[1]["messages"] = 20
     plan = planned("pulsar.shared", [PlannedMember("b", 0, None)])
-    (view,) = scenario_views((plan,), rows, extent, SECOND, 1)
+    (view,) = scenario_views((plan,), replace(counted(plan), traffic=rows, extent=extent, width=SECOND, hottest=1))
     assert [(one.start[17:19], one.messages) for one in view.load] == [("00", 20), ("02", 9)]
 
 
@@ -92,7 +94,9 @@ def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages()
         {"scenario": "s", "level": "move", "topic": T, "partition": 0, "epoch": 0, "consumer": None, "messages": 5}
     ]
     rows += [{"scenario": "s", "level": "scenario", "messages": 15, "keys": 1, "messages_moved": 0, "keys_moved": 0}]
-    (view,) = scenario_views((plan,), rows, {"first": 0, "last": 10 * SECOND}, WIDTH, 1)
+    (view,) = scenario_views(
+        (plan,), replace(counted(plan), traffic=rows, extent={"first": 0, "last": 10 * SECOND}, hottest=1)
+    )
     assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
         "a": (10, ""), "b": (0, "its partitions had no message"), "c": (0, "no partition was left for it")
     }  # fmt: skip

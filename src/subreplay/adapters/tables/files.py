@@ -106,9 +106,14 @@ class Files:
 
     def values(self, column: str) -> set[str]:
         """The distinct values of a text column among the rows that are asked for."""
-        found: set[str] = set()
-        for batch in self.batches(self.fragments, [column]):
-            found.update(value for value in batch.column(0).unique().to_pylist() if value is not None)
+        return {value for (value,) in self.distinct(column)}
+
+    def distinct(self, *columns: str) -> set[tuple[Any, ...]]:
+        """The distinct values of some columns among the rows that are asked for, where none of them is null."""
+        found: set[tuple[Any, ...]] = set()
+        for batch in self.batches(self.fragments, columns):
+            rows = pa.Table.from_batches([batch]).group_by([*columns]).aggregate([]).to_pylist()
+            found.update(tuple(row[name] for name in columns) for row in rows if None not in row.values())
         return found
 
 

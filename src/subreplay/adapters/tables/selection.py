@@ -19,17 +19,17 @@ _DAY = 86_400_000_000  # µs
 _ALL = pc.scalar(True)
 
 
-def of_topic(topic: str, day: Date | None) -> pc.Expression:
-    """The messages of a run."""
+def of_topic(topic: str | None, day: Date | None) -> pc.Expression:
+    """The messages of a run; ``topic`` None: of every topic."""
     return _of("topic", topic) & _on(day)
 
 
-def of_subscription(name: str, topic: str, day: Date | None) -> pc.Expression:
+def of_subscription(name: str, topic: str | None, day: Date | None) -> pc.Expression:
     """The deliveries of a run."""
     return _of("subscription", name) & of_topic(topic, day)
 
 
-def of_members(name: str, topic: str, day: Date | None, *, since: bool, others: bool = False) -> pc.Expression:
+def of_members(name: str, topic: str | None, day: Date | None, *, since: bool, others: bool = False) -> pc.Expression:
     """The membership of a run; ``others``: of the group on other topics. ``since``: the table has that column."""
     mine = ~_of("topic", topic) if others else _of("topic", topic)
     return _of("subscription", name) & mine & _until(day, since)
@@ -47,7 +47,9 @@ def of_early(topic: str, day: Date, before: int) -> pc.Expression:
     return (pc.field("topic") == topic) & (pc.field("date") == pc.scalar(day)) & (pc.field("publish_time") < at)
 
 
-def _of(column: str, value: str) -> pc.Expression:
+def _of(column: str, value: str | None) -> pc.Expression:
+    if value is None:
+        return _ALL
     field = pc.field(column)
     return field.is_null() | field.isin(pa.array(["", value]))
 

@@ -36,8 +36,11 @@ def enqueue(c: Clients, consumer: int, at: int) -> None:
 @hot
 def take(b: Broker, c: Clients, consumer: int) -> int:
     """Begin with the next message, of which there is one; returns the time at which the work on it ends (at most
-    ``NEVER``)."""
+    ``NEVER``). An application that hangs takes none before that is over, and ends no work meanwhile."""
     it, now = c.clients[consumer], b.state[0].now
+    if it.hangs_from <= now < it.hangs_until:
+        it.hangs = True
+        return int(it.hangs_until)
     at = it.first
     m = c.messages[at]
     it.first = m.next
@@ -50,6 +53,8 @@ def take(b: Broker, c: Clients, consumer: int) -> int:
     draw = _draw(c, at, SERVICE_DRAW)
     end = now + min(service_ns(c.services, consumer, c.quantiles, m.size, draw), NEVER - now)
     it.busy += end - now
+    if now < it.hangs_from < end:
+        end += min(it.hangs_until - it.hangs_from, NEVER - end)
     watch(b, c, m.head, end)
     give_back(b, c, consumer, 1)
     return end

@@ -86,7 +86,7 @@ def _queue(b: Broker, c: Clients, consumer: int, at: int) -> None:
 @hot
 def _begin_work(b: Broker, c: Clients, consumer: int) -> None:
     it = c.clients[consumer]
-    if it.current == NONE and it.first != NONE:
+    if it.current == NONE and it.first != NONE and not it.hangs:
         begin_work(b, c, consumer)
 
 

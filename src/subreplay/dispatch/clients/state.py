@@ -107,6 +107,8 @@ CLIENT = np.dtype(
         ("cumulative", "?"),
         ("stuck_from", "i8"),
         ("stuck_until", "i8"),
+        ("hangs_from", "i8"),
+        ("hangs_until", "i8"),
         ("max_pending_chunked", "i8"),
         ("chunk_expiry", "i8"),
         ("acks_oldest_chunked", "?"),
@@ -115,6 +117,7 @@ CLIENT = np.dtype(
         ("first", "i8"),  # of the messages in its receiver queue
         ("last", "i8"),
         ("current", "i8"),  # the message that the application works on
+        ("hangs", "?"),  # it works on none, and takes none before ``hangs_until``
         ("taken", "i8"),  # messages since it last asked for more
         ("held_first", "i8"),  # of the messages that a stuck application holds
         ("held_last", "i8"),
@@ -266,6 +269,8 @@ def with_client(clients: Clients, consumer: int, model: ConsumerModel, now: int)
     it.cumulative = model.cumulative
     it.stuck_from = NEVER if model.stuck_from is None else model.stuck_from
     it.stuck_until = NEVER if model.stuck_until is None else model.stuck_until
+    it.hangs_from = NEVER if model.hangs_from is None else model.hangs_from
+    it.hangs_until = NEVER if model.hangs_until is None else model.hangs_until
     it.max_pending_chunked, it.chunk_expiry = model.max_pending_chunked, model.chunk_expiry
     it.acks_oldest_chunked = model.acks_oldest_chunked
     it.joined_at = now

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
-from subreplay.figures import Row
+from subreplay.figures import DispatchFigures, Figures, Row
 from subreplay.model.words import instant
+from subreplay.reports.assemble.dispatch import never_taken
 from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
 from subreplay.whatif.assign import Plan
@@ -25,16 +26,22 @@ NO_TRAFFIC: Final[Row] = {"messages": 0, "keys": 0, "messages_moved": 0, "keys_m
 
 
 def scenario_views(
-    plans: Iterable[Plan], traffic: Sequence[Row], extent: Row, width: int, hottest: int
+    plans: Iterable[Plan], figures: Figures, replayed: Iterable[DispatchFigures] = ()
 ) -> tuple[ScenarioView, ...]:
-    """Scenarios side by side; ``hottest`` is the number of messages of the hottest key."""
+    """Scenarios side by side. Of one whose dispatch was ``replayed``, consumers have what they took in the replay."""
     by_plan: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
-    for row in traffic:
+    for row in figures.traffic:
         by_plan[row["scenario"]][row["level"]].append(row)
-    return tuple(_view(plan, by_plan[plan.name], extent, width, hottest) for plan in plans)
+    replays = {replay.plan.name: replay for replay in replayed}
+    return tuple(_view(plan, by_plan[plan.name], figures, replays.get(plan.name)) for plan in plans)
 
 
-def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, hottest: int) -> ScenarioView:
+def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: DispatchFigures | None) -> ScenarioView:
+    extent, width, hottest = figures.extent, figures.width, figures.hottest
+    if replay is not None:
+        rows = rows | _taken(rows, replay)
+        extent = {**extent, "last": replay.end}
+        width = next((row["width"] for row in replay.taken if row["window"] is not None), width)
     first, last = extent["first"], extent["last"] + 1
     intervals = connected(plan.timelines.values(), last)
     served = [row for row in rows["window"] if row["consumer"] is not None]
@@ -43,11 +50,12 @@ def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, ho
     even = even_share(shares, sums)
     whole = rows["scenario"][0] if rows["scenario"] else NO_TRAFFIC
     messages, owned = whole["messages"], sum(sums.values())
-    consumers = _consumers(plan, rows["consumer"], owned, even, extent)
+    consumers = _consumers(plan, rows["consumer"], owned, even, extent, replay)
     max_share = max((one.share for one in consumers), default=0.0)
     skew = max_share / even if even else 0.0
     hottest_share = hottest / messages if messages else 0.0
-    changed, slots_moved, flows = _moved(plan, first, last)
+    changed, slots_moved, flows = _moved(plan, first, figures.extent["last"] + 1)
+    never = 0 if replay is None else never_taken(replay)
     owns = plan.policy.routing != "any"
     return ScenarioView(
         name=plan.name,
@@ -66,14 +74,30 @@ def _view(plan: Plan, rows: Mapping[str, list[Row]], extent: Row, width: int, ho
         slots_moved=slots_moved if owns else None,
         traffic_moved=(whole["messages_moved"] / messages if messages else 0.0) if owns else None,
         keys_moved=whole["keys_moved"] if owns else 0,
-        unowned=messages - owned,
-        unowned_why=unowned(plan, rows["move"]),
+        unowned=messages - owned if replay is None else never,
+        unowned_why=_never(never) if replay is not None else unowned(plan, rows["move"]),
         per_consumer=consumers,
+        replayed=replay is not None,
         note="; ".join(part for part in (_producers(plan, rows), _retained(plan, rows), _rejected(plan)) if part),
         load=_load(served, sums, shares, first, last, width),
         flows=flows[:FLOWS],
         flows_left_out=max(len(flows) - FLOWS, 0),
     )
+
+
+def _never(messages: int) -> str:
+    return f"{messages:,} that no application takes in the replay" if messages else ""
+
+
+def _taken(rows: Mapping[str, list[Row]], replay: DispatchFigures) -> dict[str, list[Row]]:
+    """Rows of ``window`` and ``consumer`` as ``replay`` has them. It does not know keys: consumers have those that
+    they own."""
+    keys = {row["consumer"]: row["keys"] for row in rows.get("consumer", ())}
+    whole = [row for row in replay.taken if row["window"] is None]
+    return {
+        "window": [row for row in replay.taken if row["window"] is not None],
+        "consumer": [{**row, "keys": keys.get(row["consumer"], 0)} for row in whole],
+    }
 
 
 def _load(
@@ -96,7 +120,9 @@ def _load(
     )  # fmt: skip
 
 
-def _consumers(plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row) -> tuple[ScenarioConsumer, ...]:
+def _consumers(
+    plan: Plan, rows: Iterable[Row], owned: int, even: float, extent: Row, replay: DispatchFigures | None
+) -> tuple[ScenarioConsumer, ...]:
     """What each consumer would have got; those that would have got nothing come last, with the reason."""
     given = [
         ScenarioConsumer(
@@ -105,7 +131,8 @@ def _consumers(plan: Plan, rows: Iterable[Row], owned: int, even: float, extent:
         for r in rows
         if r["consumer"] is not None
     ]
-    reasons = idle(plan, {one.consumer for one in given}, extent["first"], extent["last"])
+    dispatched = None if replay is None else max((row["delivered_until"] for row in replay.taken), default=0)
+    reasons = idle(plan, {one.consumer for one in given}, extent["first"], extent["last"], dispatched)
     return (*given, *(ScenarioConsumer(name, 0, 0, 0, 0.0, 0.0, why) for name, why in reasons.items()))
 
 

@@ -10,7 +10,7 @@ from subreplay.policies.base import Policy
 from subreplay.policies.kafka.assignor import is_group
 from subreplay.reports import words
 from subreplay.reports.assemble import findings
-from subreplay.reports.assemble.drain import drain, longest
+from subreplay.reports.assemble.drain import Spread, drain, longest
 from subreplay.reports.dispatch_data import (
     BacklogPoint,
     Blocked,
@@ -18,10 +18,12 @@ from subreplay.reports.dispatch_data import (
     DispatchView,
     Drain,
     DuplicateCause,
+    Early,
     Latency,
     Outcomes,
 )
 
+MOST_HALTED = 3  # consumers that stop working, by name
 # Which end of a message each outcome is; what came back is counted by its cause.
 ENDS = {
     "acked": "acked",
@@ -49,7 +51,7 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
         service=figures.service,
         seed=figures.seed,
         settings=figures.settings + _session(figures.plan.policy),
-        to_delivered=_latency(figures.latencies, "delivered", figures.steps),
+        to_delivered=_latency(figures.latencies, "received", figures.steps),
         to_acked=_latency(figures.latencies, "acked", figures.steps),
         backlog=points,
         backlog_max=most,
@@ -69,27 +71,43 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
             for outcome, cause in causes.items()
             if (count := sum(r["delivered"] for r in rows if r["outcome"] == outcome))
         ),
+        early=_early(figures.latencies),
         codes=findings.code_summaries(figures.plan.policy, figures.judged, "predicted") if figures.judged else (),
         findings_over_time=findings.over_time(figures.judged) if figures.judged else (),
     )
 
 
 def _latency(rows: Iterable[Row], event: str, steps: int) -> Latency:
-    """From a histogram of ``steps`` buckets for every doubling."""
-    mine = sorted((r for r in rows if r["event"] == event), key=lambda r: r["bucket"])
-    count = sum(r["messages"] for r in mine)
+    """From a histogram of ``steps`` buckets for every doubling; what never happened has no bucket, and comes last."""
+    of_event = [r for r in rows if r["event"] == event]
+    mine = sorted((r for r in of_event if r["bucket"] is not None), key=lambda r: r["bucket"])
+    count = sum(r["messages"] for r in of_event)
+    never = count - sum(r["messages"] for r in mine)
     most: int = max((r["most"] for r in mine), default=0)
 
-    def quantile(share: float) -> int:
+    def quantile(share: float) -> int | None:
         seen = 0
         for row in mine:
             seen += row["messages"]
             if seen >= share * count:
                 middle: float = 2 ** ((row["bucket"] + 0.5) / steps)
                 return min(round(middle), most)
-        return 0
+        return None if never else 0
 
-    return Latency(count, quantile(0.5), quantile(0.99), most)
+    return Latency(count, quantile(0.5), quantile(0.99), None if never else most, never)
+
+
+def _early(rows: Iterable[Row]) -> Early | None:
+    """What came before its time."""
+    early = [r for r in rows if r["event"] == "received" and r["early"]]
+    if not early:
+        return None
+    return Early(
+        count=sum(r["early"] for r in early),
+        delayed=sum(r["delayed"] for r in rows if r["event"] == "received"),
+        least_ns=min(r["early_least"] for r in early),
+        most_ns=max(r["early_most"] for r in early),
+    )
 
 
 def _backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], int, str, int]:
@@ -120,22 +138,72 @@ def _backlog(figures: DispatchFigures) -> tuple[tuple[BacklogPoint, ...], int, s
 
 
 def _drain(figures: DispatchFigures, left: int) -> Drain:
-    pending = sum(r["rows"] for r in figures.outcomes if r["outcome"] == "pending")
+    pending = sum(r["messages"] for r in figures.pending)
     last = max((r["last"] or 0 for r in figures.outcomes if r["settled"]), default=0)
     took = None if pending else max(last - figures.last_published, 0)
     serial = {"slot": "hash", "partition": "partition"}.get(figures.plan.policy.routing)
     bounds = [
-        Bound(r["kind"], _bound(r), r["messages"], r["busy"])
+        Bound(r["kind"], _bound(figures, r), r["messages"], r["busy"])
         for r in figures.drains
         if r["kind"] in ("consumer", serial)
     ]
-    return drain(left, took, bounds)
+    return drain(left, took, bounds, _never(figures), _spread(figures))
 
 
-def _bound(row: Row) -> str:
+def _never(figures: DispatchFigures) -> str:
+    """Why the replay never drains; empty where it does."""
+    if not figures.pending:
+        return ""
+    holders = [r["consumer"] for r in figures.pending if r["consumer"] is not None]
+    left = sum(r["messages"] for r in figures.pending)
+    never = never_taken(figures)
+    published = sum(r["rows"] for r in figures.outcomes if r["settled"]) + left
+    said = [f"{words.count(never)} of {words.plural(published, 'message')} are never taken"] if never else []
+    if left > never:
+        who = f" by {words.best(sorted(holders, key=words.natural), 0)}" if holders else ""
+        said.append(f"{words.count(left - never)} of {words.plural(published, 'message')} are never acknowledged{who}")
+    reason = _cause(figures, frozenset(holders))
+    return f"{' and '.join(said)}{': ' if reason else ''}{reason}."
+
+
+def never_taken(figures: DispatchFigures) -> int:
+    """How many messages no application ever takes, though nothing else becomes of them."""
+    return sum(r["messages"] for r in figures.latencies if r["event"] == "received" and r["bucket"] is None)
+
+
+def _cause(figures: DispatchFigures, holders: frozenset[str]) -> str:
+    """What keeps a replay from its end, as far as its model knows."""
+    halted = [name for name in figures.halts if name in holders] or [*figures.halts]
+    if halted:
+        return "; ".join(f"{name} {figures.halts[name]}" for name in sorted(halted, key=words.natural)[:MOST_HALTED])
+    ends = {r["outcome"] for r in figures.outcomes if r["delivered"]}
+    if is_group(figures.plan.policy) and "timed_out" in ends:
+        return "members are evicted again and again, as the work on a poll takes longer than max.poll.interval.ms"
+    if not any(timeline.connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()):
+        return "nobody is connected in the end"
+    again = {"nacked": "fail", "timed_out": "are not acknowledged before the acknowledgement timeout"}
+    return " and ".join(f"messages {what} again and again" for end, what in again.items() if end in ends)
+
+
+def _spread(figures: DispatchFigures) -> Spread:
+    """How many consumers there were in the end, and which of them had nothing to do while messages were left."""
+    last = [timeline.connected(len(timeline.epochs) - 1) for timeline in figures.plan.timelines.values()]
+    connected = {consumer.label for here in last for consumer in here}
+    until = {r["consumer"]: r["busy_until"] or 0 for r in figures.taken if r["window"] is None}
+    idle = [name for name in connected if until.get(name, 0) <= figures.last_published]
+    return Spread(len(connected), len(idle), figures.plan.policy.routing == "any")
+
+
+def _bound(figures: DispatchFigures, row: Row) -> str:
     if row["kind"] == "consumer":
         return str(row["consumer"])
-    return words.count(row["slot"]) if row["kind"] == "hash" else str(max(row["partition"], 0))
+    return words.count(row["slot"]) if row["kind"] == "hash" else _partition(figures, row)
+
+
+def _partition(figures: DispatchFigures, row: Row) -> str:
+    """The number of a partition, and its topic where there are several."""
+    several = len({scope.topic for scope in figures.plan.timelines}) > 1
+    return f"{max(row['partition'], 0)}" + (f" of {row['topic']}" if several else "")
 
 
 def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ...]:
@@ -143,7 +211,7 @@ def _blocked(figures: DispatchFigures, rows: Sequence[Row]) -> tuple[Blocked, ..
     return longest(
         Blocked(
             consumer=r["consumer"] or "nobody",
-            place=_place(r),
+            place=_place(figures, r),
             holder=r["holder"] or "",
             why=_why(figures, r),
             since=instant(r["since"]),
@@ -163,9 +231,9 @@ def _session(policy: Policy) -> tuple[tuple[str, str], ...]:
     return (("session timeout", words.nanos(policy.session_timeout_us * 1_000)),)
 
 
-def _place(row: Row) -> str:
+def _place(figures: DispatchFigures, row: Row) -> str:
     if row.get("generation") is not None:
-        return f"partition {max(row['partition'], 0)}"
+        return f"partition {_partition(figures, row)}"
     return "" if row.get("hash") is None else f"hash {words.count(row['hash'])}"
 
 

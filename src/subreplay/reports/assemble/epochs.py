@@ -14,6 +14,7 @@ from itertools import groupby, islice
 
 from subreplay.figures import Figures
 from subreplay.model.range_table import RangeTable
+from subreplay.model.rows import Scope
 from subreplay.model.words import instant
 from subreplay.reports.data import Band, EpochView, RangeMap, SlotShare
 from subreplay.timelines.happenings import change_words
@@ -37,9 +38,10 @@ def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
     most = PARTITION_MAPS if axis == "partition" else SLOT_MAPS
     begin, end = _extent(figures)
     low, high = policy.space
+    several = len({scope.topic for scope in timelines}) > 1
     maps = tuple(
         RangeMap(
-            scope.topic if scope.partition < 0 else f"partition {scope.partition}",
+            _short(scope, several),
             axis,  # type: ignore[arg-type]
             low,
             high,
@@ -48,6 +50,13 @@ def range_maps(figures: Figures) -> tuple[tuple[RangeMap, ...], int]:
         for scope, timeline in islice(timelines.items(), most)
     )
     return maps, max(0, len(timelines) - most)
+
+
+def _short(scope: Scope, several: bool) -> str:
+    """A dispatcher as a map names it; of ``several`` topics with its topic."""
+    if scope.partition < 0:
+        return scope.topic
+    return f"{scope.topic}, partition {scope.partition}" if several else f"partition {scope.partition}"
 
 
 def _extent(figures: Figures) -> tuple[int, int]:

@@ -41,6 +41,10 @@ BEGINS_LATER = (
     "the data begin in mid-life: what could be delivered before then may have been, so neither its order nor its "
     "absence is held against the broker"
 )
+ROUND_ROBIN = (
+    "Under Shared, a what-if without a dispatch replay counts entries round the consumers as if all of them always had "
+    "permits."
+)
 CANNOT_TELL = (
     "Clocks are taken as recorded, but where a consumer's are off by a constant: what else two machines' clocks "
     "disagree on cannot be told from a table.",
@@ -48,7 +52,7 @@ CANNOT_TELL = (
     "taken effect; "
     "deliveries there are right for the owner before and the owner after.",
     ASSIGNED,
-    "Under Shared, a what-if counts entries round the consumers as if all of them always had permits.",
+    ROUND_ROBIN,
     "A message that was still waiting when the data end may be late or lost: it is counted, not judged.",
 )
 
@@ -125,6 +129,10 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         Fact(f"Withdrawn: {row['code']} of {row['told']}", f"{row['count']:,}", _withdrawn(row))
         for row in figures.withdrawn
     ]
+    if figures.left_out:
+        others = told("topic", figures.left_out)
+        why = f"the run names {figures.topic}, so {others} are left out; without subscription.topic a group reads all"
+        found.append(Fact("Topics", "warning", why))
     found += [Fact("Producers", told.value, told.sentence) for told in figures.producers]
     found += [Fact(seen.title, instant(seen.act.at), seen.sentence) for seen in figures.acts]
     if figures.unknown_consumers and figures.members:

@@ -15,12 +15,14 @@ MOST_COLUMNS = 90
 HEAD, LANE, GAP = 22, 11, 14  # of a scenario's row in the latency chart
 STRIP, REACH = 84, 54  # of a scenario's row in the backlog chart, and of its highest column
 THIN = 3.0  # pixels of a bar whose ends meet
-LANES = (("to_delivered", "delivered", "u3", "u1"), ("to_acked", "acknowledged", "others", "even"))
+LANES = (("to_delivered", "at the application", "u3", "u1"), ("to_acked", "acknowledged", "others", "even"))
 MICRO, SECOND = 1_000, 1_000_000_000
 TICKS = (
     *(MICRO * 10**i for i in range(6)),
     *(SECOND * s for s in (1, 10, 60, 600, 3_600, 36_000, 86_400, 864_000, 8_640_000)),
 )
+
+NEVER = 2 * TICKS[-1]  # stands at the axis' right end
 
 
 class Scale:
@@ -42,7 +44,8 @@ class Scale:
 def latency_chart(views: Sequence[DispatchView]) -> str:
     """Two bars a scenario, on one logarithmic axis: from the median to the 99th percentile, and on to the longest."""
     shown = views[:MOST_SCENARIOS]
-    scale = Scale([d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _durations(lane)])
+    durations = [d for v in shown for lane in (v.to_delivered, v.to_acked) for d in _durations(lane)]
+    scale = Scale([duration for duration in durations if duration != NEVER])
     row = HEAD + 2 * LANE + GAP
     drawing = Drawing(row * len(shown), "Predicted latency under each scenario")
     for tick in scale.ticks:
@@ -55,7 +58,9 @@ def latency_chart(views: Sequence[DispatchView]) -> str:
 
 
 def _durations(latency: Latency) -> tuple[int, ...]:
-    return (latency.p50_ns, latency.p99_ns, latency.max_ns) if latency.count else ()
+    """Its durations; one of messages that never come is as long as the chart."""
+    found = (latency.p50_ns, latency.p99_ns, latency.max_ns) if latency.count else ()
+    return tuple([NEVER if duration is None else duration for duration in found])
 
 
 def _lanes(drawing: Drawing, view: DispatchView, top: float, scale: Scale) -> None:
@@ -66,8 +71,8 @@ def _lanes(drawing: Drawing, view: DispatchView, top: float, scale: Scale) -> No
             continue
         p50, p99, most = (scale.x(d) for d in _durations(latency))
         high = top + lane * LANE
-        tip = f"{view.name}, {word}: half within {words.nanos(latency.p50_ns)}, 99% within "
-        tip += f"{words.nanos(latency.p99_ns)}, all within {words.nanos(latency.max_ns)}"
+        tip = f"{view.name}, {word}: half within {words.nanos_or_never(latency.p50_ns)}, 99% within "
+        tip += f"{words.nanos_or_never(latency.p99_ns)}, all within {words.nanos_or_never(latency.max_ns)}"
         drawing.box(p99, max(most, p99), high + 3, high + LANE - 4, pale, tip)
         drawing.box(p50, max(p99, p50 + THIN), high + 1, high + LANE - 2, solid, tip)
 

@@ -5,7 +5,7 @@ A Kafka group shares its members, so all its partitions together are one stream,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyspark.sql.functions as F
 from pyspark.sql import Column, DataFrame, Window
@@ -118,23 +118,82 @@ def outcomes(rows: DataFrame, last_published: int, width: int) -> DataFrame:
     )
 
 
-def latencies(rows: DataFrame) -> DataFrame:
-    """Histograms of latency by scenario and event: bucket b holds ``[2**(b/STEPS), 2**((b+1)/STEPS))`` ns."""
+def latencies(rows: DataFrame, tick: Mapping[str, int]) -> DataFrame:
+    """Histograms of latency by scenario and event: bucket b holds ``[2**(b/STEPS), 2**((b+1)/STEPS))`` ns.
+
+    Latency counts from when a message is due to when an application first took it; the bucket of those that none ever
+    took, though they are not done with, is null. Of those ``received`` ``early``, before their time by more than
+    a ``tick`` (ns) of the scenario, there is by how much, too, and how many are ``delayed`` at all."""
     mine = rows.where(F.col("kind") == DELIVERY)
-    first = mine.where("redelivery_count = 0 AND delivered_at IS NOT NULL")
+    received = (
+        mine.groupBy(*_BY_POSITION)
+        .agg(
+            F.min("at").alias("at"),
+            F.min("due").alias("due"),
+            F.min("received_at").alias("taken"),
+            F.bool_or("settled").alias("settled"),
+        )
+        .where("taken IS NOT NULL OR NOT settled")
+    )
     parts = [
-        _histogram(first, "delivered", F.col("delivered_at") - F.col("at")),
-        _histogram(mine.where("settled AND acked_at IS NOT NULL"), "acked", F.col("acked_at") - F.col("at")),
+        _histogram(received, "received", "taken", tick),
+        _histogram(mine.where("settled AND acked_at IS NOT NULL"), "acked", "acked_at", tick),
     ]
     return parts[0].unionAll(parts[1]).orderBy("scenario", "event", "bucket")
 
 
-def _histogram(rows: DataFrame, event: str, latency: Column) -> DataFrame:
-    bucket = F.floor(F.log2(F.greatest(latency, F.lit(1))) * STEPS).cast("int")
+def taken(rows: DataFrame, width: int, ends: Mapping[str, int], start: int, most: int) -> DataFrame:
+    """What each consumer's application took, by scenario and consumer, and by window (null: all of them together);
+    ``busy_until`` is when the work on it was over.
+
+    Windows are of ``width`` ns, or of as many of these as it takes to have ``most`` from ``start`` to where each
+    scenario ``ends``."""
+    wide = F.lit(width)
+    for name, end in ends.items():
+        several = max(1, -(-(end - start) // (width * most)))
+        wide = F.when(F.col("scenario") == name, F.lit(width * several)).otherwise(wide)
+    mine = rows.where((F.col("kind") == DELIVERY) & F.col("received_at").isNotNull())
+    window = F.col("received_at") - F.col("received_at") % wide
+    done = F.coalesce("processed_at", "acked_at", "nacked_at")
     return (
-        rows.groupBy("scenario", F.lit(event).alias("event"), bucket.alias("bucket"))
-        .agg(F.count("*").alias("messages"), F.max(latency).alias("most"))
-    )  # fmt: skip
+        mine.withColumns({"window": window, "width": wide})
+        .groupingSets(
+            [[F.col("scenario"), F.col("consumer")], [F.col(c) for c in ("scenario", "consumer", "window", "width")]],
+            *(F.col(c) for c in ("scenario", "consumer", "window", "width")),
+        )
+        .agg(
+            F.count("*").alias("messages"),
+            F.sum("size").alias("bytes"),
+            F.count_if(F.col("redelivery_count") > 0).alias("redelivered"),
+            F.max(done).alias("busy_until"),
+            F.max("delivered_at").alias("delivered_until"),
+        )
+        .orderBy("scenario", "window", "consumer")
+    )
+
+
+def pending(rows: DataFrame) -> DataFrame:
+    """What was neither acknowledged nor given up in the end, by scenario and the consumer that holds it (null: it is at
+    nobody)."""
+    mine = rows.where((F.col("kind") == DELIVERY) & (F.col("outcome") == "pending") & ~F.col("settled"))
+    return mine.groupBy("scenario", "consumer").agg(F.count("*").alias("messages")).orderBy("scenario", "consumer")
+
+
+def _histogram(rows: DataFrame, event: str, until: str, tick: Mapping[str, int]) -> DataFrame:
+    tolerated = F.lit(0).cast("long")
+    for name, of_scenario in tick.items():
+        tolerated = F.when(F.col("scenario") == name, F.lit(of_scenario)).otherwise(tolerated)
+    latency = F.greatest(F.col(until) - F.col("due"), F.lit(0))
+    early = F.when(F.col(until) < F.col("due") - tolerated, F.col("due") - F.col(until))
+    bucket = F.when(F.col(until).isNotNull(), F.floor(F.log2(F.greatest(latency, F.lit(1))) * STEPS).cast("int"))
+    return rows.groupBy("scenario", F.lit(event).alias("event"), bucket.alias("bucket")).agg(
+        F.count("*").alias("messages"),
+        F.max(F.when(F.col(until).isNotNull(), latency)).alias("most"),
+        F.count_if(F.col("due") > F.col("at")).alias("delayed"),
+        F.count(early).alias("early"),
+        F.min(early).alias("early_least"),
+        F.max(early).alias("early_most"),
+    )
 
 
 def backlog(rows: DataFrame, width: int) -> DataFrame:
@@ -223,7 +282,8 @@ def drains(rows: DataFrame, last_published: int) -> DataFrame:
         F.col("scenario"), *(F.col(name) for name in columns),
     ).agg(
         F.grouping("consumer").alias("no_consumer"), F.grouping("slot").alias("no_slot"),
-        F.count("*").alias("messages"), F.sum(done - F.col("received_at")).alias("busy"),
+        F.count("*").alias("messages"),
+        F.sum(done - F.greatest(F.col("received_at"), F.lit(last_published))).alias("busy"),
     )  # fmt: skip
     kind = F.when(F.col("no_consumer") == 0, "consumer").when(F.col("no_slot") == 0, "hash").otherwise("partition")
     order = Window.partitionBy("scenario", "kind").orderBy(F.desc("busy"), *columns)

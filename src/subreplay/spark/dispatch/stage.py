@@ -15,6 +15,7 @@ from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.plans import scenario_events
 from subreplay.config.scenario import GroupScenario, Scenario
+from subreplay.dispatch.choice import ignores_delays
 from subreplay.dispatch.service import Empirical, Fixed, Service
 from subreplay.errors import ConfigError
 from subreplay.figures import DispatchFigures, Figures
@@ -24,7 +25,7 @@ from subreplay.spark.audit import passes
 from subreplay.spark.audit.worst import worst
 from subreplay.spark.dispatch import replay
 from subreplay.spark.read.log import as_log
-from subreplay.spark.read.source import Source
+from subreplay.spark.read.source import WINDOWS, Source
 from subreplay.spark.session import partitions
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.predicted import Predictor, Simulation
@@ -38,7 +39,7 @@ BY_HASH = ("consumer", "holder", "hash")
 def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
     """Which scenarios are replayed, and how much each is, in words; empty where none is."""
     asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
-    consumers = [len({c.label for timeline in p.timelines.values() for c in timeline.consumers}) for p in asked]
+    consumers = [len({consumer.label for consumer in p.consumers}) for p in asked]
     told = [f"{p.name} ({many:,} consumers)" for p, many in zip(asked, consumers, strict=True)]
     each = f" over {source.extent['messages']:,} messages" + (" each" if len(told) > 1 else "")
     return ", ".join(told) + each if told else ""
@@ -62,10 +63,15 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
     ]
     rows = source.write(reduce(DataFrame.unionByName, parts), "predicted")
     last = source.extent["last"]
+    outcomes = collect.rows(replay.outcomes(rows, last, width))
+    ends = {s.name: max([last, *(r["last"] or 0 for r in outcomes if r["scenario"] == s.name)]) for s, _, _ in asked}
+    tick = source.config.topic.delivery_tick * 1_000
+    ticks = {s.name: 0 if ignores_delays(p.policy) else tick for s, _, p in asked}
     with collect.together() as begin:
         jobs = {
-            "outcomes": begin(collect.rows, replay.outcomes(rows, last, width)),
-            "latencies": begin(collect.rows, replay.latencies(rows)),
+            "taken": begin(collect.rows, replay.taken(rows, width, ends, source.extent["first"], WINDOWS)),
+            "pending": begin(collect.rows, replay.pending(rows)),
+            "latencies": begin(collect.rows, replay.latencies(rows, ticks)),
             "backlog": begin(collect.rows, replay.backlog(rows, width)),
             "held": begin(collect.rows, replay.held(rows, width)),
             "waits": begin(collect.rows, replay.waits(rows, ("consumer", "holder"), MOST_BLOCKED)),
@@ -73,7 +79,7 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             "drains": begin(collect.rows, replay.drains(rows, last)),
         }
         changed = begin(collect.rows, replay.changes(rows))
-    found = {name: job.result() for name, job in jobs.items()}
+    found = {name: job.result() for name, job in jobs.items()} | {"outcomes": outcomes}
     told = {
         name: retold(group, [row for row in changed.result() if row["scenario"] == name])
         for name, group in groups.scenarios.items()
@@ -87,6 +93,8 @@ def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigu
             settings=d.words,
             last_published=last,
             steps=replay.STEPS,
+            end=ends[s.name],
+            halts=d.halts(p.consumers),
             judged=judged[s.name],
             **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
         )

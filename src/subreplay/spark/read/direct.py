@@ -37,7 +37,7 @@ from subreplay.spark import collect, delta_here
 from subreplay.spark.arrow_files import new_file
 from subreplay.spark.collect import Rows
 from subreplay.spark.schemas import arrow_schema, schema_of_files, spark_schema
-from subreplay.traffic.measuring import BLOCK, OF_TOPIC, Profiler
+from subreplay.traffic.measuring import BLOCK, COLUMNS, OF_TOPIC, Profiler
 from subreplay.traffic.storage import BLOCKS, as_blocks
 
 IN_PROCESS: Final = 1 << 17
@@ -249,7 +249,7 @@ def _profiled(rows: Batches, profiler: Profiler, path: str) -> Batches:
     with new_file(path, BLOCKS) as file:
         for batch in rows:
             yield batch
-            held.append(log_rows.some_columns(batch, OF_TOPIC))
+            held.append(log_rows.some_columns(batch, OF_TOPIC if profiler.topic is not None else COLUMNS))
             number, size = number + batch.num_rows, size + held[-1].nbytes
             if number >= BLOCK or size >= MOST_BYTES:
                 _write(file, profiler, held)

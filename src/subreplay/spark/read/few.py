@@ -64,11 +64,11 @@ def _read(inputs: Inputs, config: RunConfig, name: str, near: Column | None) -> 
     """The rows of a table that a run reads, those ``near`` its date among them; None where Python would make them once
     more for that, as those of other days or of a group's other topics."""
     if name == "membership" and "group" in inputs.valid:
-        mine = asked_for(name, config, inputs.topic) | asked_for("group", config, inputs.topic)
+        mine = asked_for(name, config, inputs.topic_asked) | asked_for("group", config, inputs.topic_asked)
     elif near is None:
         return inputs.checked[name].drop("valid")
     else:
-        mine = asked_for(name, config, inputs.topic) | near
+        mine = asked_for(name, config, inputs.topic_asked) | near
     return None if name in inputs.converted else inputs.tables[name].where(mine)
 
 

@@ -91,7 +91,8 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
     events, repeated, contradicted = members_once(inferred(delivered, inputs.topic) if inputs.inferred else members)
     untold = {row["consumer"] for row in delivered if row["instance"] is None}
     joins = [row for row in events if row["event"] == "join"]
-    seen = dispatcher_events(events, [(inputs.topic, partition) for partition in sorted(partitions)], untold)
+    scopes = [(scope.topic, scope.partition) for scope in inputs.scopes]
+    seen = dispatcher_events(events, scopes or [(inputs.topic, number) for number in sorted(partitions)], untold)
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date as Date
 from datetime import timedelta
 from functools import cached_property, partial
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,8 +22,10 @@ from subreplay.config.traffic import InputTable, Traffic
 from subreplay.errors import InputError, NothingThere
 from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 from subreplay.model.held import instead, told
+from subreplay.model.rows import Scope
 from subreplay.model.tables import INPUTS
 from subreplay.model.words import KeyWords
+from subreplay.policies.kafka.assignor import is_group
 from subreplay.spark import lake
 from subreplay.spark.collect import local, together
 from subreplay.spark.read import direct, traffic
@@ -32,6 +34,7 @@ from subreplay.spark.read.direct import Reading
 from subreplay.traffic.measuring import Profiler
 
 T = TypeVar("T")
+_NAMED: Final = 3  # topics of many that are named
 MOST_NAMES: Final = 1_000  # that are looked at
 NO_TOPIC: Final = "(none)"
 """The topic of a run that names none, over tables without a row."""
@@ -116,8 +119,17 @@ class Inputs:
     reads: traffic.Reads = field(default_factory=traffic.Reads)  # what adapters read of them, which the session keeps
     direct: Mapping[str, Reading] = field(default_factory=dict)
     files: Mapping[str, Files] = field(default_factory=dict)  # of each table that needs no Spark to be read
+    scopes: tuple[
+        Scope, ...
+    ] = ()  # of every topic, where all of them are asked for: ``topic`` stands for them together
+    other_topics: tuple[str, ...] = ()  # that a group may read as well, where the run names one of them
     converted: frozenset[str] = frozenset()  # tables whose rows Python makes, anew each time they are looked at
     brought: frozenset[str] = frozenset()  # tables that only Spark has, whose few rows came to the driver
+
+    @property
+    def topic_asked(self) -> str | None:
+        """The topic whose rows are asked for; None: those of every topic are."""
+        return None if self.scopes else self.topic
 
     @property
     def messages(self) -> DataFrame:
@@ -148,7 +160,7 @@ class Inputs:
 
     def having_brought(self, config: RunConfig, found: Mapping[str, Files]) -> Inputs:
         """The same with tables of Spark's in files of this machine, which have at least the rows that the run reads."""
-        readings = _direct(self.ingest.spark, found, config, self.topic, "group" in self.valid)
+        readings = _direct(self.ingest.spark, found, config, self.topic_asked, "group" in self.valid)
         direct, files = {**self.direct, **readings}, {**self.files, **found}
         return replace(self, direct=direct, files=files, brought=self.brought | {*found})
 
@@ -178,7 +190,7 @@ class Inputs:
         reading = self.direct.get("messages")
         if reading is None or reading.small:
             return self
-        folder, profiler = self.reads.folder(reading.spark), Profiler(words, self.topic)
+        folder, profiler = self.reads.folder(reading.spark), Profiler(words, self.topic_asked)
         messages = replace(reading, folder=folder, profiler=profiler)
         return replace(self, direct={**self.direct, "messages": messages})
 
@@ -211,9 +223,15 @@ def asks_producers_only(config: RunConfig) -> bool:
 
 
 def read_inputs(
-    spark: SparkSession, config: RunConfig, given: traffic.Frames | None = None, *, messages_only: bool = False
+    spark: SparkSession,
+    config: RunConfig,
+    given: traffic.Frames | None = None,
+    *,
+    messages_only: bool = False,
+    every_topic: bool = False,
 ) -> Inputs:
-    """Read, select and check the tables of one run. ``messages_only``: the others may be missing.
+    """Read, select and check the tables of one run. ``messages_only``: the others may be missing; ``every_topic``: of a
+    group whose topic the run does not name, all topics are read.
 
     Raises ``InputError`` where a table, column or subscription is missing."""
     reads = traffic.Reads()
@@ -223,16 +241,18 @@ def read_inputs(
         for name in INPUTS
     }
     files = {name: given.files for name, given in tables.items() if given.files is not None}
-    topic = config.subscription.topic or _topic_of(tables, config, given)
+    scopes, others = _topics_of_group(tables, config) if every_topic else ((), ())
+    topic = config.subscription.topic or (_together(scopes) if scopes else _topic_of(tables, config, given))
+    asked = None if scopes else topic
     grouped = config.subscription.make_policy().serving == "polled"
 
     def selected(name: str) -> DataFrame:
-        rows = tables[name].frame.where(asked_for(name, config, topic))
+        rows = tables[name].frame.where(asked_for(name, config, asked))
         return reads.once(rows) if tables[name].converted else rows
 
     def parted(name: str) -> Split:
         if name == "group":
-            return Split("membership", tables["membership"].frame.where(asked_for(name, config, topic)))
+            return Split("membership", tables["membership"].frame.where(asked_for(name, config, asked)))
         if name == "dead_letters":
             return Split("messages", _dead_letters(tables["messages"].frame, config, topic))
         return Split(name, selected(name))
@@ -251,23 +271,25 @@ def read_inputs(
         rejected=Asked({name: partial(part, "rejected", name) for name in counted}),
         checked=Asked({name: partial(part, "checked", name) for name in counted}),
         topic=topic,
-        ingest=Ingest(spark, config.traffic, topic, given is None),
+        ingest=Ingest(spark, config.traffic, asked or "", given is None),
+        scopes=scopes,
+        other_topics=others,
         absent={name: table.absent for name, table in tables.items()},
         inferred=config.traffic.inferred(),
         sampled=_said(config.traffic.deliveries, tables["deliveries"], "sampled") is True,
         ranked=_said(config.traffic.membership, tables["membership"], "ranked") is not False,
         tables=Asked({name: partial(_frame, table) for name, table in tables.items()}),
         reads=reads,
-        direct=_direct(spark, files, config, topic, grouped),
+        direct=_direct(spark, files, config, asked, grouped),
         files=files,
         converted=frozenset(name for name, table in tables.items() if table.converted),
     )
 
 
-def asked_for(name: str, config: RunConfig, topic: str) -> Column:
-    """Which rows of a table a run asks for; of ``group``, of the membership on other topics. There must be a session:
-    Spark's functions know no other."""
-    of_topic = _of("topic", topic)
+def asked_for(name: str, config: RunConfig, topic: str | None) -> Column:
+    """Which rows of a table a run asks for; of ``group``, of the membership on other topics. ``topic`` None: those of
+    every topic. There must be a session: Spark's functions know no other."""
+    of_topic = F.lit(True) if topic is None else _of("topic", topic)
     if name == "messages":
         return of_topic & _day(config.date)
     mine = _of("subscription", config.subscription.name)
@@ -288,7 +310,7 @@ def _frame(table: traffic.Table) -> DataFrame:
 
 
 def _direct(
-    spark: SparkSession, files: Mapping[str, Files], config: RunConfig, topic: str, grouped: bool
+    spark: SparkSession, files: Mapping[str, Files], config: RunConfig, topic: str | None, grouped: bool
 ) -> dict[str, Reading]:
     """What a run asks for of the tables that need no Spark to be read."""
     name, day, found = config.subscription.name, config.date, {}
@@ -326,12 +348,49 @@ def _topic_of(tables: Mapping[str, traffic.Table], config: RunConfig, frames: Co
     topics = _some(tables["messages"], "topic")
     if len(topics) == 1:
         return topics.pop()
+    if len(topics) > 1:
+        where = config.traffic.location(frames)
+        raise InputError(f"{where}: the messages have {told('topic', topics)}; set subscription.topic to one of them")
     known = _some(tables["membership"], "subscription") | _some(tables["deliveries"], "subscription")
     if not topics and not known:
         return NO_TOPIC
     has = instead("subscription", name, known) if known else "; they are empty"
     where = config.traffic.location(frames)
     raise NothingThere(f"{where}: tables membership and deliveries have no subscription {name!r}{has}")
+
+
+def _topics_of_group(
+    tables: Mapping[str, traffic.Table], config: RunConfig
+) -> tuple[tuple[Scope, ...], tuple[str, ...]]:
+    """The topic partitions of every topic, where a group reads several and the run names none; else the topics that it
+    leaves out. A group is read where the policy of the subscription or of a scenario is one; where its members are
+    recorded, it reads the topics that they subscribe to."""
+    policies = (config.subscription.make_policy(), *(scenario.make_policy() for scenario in config.scenarios))
+    if not any(is_group(policy) for policy in policies):
+        return (), ()
+    subscribed = _some(tables["membership"], "topic", config.subscription.name)
+    found = [Scope(*pair) for pair in sorted(_distinct(tables["messages"], "topic", "partition"))]
+    found = [scope for scope in found if not subscribed or scope.topic in subscribed]
+    topics = {scope.topic for scope in found}
+    named = config.subscription.topic
+    if named is not None:
+        return (), tuple(sorted(topics - {named}))
+    return (tuple(found) if len(topics) > 1 else ()), ()
+
+
+def _together(scopes: Iterable[Scope]) -> str:
+    """What several topics are called together."""
+    topics = sorted({scope.topic for scope in scopes})
+    return f"{len(topics):,} topics ({', '.join(topics[:_NAMED])}{', …' if len(topics) > _NAMED else ''})"
+
+
+def _distinct(table: traffic.Table, *columns: str) -> set[tuple[Any, ...]]:
+    """Distinct values of some columns, where none of them is null."""
+    if table.files is not None:
+        with suppress(pa.ArrowException, OSError):  # which Spark tells better
+            return table.files.distinct(*columns)
+    there = table.frame.select(*columns).dropna().distinct()
+    return {tuple(row) for row in there.collect()}
 
 
 def _some(table: traffic.Table, column: str, subscription: str | None = None) -> set[str]:

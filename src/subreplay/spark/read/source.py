@@ -88,8 +88,8 @@ class Source:
         if self.stored_profile is not None:
             return self.stored_profile
         words, plain = self.config.keys.words, self.statistics.plain
-        topic, reading = self.inputs.topic, self.inputs.direct.get("messages")
-        made, columns = partial(profiled.made, words, topic), profiled.columns(plain)
+        topic, reading = self.inputs.topic_asked, self.inputs.direct.get("messages")
+        made, columns = partial(profiled.made, words, topic), profiled.columns(plain, topic)
         if reading is None:
             blocks = profiled.blocks(self.log.messages, words, topic, plain=plain, here=self.few)
         elif reading.small:
@@ -216,23 +216,33 @@ class Source:
         """Hand an output table to the sink; returns its rows, so that nothing is computed twice. Of a large run those
         that are ``likely_few`` come to the driver, where they are as few: it writes them sooner than Spark does, and
         what is asked of them next reads no table."""
-        dated = lake.with_values(frame, self.where)
+        where = self.where
+        if self.inputs.scopes and "topic" in frame.columns:  # of several topics each row tells its own
+            del where["topic"]
+        dated = lake.with_values(frame, where)
         rows = self.rows_if_few(dated) if self.few or likely_few else None
         if rows is None:
-            return self.sink.write(frame, name, **self.where)
-        self.sink.put(rows, name, **self.where)
+            return self.sink.write(frame, name, **where)
+        self.sink.put(rows, name, **where)
         return collect.as_frame(rows, dated)
 
 
 def read(
-    spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None, *, messages_only: bool = False
+    spark: SparkSession,
+    config: RunConfig,
+    sink: Sink,
+    frames: Frames | None = None,
+    *,
+    messages_only: bool = False,
+    every_topic: bool = False,
 ) -> Source:
     """Read and check the input tables, of which others than messages may be missing where ``messages_only``; those
-    that are given as ``frames`` are not read. Output tables go to ``sink``.
+    that are given as ``frames`` are not read. ``every_topic``: all topics of a group are read where the run names none.
+    Output tables go to ``sink``.
 
     A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
     """
-    inputs = read_inputs(spark, config, frames, messages_only=messages_only)
+    inputs = read_inputs(spark, config, frames, messages_only=messages_only, every_topic=every_topic)
     with inputs.reads.closed_after_an_error():
         return _looked_at(spark, config, sink, inputs, messages_only)
 
@@ -307,11 +317,13 @@ def _lacking_altogether(found: InputStatistics) -> frozenset[Need]:
     return frozenset(lacking)
 
 
-def read_traffic(spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None) -> Source:
+def read_traffic(
+    spark: SparkSession, config: RunConfig, sink: Sink, frames: Frames | None = None, *, every_topic: bool = False
+) -> Source:
     """The same for a what-if, which reads the traffic's profile where it is stored."""
-    source = read(spark, config, sink, frames, messages_only=True)
+    source = read(spark, config, sink, frames, messages_only=True, every_topic=every_topic)
     count = source.statistics.extent["messages"]
-    if frames or config.traffic.profile is None:
+    if frames or config.traffic.profile is None or source.inputs.scopes:
         return source
     stored = profiled.stored(spark, config, source.inputs.topic, source.log.messages, count)
     return replace(source, stored_profile=stored)

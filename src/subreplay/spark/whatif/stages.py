@@ -41,6 +41,7 @@ def sum_traffic(source: Source) -> Figures:
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
         quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
+        left_out=source.inputs.other_topics,
     )  # fmt: skip
 
 
