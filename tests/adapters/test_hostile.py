@@ -43,6 +43,12 @@ def captured(folder: Path) -> None:
     consumer.close()
 
 
+def dumped(folder: Path) -> None:
+    line = "| offset: {} CreateTime: 1584680012228 keySize: 2 valueSize: 1 headerKeys: [] key: k{} payload: v"
+    lines = ["Dumping /data/orders-0/00000000000000000000.log", *(line.format(i, i % 7) for i in range(200))]
+    (folder / "dump.txt").write_text("".join(f"{each}\n" for each in lines))
+
+
 GOOD: dict[str, Callable[[Path], object]] = {
     "capture": captured,
     "pulsar-recording": copied("recordings/4.0.8/s9b_delayed_failover"),
@@ -51,6 +57,7 @@ GOOD: dict[str, Callable[[Path], object]] = {
     "pulsar-broker-log": copied("broker_log", "4.0.8-l03_key_shared_sticky.log.gz"),
     "pulsar-stats": copied("topic_stats"),
     "otlp-spans": copied("otlp"),
+    "kafka-text": dumped,
 }
 
 

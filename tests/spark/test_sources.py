@@ -138,6 +138,9 @@ def test_a_strangers_parquet_reaches_a_page_in_two_commands(
     report = json.loads((tmp_path / "out/report/report.json").read_text())
     assert {row["policy"] for row in report["scenarios"]} >= {"kafka.range", "pulsar.key_shared.auto_split"}
     assert (tmp_path / "out/report/report.html").exists()
+    assert main(["inspect", str(source), "--to", str(run_file)]) == 0  # nobody has edited the file
+    run_file.write_text(run_file.read_text().replace("kafka.range", "kafka.sticky"))
+    capsys.readouterr()
     assert main(["inspect", str(source), "--to", str(run_file)]) == 2
     assert "is there already; name another file by --to" in capsys.readouterr().err
 

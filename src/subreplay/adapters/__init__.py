@@ -40,6 +40,13 @@ ADAPTERS: Final[dict[str, Adapter]] = {
             ("topic", "subscription", "sampled"),
             lambda path, options: _module("otlp.folds").streamed(path, options),
         ),
+        Adapter(
+            "kafka-text",
+            lambda path, options: _module("kafka_text").read(path, options),
+            ("topic",),
+            lambda path, options: _module("kafka_text").streamed(path, options),
+            lambda path: _module("kafka_text").assumed(path),
+        ),
         Adapter("kafka-recording", lambda path, _: _module("kafka_recording.adapter").read(path)),
         Adapter(
             "kafka-group",

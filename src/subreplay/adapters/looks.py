@@ -18,6 +18,7 @@ from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS
 from subreplay.adapters.kafka_group.protocol_bytes import Malformed
 from subreplay.adapters.kafka_group.records import decode
 from subreplay.adapters.log_lines import plain_head
+from subreplay.adapters.unread_exports import CLIENT_LOGS, UNREAD, export_of
 from subreplay.capture.events import METADATA
 from subreplay.errors import InputError
 
@@ -33,6 +34,7 @@ TITLES: Final = {
     "pulsar-broker-log": "the log of a Pulsar broker",
     "otlp-spans": "spans as OTLP JSON lines",
     "pulsar-stats": "topic statistics of Pulsar",
+    "kafka-text": "messages that Kafka's tools printed",
     COORDINATOR_LOG: "the log of Kafka's group coordinator",
 }
 """In words, the surest first."""
@@ -42,13 +44,21 @@ _RECORDINGS: Final = {
     "kafka-recording": ("records", "polls", "membership", "consumer_offsets"),
 }
 """The files of a folder that is a recording."""
-_BROKER: Final = re.compile(rb"^\S+ \[[^\]]*\] +[A-Z]+ +org\.apache\.(?:pulsar|bookkeeper)\.", re.MULTILINE)
+_BROKER: Final = re.compile(
+    rb"^\S+ \[[^\]]*\] +[A-Z]+ +org\.apache\.(?:pulsar\.(?!client\.)|bookkeeper\.)", re.MULTILINE
+)
 _SPANS: Final = re.compile(rb'"(?:resourceSpans|scopeSpans)"\s*:')
 _STATISTICS: Final = re.compile(rb'"(?:connectedSince|msgThroughputOut|keyHashRangeArrays)"\s*:')
 _SUBSCRIPTIONS: Final = re.compile(rb'"subscriptions"\s*:\s*\{')
-_KAFKA: Final = re.compile(rb"GroupCoordinator|GroupMetadataManager|\(kafka\.|\(org\.apache\.kafka\.")
+_KAFKA: Final = re.compile(rb"GroupCoordinator|GroupMetadataManager|\(kafka\.|\(org\.apache\.kafka\.(?!clients\.)")
 _MANY_RECORDS: Final = re.compile(rb'\s*\{\s*"consumer_offsets"\s*:\s*\[\s*\{')
 _ABOUT_GROUPS: Final = re.compile(rf"(?:^|[\]:\"]\s*|INFO )(?:{ABOUT_GROUPS})", re.MULTILINE)
+_PRINTED: Final = re.compile(
+    rb"^(?:(?:CreateTime|LogAppendTime):-?\d+|NO_TIMESTAMP)[^\w\n]{1,4}?Partition:\d+[^\w\n]{1,4}?Offset:\d+"
+    rb"|^(?:\| )?offset: \d+ .*(?:CreateTime|LogAppendTime): -?\d+ ",
+    re.MULTILINE,
+)
+_EXPORTS: Final = UNREAD | CLIENT_LOGS
 _LINES: Final = 20  # that are read as JSON
 
 
@@ -68,7 +78,8 @@ def sniff(path: Path) -> str | None:
 
 
 def kind(path: Path) -> str | None:
-    """What one file looks like: a name of ``TITLES``; None: like nothing that is known, or it cannot be read."""
+    """What one file looks like: a name of ``TITLES``, or of an export that no adapter reads (``unread``); None: like
+    nothing that is known, or it cannot be read."""
     try:
         head = head_of(path)
     except OSError:
@@ -84,9 +95,19 @@ def kind(path: Path) -> str | None:
         return "pulsar-stats"
     if _MANY_RECORDS.match(head) or any(_is_group_record(row) for row in _objects(head)):
         return "kafka-group"
+    if _PRINTED.search(head):
+        return "kafka-text"
+    if (name := export_of(head, UNREAD)) is not None:
+        return name
     if _KAFKA.search(lines) or _ABOUT_GROUPS.search(lines.decode(errors="replace")):
         return COORDINATOR_LOG
-    return None
+    return export_of(lines, CLIENT_LOGS)
+
+
+def unread(path: Path) -> str | None:
+    """What a file is that no adapter reads, and what to export instead; None: it is none of these."""
+    export = _EXPORTS.get(kind(path) or "") if path.is_file() else None
+    return None if export is None else f"this is {export.title}. {export.remedy}"
 
 
 @dataclass(frozen=True)
@@ -131,6 +152,8 @@ def chosen(path: Path, adapter: str, beside: Collection[str] = (), *, sure: bool
 def _told(like: str | None) -> str:
     if like is None:
         return "looks like nothing that is known"
+    if like in _EXPORTS:
+        return f"is {_EXPORTS[like].title}. {_EXPORTS[like].remedy}"
     how = "give it beside a copy of __consumer_offsets" if like == COORDINATOR_LOG else f"--from {like} reads it"
     return f"looks like {TITLES[like]}; {how}"
 

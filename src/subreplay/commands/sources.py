@@ -34,13 +34,15 @@ def inspect(
 ) -> int:
     """Look at somebody's messages: what they are, what could be judged with them; writes a run file to start from."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    from subreplay.adapters.looks import sniff
+    from subreplay.adapters.looks import sniff, unread
 
     if location is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
     files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
     if files is not None and form is None and files.exists() and (adapter := sniff(files)) is not None:
-        return _inspect_files(files, adapter)
+        return _inspect_files(files, adapter, to)
+    if files is not None and form is None and files.exists() and (why := unread(files)) is not None:
+        raise InputError(f"{files}: {why}")
     from subreplay.adapters.source.mistakes import none_is_valid
     from subreplay.program import inspection
     from subreplay.spark import inspect as inspect_spark
@@ -78,10 +80,12 @@ def inspect(
     return code
 
 
-def _inspect_files(path: Path, adapter: str) -> int:
-    """What an adapter reads from files of its own form; ``ingest`` makes tables of them, and a run file."""
+def _inspect_files(path: Path, adapter: str, to: Path) -> int:
+    """What an adapter reads from files of its own form. Of messages alone a run file is written; ``ingest`` makes
+    tables of others, and a run file."""
     from subreplay.adapters.looks import TITLES
     from subreplay.config.run import Spark
+    from subreplay.program import inspection
     from subreplay.spark.adapters import sources
 
     spark = session(Spark(), at_once=False)
@@ -99,7 +103,14 @@ def _inspect_files(path: Path, adapter: str) -> int:
     terminal.say(f"subscription: {told or 'none is told'}; {len(found.others):,} others")
     terminal.say(f"options: {ADAPTERS[adapter].options}")
     arguments = " ".join(("--from", adapter, *filter(None, [options.arguments])))
-    terminal.say(f"next: subreplay ingest {shlex.quote(str(path))} {arguments} --to build/tables")
+    if _is_of_messages(found):
+        texts = {name: str(getattr(options, name)) for name in options.given}
+        messages = {"from": adapter, "path": str(path)} | ({"options": texts} if texts else {})
+        inspection.write_run_file(to, {"traffic": {"messages": messages}} | found.run, None, str(path))
+        terminal.say(f"run file: {to}")
+        terminal.say(f"next: subreplay whatif --config {to}")
+    else:
+        terminal.say(f"next: subreplay ingest {shlex.quote(str(path))} {arguments} --to build/tables")
     terminal.object(
         {
             "command": "inspect",
@@ -111,6 +122,11 @@ def _inspect_files(path: Path, adapter: str) -> int:
         }
     )
     return 0
+
+
+def _is_of_messages(found: Told) -> bool:
+    """Whether a source has messages alone, so that its run is a what-if."""
+    return "scenarios" in found.run
 
 
 def ingest(
@@ -174,7 +190,7 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
         terminal.say(f"note: {note}")
     for subscription, topic in ingested.others:
         terminal.say(f"also recorded: {subscription} on {topic}; name it in a run of its own")
-    terminal.say(f"next: subreplay audit --config {run_file}")
+    terminal.say(f"next: subreplay {'whatif' if _is_of_messages(ingested) else 'audit'} --config {run_file}")
     terminal.object(
         {
             "command": "ingest",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from subreplay.spark.inspect import Look
 
 MOST_REASONS: Final = 5
+_UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
 
 
 def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
@@ -55,21 +57,37 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
         yield f"not applicable: {', '.join(codes)}: {why}"
 
 
-def write_run_file(path: Path, run: dict[str, object], found: Look, location: str) -> None:
-    """Write a run file. Raises ``InputError`` where there is one already that may be somebody's."""
-    if path.exists():
+def write_run_file(path: Path, run: dict[str, object], found: Look | None, location: str) -> None:
+    """Write a run file; one that was written so and not edited is replaced. Raises ``InputError`` where another file is
+    there already."""
+    if path.exists() and not _is_unedited(path):
         raise InputError(f"{path}: is there already; name another file by --to")
     notes = [
-        *(f"assumed: {each}" for each in found.answer.assumed),
-        *(f"write {each} for ?" for each in found.answer.open),
+        *(f"assumed: {each}" for each in (() if found is None else found.answer.assumed)),
+        *(f"write {each} for ?" for each in (() if found is None else found.answer.open)),
     ]
-    head = "".join(f"# {line}\n" for line in (f"Written by subreplay inspect {location}.", *notes))
-    text = yaml.safe_dump(run, sort_keys=False, allow_unicode=True, width=120)
+    text = "".join(f"# {line}\n" for line in notes) + yaml.safe_dump(
+        run, sort_keys=False, allow_unicode=True, width=120
+    )
+    head = f"# Written by subreplay inspect {location}.\n{_UNEDITED}{_digest(text)}\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text, encoding="utf-8")
     except OSError as error:
         raise failures.of_system(error, path, "written") from error
+
+
+def _is_unedited(path: Path) -> bool:
+    """Whether a file is one that ``write_run_file`` wrote, and that nobody has edited."""
+    try:
+        _, digest, text = path.read_text(encoding="utf-8").split("\n", 2)
+    except (OSError, ValueError):
+        return False
+    return digest == f"{_UNEDITED}{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def scenarios(
