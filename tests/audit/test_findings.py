@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, key
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES, standings
 from subreplay.audit.terms import Terms
+from subreplay.model.partitioners import Part, Partitioners, Spell, Way
 from subreplay.model.rows import Scope, Standing
 from subreplay.model.tables import VIOLATIONS
 from subreplay.policies import make
@@ -41,6 +43,27 @@ class TestPartitions:
         assert [(f.scope, f.position) for f in found] == [(Scope("t", 0), (5, 3, -1)), (Scope("t", 2), (5, 9, -1))]
         assert found[0].cause == "producer p changed its mind: its router or the number of partitions changed"
         assert found[1].cause == "producers p and q choose partitions differently"
+
+    def test_what_is_known_of_the_partitioners_says_why(self) -> None:
+        def cause(parts: tuple[Part, ...], *producers: str | None) -> str:
+            shown = Partitioners(9, parts, 0, (), frozenset(), {}, 0, 2)
+            rows = [first(0, 3, 7) | {"producer": producers[0]}, first(1, 6) | {"producer": producers[1]}]
+            (found,) = keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES), shown)
+            return found.cause
+
+        java, boost = Way("JavaStringHash"), Way("BoostHash")
+        grew = Part(java, (Spell(5, 0), Spell(10, 5 * SECOND)), 9, 9)
+        growth = "the number of partitions changed from 5 to 10 at 1970-01-01 00:00:05"
+        assert cause((grew,), "p", "p").startswith(growth)
+        late = (Part(java, (Spell(5, 0),), 4, 4, ("p",)), Part(java, (Spell(10, 5 * SECOND),), 5, 5, ("q",)))
+        assert cause(late, "p", "q").startswith(growth)
+        two = (Part(java, (Spell(5, 0),), 4, 4, ("p",)), Part(boost, (Spell(5, 0),), 5, 5, ("q",)))
+        differ = "choose partitions differently: they hash keys by JavaStringHash and by BoostHash"
+        assert cause(two, "p", "q") == f"producers p and q {differ}"
+        assert cause(two, "p", "p") == "producer p changed its mind: its router or the number of partitions changed"
+        unnamed = tuple(replace(part, producers=()) for part in two)
+        some = "producers choose partitions differently: some hash keys by JavaStringHash, others by BoostHash"
+        assert cause(unnamed, None, None) == some
 
     def test_the_night_after_tells_only_what_is_new(self) -> None:
         rows = [first(0, 1) | {"known": True}, first(1, 2, 9) | {"known": True}, first(2, 3, 99)]

@@ -104,7 +104,8 @@ def test_a_router_that_remembers_a_partition_for_each_key_is_no_scheme(seed):
 def test_a_scheme_that_the_run_assumes_is_contradicted_where_nobody_uses_it():
     found = found_in(sent(None, "consistent_random", 6))
     assert contradicted(found, "fnv1a_random") == (
-        f"the run assumes fnv1a, but only {found.agreeing['fnv1a']} of 200 keyed messages are where it puts their keys"
+        f"the run assumes fnv1a, but only {found.agreeing['fnv1a']} of 200 keyed messages are where it puts their "
+        "keys; 200 are where consistent_random does"
     )
     assert contradicted(found, "crc32") == ""
 

@@ -39,9 +39,10 @@ def contradicted(found: Partitioners, declared: str) -> str:
     declared = canonical(declared)
     if not found.parts or declared in {part.way.scheme for part in found.parts}:
         return ""
+    most = max(found.parts, key=lambda part: part.messages)
     return (
         f"the run assumes {declared}, but only {found.agreeing[declared]:,} of {found.keyed:,} keyed messages are "
-        "where it puts their keys"
+        f"where it puts their keys; {most.messages:,} are where {way_words(most.way)} does"
     )
 
 

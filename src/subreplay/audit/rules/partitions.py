@@ -105,11 +105,12 @@ def _why_of(partitioners: Partitioners | None, home: Row, other: Row) -> str:
     parts = [part for row in (home, other) if (part := partitioners.of(row["producer"])) is not None]
     if len(parts) < 2:
         ways = [way_words(part.way) for part in partitioners.parts if not part.producers]
-        return f"some producers hash keys by {', others by '.join(ways)}" if len({*ways}) > 1 else ""
+        some = ", others by ".join(ways)
+        return f"producers choose partitions differently: some hash keys by {some}" if len({*ways}) > 1 else ""
     if parts[0].way != parts[1].way:
         return (
-            f"producer {home['producer']} hashes keys by {way_words(parts[0].way)}, and {other['producer']} by "
-            f"{way_words(parts[1].way)}"
+            f"producers {home['producer']} and {other['producer']} choose partitions differently: they hash keys by "
+            f"{way_words(parts[0].way)} and by {way_words(parts[1].way)}"
         )
     published = [np.array([row["published"]], np.int64) for row in (home, other)]
     counts = [int(part.partitions_at(at)[0]) for part, at in zip(parts, published, strict=True)]
