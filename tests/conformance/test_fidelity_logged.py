@@ -16,7 +16,7 @@ from subreplay.conformance.fidelity.figures import compare
 from subreplay.conformance.fidelity.inputs import inputs
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
 from subreplay.conformance.fidelity.measure import fidelity
-from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at, read_by
+from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at, read_by, served_first
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.conformance.recorded import recordings
@@ -184,6 +184,29 @@ def test_an_entry_is_there_when_it_was_read_by_what_was_dispatched():
 
     there = read_at(np.array([0, 4 * MS, 5 * MS]), latest, np.zeros(3, np.bool_))
     assert (there / MS).tolist() == [1, 12, 12]
+
+
+def test_entries_of_one_turn_are_of_one_read_and_another_consumer_begins_the_next():
+    """Published at 0 to 4 ms; a gets the first two at 9 ms, b the next two with a pause of 3 ms, a the last at once."""
+    dispatched = np.zeros(5, DISPATCHED).view(np.recarray)
+    dispatched.ordinal, dispatched.consumer = range(5), [0, 0, 1, 1, 0]
+    dispatched.at = [9 * MS, 9 * MS + 10, 9 * MS + 500_000, 12 * MS, 12 * MS + 20]
+    latest, produced = read_by(5, dispatched), np.arange(5) * MS
+    turns = served_first(5, dispatched)
+
+    there = read_at(produced, latest, np.zeros(5, np.bool_), turns)
+    assert there.tolist() == [9 * MS, 9 * MS, 9 * MS + 500_000, 9 * MS + 500_000, 12 * MS + 20]
+    assert len(set(read_at(produced, latest, np.zeros(5, np.bool_)).tolist())) == 2  # where no turns tell
+
+
+def test_a_read_begins_when_all_of_its_turn_is_there():
+    """The broker was slow: 30 ms after the first was published it wrote all three."""
+    dispatched = np.zeros(3, DISPATCHED).view(np.recarray)
+    dispatched.ordinal, dispatched.at = range(3), [60 * MS, 60 * MS + 10, 60 * MS + 20]
+    latest = read_by(3, dispatched)
+
+    there = read_at(np.array([0, 30 * MS, 50 * MS]), latest, np.zeros(3, np.bool_), served_first(3, dispatched))
+    assert there.tolist() == [50 * MS] * 3
 
 
 def test_what_was_not_read_soon_was_kept_back_by_something_else():

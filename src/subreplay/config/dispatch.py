@@ -138,8 +138,10 @@ class Dispatch(Model):
 
     consumers: Consumers = Consumers()
     others: dict[str, Consumers] = Field(default_factory=dict)
-    max_unacked_per_consumer: Annotated[int, Field(ge=1, le=INT_31)] = 50_000
-    max_unacked_per_subscription: Annotated[int, Field(ge=1, le=INT_31)] = 200_000
+    max_unacked_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] = 50_000
+    max_unacked_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 200_000
+    look_ahead_per_consumer: Annotated[int, Field(ge=0, le=INT_31)] = 2_000
+    look_ahead_per_subscription: Annotated[int, Field(ge=0, le=INT_31)] = 20_000
     failover_delay: Duration = parse_duration("1s")
     ttl: Duration = 0
     deduplicates: bool = False
@@ -184,6 +186,8 @@ class Dispatch(Model):
         return Settings(
             max_unacked_per_consumer=self.max_unacked_per_consumer,
             max_unacked_per_subscription=self.max_unacked_per_subscription,
+            look_ahead_per_consumer=self.look_ahead_per_consumer,
+            look_ahead_per_subscription=self.look_ahead_per_subscription,
             failover_delay=self.failover_delay * US,
         )
 

@@ -82,7 +82,7 @@ def read(folder: Path) -> Ingested:
     named = run.get("subscription", {})
     if policy := recorded_policy(letters.rows.values(), deliveries, named.get("topic")):
         run["topic"] = {"dead_letter": policy}
-    if limits := scenario.broker_settings.model_dump(exclude_none=True):
+    if limits := scenario.broker_settings.limits:
         run["liveness"] = limits
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
     rest = tuple(sorted(others - {(named.get("name"), named.get("topic"))}))

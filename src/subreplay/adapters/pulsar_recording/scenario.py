@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -34,15 +34,26 @@ class PlannedConsumer(BaseModel):
 
 
 class BrokerSettings(BaseModel):
-    """Settings of the broker or policies of the topic that decide who may be given messages."""
+    """Settings of the broker or policies of the topic that decide who may be given messages, and all others."""
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="allow", strict=True)
     max_unacked_per_consumer: Annotated[int | None, Field(ge=0, alias="maxUnackedMessagesPerConsumer")] = None
     max_unacked_per_subscription: Annotated[int | None, Field(ge=0, alias="maxUnackedMessagesPerSubscription")] = None
 
+    @property
+    def limits(self) -> dict[str, int]:
+        """Those that an audit looks at."""
+        return self.model_dump(exclude_none=True, include=set(type(self).model_fields))
+
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """Those that the recorder noted, by their names in ``broker.conf``."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
 
 class Scenario(BaseModel):
-    """The broker's version, its selector for Key_Shared and the clients' queues; what the recorder left out is None."""
+    """The broker's version, its selector for Key_Shared, the clients' queues, and settings of the broker or the topic's
+    policies that were not the defaults, by their names in ``broker.conf``. What the recorder left out is None."""
 
     model_config = ConfigDict(extra="ignore")
     version: str | None = None

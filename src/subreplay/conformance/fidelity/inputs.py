@@ -11,7 +11,7 @@ import numpy as np
 from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Produced, Redeliver
 from subreplay.conformance.fidelity.changes import recorded_changes
 from subreplay.conformance.fidelity.flows import flows
-from subreplay.conformance.fidelity.reads import Ints, read_at, read_by
+from subreplay.conformance.fidelity.reads import Ints, read_at, read_by, served_first
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Sessions
 from subreplay.dispatch.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
@@ -52,7 +52,9 @@ def inputs(recorded: RecordedDispatcher) -> Inputs:
     dispatched = recorded_dispatches(recorded, log)
     entries = log_entries(recorded, log)
     latest = read_by(len(entries), dispatched)
-    entries.at = read_at(log.produced, latest, entries.deliver_at > 0)
+    shared = recorded.broker.dispatcher == DispatcherKind.SHARED
+    turns = served_first(len(entries), dispatched) if shared else None
+    entries.at = read_at(log.produced, latest, entries.deliver_at > 0, turns)
     requests = _commands(_requests(recorded, log))
     story = recorded_changes(recorded, entries, requests, dispatched)
     joined = {change.consumer.index: change.at for change in story if change.joined}

@@ -31,11 +31,12 @@ from subreplay.adapters.pulsar_recording.rows import (
     Subscribe,
     message_rows,
 )
-from subreplay.adapters.pulsar_recording.scenario import read_scenario
+from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
+from subreplay.dispatch.broker.rules import Settings, settings_of
 from subreplay.dispatch.broker.state import DispatcherOptions
 from subreplay.dispatch.choice import options_of
-from subreplay.errors import InputError
+from subreplay.errors import ConfigError, InputError
 from subreplay.model.rows import Scope
 from subreplay.policies import make
 from subreplay.policies.base import Policy
@@ -93,7 +94,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
     reject_divergent(messages)
     reject_backward_times(lines)
     events, scenario = in_broker_order(lines), read_scenario(folder)
-    logged = logged_flows(folder)
+    logged, settings = logged_flows(folder), _settings(folder, scenario)
     table = to_table("messages", message_rows(messages.rows.values()))
     requests = {(e.cnx, e.topic, e.consumer_id): e for e in events if isinstance(e, Subscribe)}
     first: dict[tuple[str, str], Subscribe] = {}
@@ -111,7 +112,7 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             scope,
             request.type,
             _timeline(policy, scope, mine),
-            options_of(policy, batch_index_acks=True),  # as the recorded brokers are set
+            options_of(policy, settings, batch_index_acks=True),  # as the recorded brokers are set
             table.filter((pc.field("topic") == scope.topic) & (pc.field("partition") == scope.partition)),
             mine,
             tuple(r for r in receipts if r.topic == topic and r.subscription == subscription),
@@ -119,6 +120,15 @@ def recorded_dispatchers(folder: Path, profile: str) -> Iterator[RecordedDispatc
             tuple(_origins(dead, topic)),
             tuple(flow for flow in logged if (flow.topic, flow.subscription) == (topic, subscription)),
         )
+
+
+def _settings(folder: Path, scenario: Scenario) -> Settings:
+    try:
+        return settings_of(scenario.broker_settings.by_name)
+    except ConfigError as error:
+        raise InputError(
+            f"{folder / 'scenario.json'}: broker_settings: {error}; correct it, or leave it out"
+        ) from error
 
 
 def _events_of(events: list[Any], subscription: str, topic: str) -> tuple[Any, ...]:

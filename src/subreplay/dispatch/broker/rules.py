@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Any
 
 from subreplay.errors import ConfigError
 from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
@@ -169,6 +170,40 @@ class Settings:
 
 
 DEFAULTS = Settings()
+_OF_BROKER: Mapping[str, tuple[str, int]] = {
+    "dispatcherMaxReadBatchSize": ("max_read", 1),
+    "dispatcherMaxRoundRobinBatchSize": ("max_turn", 1),
+    "maxUnackedMessagesPerConsumer": ("max_unacked_per_consumer", 1),
+    "maxUnackedMessagesPerSubscription": ("max_unacked_per_subscription", 1),
+    "keySharedLookAheadMsgInReplayThresholdPerConsumer": ("look_ahead_per_consumer", 1),
+    "keySharedLookAheadMsgInReplayThresholdPerSubscription": ("look_ahead_per_subscription", 1),
+    "keySharedUnblockingIntervalMs": ("unblocking_interval", MILLISECOND),
+    "dispatcherRetryBackoffInitialTimeInMs": ("retry_initial", MILLISECOND),
+    "dispatcherRetryBackoffMaxTimeInMs": ("retry_max", MILLISECOND),
+    "delayedDeliveryTickTimeMillis": ("delay_tick", MILLISECOND),
+    "isDelayedDeliveryDeliverAtTimeStrict": ("delay_strict", 1),
+    "delayedDeliveryFixedDelayDetectionLookahead": ("fixed_delay_look_ahead", 1),
+    "activeConsumerFailoverDelayTimeMillis": ("failover_delay", MILLISECOND),
+}
+"""The broker's names of settings (``broker.conf``) and their units, in ns where they are times."""
+
+
+def settings_of(broker: Mapping[str, object]) -> Settings:
+    """The settings of a broker, by its own names; those that no dispatcher looks at are ignored.
+
+    Raises ConfigError where one is no whole number from 0, or true or false.
+    """
+    changed: dict[str, Any] = {}
+    for name, (field, unit) in _OF_BROKER.items():
+        value = broker.get(name)
+        if value is None:
+            continue
+        is_flag = isinstance(getattr(DEFAULTS, field), bool)
+        if not isinstance(value, int) or isinstance(value, bool) is not is_flag or value < 0:
+            wanted = "true or false" if is_flag else "a whole number from 0"
+            raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+        changed[field] = value if is_flag else value * unit
+    return replace(DEFAULTS, **changed)
 
 
 def dispatch_rule(profile: str) -> DispatchRule:

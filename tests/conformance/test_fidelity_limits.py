@@ -1,0 +1,88 @@
+"""Recordings of brokers whose limits stopped a consumer, a subscription, or the look-ahead of Key_Shared.
+
+Cut after the limit was reached; without receipts of what came later.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from subreplay.cli import main
+from subreplay.conformance.fidelity.inputs import inputs
+from subreplay.conformance.fidelity.measure import fidelity
+from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
+from subreplay.conformance.fidelity.replay import reenacted
+from subreplay.dispatch.broker.rules import DEFAULTS, MILLISECOND, settings_of
+from subreplay.errors import ConfigError
+
+ROOT = Path(__file__).parents[1] / "data" / "recordings-limits" / "4.2.4"
+CONSUMER, SUBSCRIPTION, LOOK_AHEAD = (next(ROOT.glob(f"{name}_*")) for name in ("i3", "i4", "i10"))
+
+
+def changed(folder, to, **settings):
+    """The recording as if the broker had had other settings."""
+    copied = to / folder.parent.name / folder.name
+    shutil.copytree(folder, copied)
+    scenario = json.loads((folder / "scenario.json").read_text())
+    (copied / "scenario.json").write_text(json.dumps(scenario | {"broker_settings": settings}))
+    return copied
+
+
+@pytest.mark.parametrize("folder", [CONSUMER, SUBSCRIPTION, LOOK_AHEAD], ids=lambda f: f.name)
+def test_under_the_broker_s_limits_every_entry_goes_to_the_consumer_it_went_to(folder):
+    result = fidelity(folder)
+
+    assert result.compared >= 480
+    assert result.same_consumer == result.same_order == result.same_count == 100
+
+
+@pytest.mark.parametrize(("folder", "most"), [(CONSUMER, 90), (SUBSCRIPTION, 80)], ids=lambda v: getattr(v, "name", ""))
+def test_without_them_somebody_else_gets_what_the_limit_kept_back(folder, most, tmp_path):
+    assert fidelity(changed(folder, tmp_path)).same_consumer < most
+
+
+def held(folder):
+    """How many messages each consumer holds unacknowledged when the re-enactment ends, and how many were handed out."""
+    (recorded,) = recorded_dispatchers(folder, recorded_profile(folder))
+    given = inputs(recorded)
+    replayed = reenacted(recorded, given)
+    acked = np.unique(given.commands.ordinal[given.commands.kind == 1])
+    held = replayed.consumer[~np.isin(replayed.ordinal, acked)]
+    return {recorded.timeline.consumers[c].name: n for c, n in enumerate(np.bincount(held).tolist()) if n}, len(
+        replayed
+    )
+
+
+def test_a_consumer_is_stopped_at_its_limit():
+    found, _ = held(CONSUMER)
+    assert found["s2"] == 60
+
+
+def test_a_subscription_is_stopped_at_its_limit():
+    found, handed = held(SUBSCRIPTION)
+    assert found == {"batch-2": 118}  # the others held two more when it stopped
+    assert handed == 534
+
+
+def test_settings_have_the_names_and_units_of_broker_conf():
+    told = {
+        "maxUnackedMessagesPerConsumer": 60,
+        "keySharedUnblockingIntervalMs": 5,
+        "isDelayedDeliveryDeliverAtTimeStrict": True,
+    }
+    settings = settings_of(told | {"managedLedgerMaxEntriesPerLedger": 3})
+    assert (settings.max_unacked_per_consumer, settings.unblocking_interval) == (60, 5 * MILLISECOND)
+    assert settings.delay_strict
+    assert settings_of({}) == DEFAULTS
+
+
+@pytest.mark.parametrize("value", [-1, "60", 1.5, True])
+def test_a_setting_that_is_no_number_is_refused_with_its_file(value, tmp_path, capsys):
+    with pytest.raises(ConfigError, match="maxUnackedMessagesPerConsumer must be a whole number from 0"):
+        settings_of({"maxUnackedMessagesPerConsumer": value})
+    folder = changed(CONSUMER, tmp_path, maxUnackedMessagesPerConsumer=value)
+    assert main(["fidelity", str(folder)]) == 2
+    assert "scenario.json: broker_settings: maxUnackedMessagesPerConsumer" in capsys.readouterr().err
