@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +20,13 @@ from subreplay.reports.clean import clean
 
 
 def inspect(
-    location: Annotated[
-        str | None, typer.Argument(help="A file, a folder, a table as catalog.schema.table; with --kafka a topic.")
+    locations: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[LOCATION]...",
+            help="A file, a folder, a table as catalog.schema.table; with --kafka a topic. Or messages, a receive log "
+            "and a list of members.",
+        ),
     ] = None,
     kafka: Annotated[
         str | None, typer.Option("--kafka", help="Brokers, host:port: look at what they have of the last day.")
@@ -36,6 +41,11 @@ def inspect(
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     from subreplay.adapters.looks import sniff, unread
 
+    if locations is not None and len(locations) > 1:
+        if kafka is not None:
+            raise typer.BadParameter("with --kafka name one topic")
+        return _inspect_together(locations, to, form)
+    location = locations[0] if locations else None
     if location is None and kafka is None:
         raise typer.BadParameter("name a file, a folder or a table, or give --kafka")
     files = None if location is None or kafka is not None else Path(re.sub("^file:(//)?(?=/)", "", location))
@@ -74,6 +84,52 @@ def inspect(
             "rows": None if found.held is None else found.held.rows,
             "valid": None if found.held is None else found.held.valid,
             "quarantine": [] if found.held is None else list(found.held.why),
+            "run_file": str(to),
+        }
+    )
+    return code
+
+
+def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> int:
+    """Look at messages and what lies beside them, and write a run file for an audit."""
+    from subreplay.adapters.source.mistakes import none_is_valid
+    from subreplay.config.run import Spark
+    from subreplay.program import inspection
+    from subreplay.spark import inspect as inspect_spark
+
+    spark = session(Spark(), at_once=False)
+    with terminal.progress(f"looking at {', '.join(locations)}"):
+        found = inspect_spark.look_at_files(spark, locations, form)
+    messages = found.messages
+    for line in () if terminal.quiet else inspection.lines_of_files(found):
+        terminal.say(line)
+    empty = [each for each in found.beside if each.rows and not each.valid]
+    if empty:
+        raise InputError(f"{empty[0].source.location}: {none_is_valid(empty[0].rows, empty[0].why, {})}")
+    if messages.held is not None and messages.held.rows and not messages.held.valid:
+        why = none_is_valid(messages.held.rows, messages.held.why, messages.candidate.found)
+        raise InputError(f"{messages.source.location}: {why}")
+    notes = [each for beside in found.beside for each in beside.found.assumed]
+    inspection.write_run_file(to, inspect_spark.run_of_files(found), messages, " ".join(locations), notes)
+    missing = ", ".join(messages.answer.open)
+    audited = any(each.found.table == "deliveries" for each in found.beside)
+    terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
+    terminal.say(f"next: subreplay {'audit' if audited else 'whatif'} --config {to}")
+    code = 2 if missing else 0
+    held = messages.held
+    tables = {each.found.table: {"location": each.source.location, "rows": each.rows, "valid": each.valid,
+                                 "quarantine": list(each.why)} for each in found.beside}  # fmt: skip
+    terminal.object(
+        {
+            "command": "inspect",
+            "exit_code": code,
+            "source": messages.candidate.name,
+            "assumed": [*messages.answer.assumed, *notes],
+            "open": list(messages.answer.open),
+            "rows": None if held is None else held.rows,
+            "valid": None if held is None else held.valid,
+            "quarantine": [] if held is None else list(held.why),
+            "beside": tables,
             "run_file": str(to),
         }
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,14 +17,14 @@ from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
 from subreplay.reports.words import count, percent, plural
 
 if TYPE_CHECKING:
-    from subreplay.spark.inspect import Look
+    from subreplay.spark.inspect import Held, Look, Together
 
 MOST_REASONS: Final = 5
 _UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
 
 
-def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]]) -> Iterator[str]:
-    """What a source is and holds, which rules could be looked for and which not."""
+def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]] | None = None) -> Iterator[str]:
+    """What a source is and holds, and, where ``rules`` are given, which could be looked for and which not."""
     known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
     form = found.source.from_ if found.source.from_ in LIVE else found.source.format
     form = form if found.source.table is None else "a table"
@@ -40,16 +40,9 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
         yield f"  open: {ours}: {why}"
     if found.held is None:
         return
-    held = found.held
-    yield f"messages: {count(held.rows)} rows = {count(held.valid)} valid + {count(held.rows - held.valid)} quarantined"
-    for reason in held.why[:MOST_REASONS]:
-        yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
-    if held.valid:
-        more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
-        parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"
-        yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
-        yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
-        yield f"keys: {percent(held.keyed / held.valid)} of the messages have one, about {count(held.keys)} different"
+    yield from _held(found.held)
+    if rules is None:
+        return
     seen, blind = rules
     yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too (docs/sources.md)"
     yield f"rules that an audit could look for: {', '.join(seen)}"
@@ -57,13 +50,50 @@ def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str
         yield f"not applicable: {', '.join(codes)}: {why}"
 
 
-def write_run_file(path: Path, run: dict[str, object], found: Look | None, location: str) -> None:
-    """Write a run file; one that was written so and not edited is replaced. Raises ``InputError`` where another file is
+def lines_of_files(found: Together) -> Iterator[str]:
+    """What messages and the files beside them are and hold."""
+    yield from lines(found.messages.source.location, found.messages)
+    for each in found.beside:
+        yield f"{each.source.location}: {each.source.format}, {each.found.table}"
+        for assumed in each.found.assumed:
+            yield f"  assumed: {assumed}"
+        yield f"{each.found.table}: {_counts(each.rows, each.valid)}"
+        yield from _reasons(each.why)
+    if found.policy is not None:
+        yield f"policy: {found.policy[0]} is assumed: {found.policy[1]}"
+    if found.policy is not None and all(each.found.table != "membership" for each in found.beside):
+        yield "members: no file lists them; who was given something is taken to be there"
+
+
+def _counts(rows: int, valid: int) -> str:
+    return f"{count(rows)} rows = {count(valid)} valid + {count(rows - valid)} quarantined"
+
+
+def _reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for reason in why[:MOST_REASONS]:
+        yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
+
+
+def _held(held: Held) -> Iterator[str]:
+    yield f"messages: {_counts(held.rows, held.valid)}"
+    yield from _reasons(held.why)
+    if held.valid:
+        more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
+        parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"
+        yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
+        yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"keys: {percent(held.keyed / held.valid)} of the messages have one, about {count(held.keys)} different"
+
+
+def write_run_file(
+    path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
+) -> None:
+    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced. Raises ``InputError`` where another file is
     there already."""
     if path.exists() and not _is_unedited(path):
         raise InputError(f"{path}: is there already; name another file by --to")
     notes = [
-        *(f"assumed: {each}" for each in (() if found is None else found.answer.assumed)),
+        *(f"assumed: {each}" for each in (*(() if found is None else found.answer.assumed), *more)),
         *(f"write {each} for ?" for each in (() if found is None else found.answer.open)),
     ]
     text = "".join(f"# {line}\n" for line in notes) + yaml.safe_dump(

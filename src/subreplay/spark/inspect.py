@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -25,6 +25,7 @@ from subreplay.adapters.source.contents import Contents
 from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.mistakes import counted
 from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.adapters.tables.file_formats import require_format
 from subreplay.adapters.tables.files import Files
@@ -189,6 +190,103 @@ def look_at(spark: SparkSession, source: InputTable) -> Look:
         return _looked_at(spark, source, reads)
 
 
+@dataclass(frozen=True)
+class Beside:
+    """A file beside the messages: what it is taken for, and how many of its rows are valid."""
+
+    source: InputTable
+    found: Recognised
+    rows: int
+    valid: int
+    why: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Messages and what lies beside them, and the policy that their deliveries look like."""
+
+    messages: Look
+    beside: tuple[Beside, ...]
+    policy: tuple[str, str] | None
+
+
+def look_at_files(spark: SparkSession, locations: Sequence[str], form: str | None = None) -> Together:
+    """Look at several files or tables: one of messages, and beside it a receive log or a member list. Raises
+    ``InputError`` where it is not clear which is which."""
+    with closing(Reads()) as reads:
+        return _files_looked_at(spark, {location: source_of(location, form) for location in locations}, reads)
+
+
+def _files_looked_at(spark: SparkSession, sources: Mapping[str, InputTable], reads: Reads) -> Together:
+    every = {location: _contents(spark, source, reads) for location, source in sources.items()}
+    members = {location: found for location, each in every.items() if (found := member_list(each, None)) is not None}
+    others = [location for location in every if location not in members]
+    answers = {location: _answered(every[location], sources[location], []) for location in others}
+    logs = {
+        location: {
+            other: found
+            for other in others
+            if other != location and (found := receive_log(every[other], answers[location], None)) is not None
+        }
+        for location in others
+    }
+    alone = [location for location in others if receive_log(every[location], None, None) is None]
+    messages = [location for location in alone or others if len(logs[location]) == len(others) - 1]
+    if len(messages) != 1 or len(others) > 2 or len(members) > 1:
+        what = "; ".join(
+            f"{location} {'lists members' if location in members else 'may hold messages'}" for location in every
+        )
+        raise InputError(f"give one file of messages, one receive log and one list of members, as there are: {what}")
+    (mine,) = messages
+    look = _looked_at(spark, sources[mine], reads)
+    topic = look.answer.section.get("values", {}).get("topic") or (look.held.topic if look.held is not None else None)
+    beside, policy = list[Beside](), None
+    for loc in every:
+        if loc in members:
+            taken = member_list(every[loc], topic)
+        else:
+            taken = receive_log(every[loc], look.answer, topic) if loc != mine else None
+        if taken is not None:
+            beside.append(_beside(spark, sources[loc], taken, reads))
+        if taken is not None and taken.table == "deliveries":
+            policy = policy_of(every[loc], taken, every[mine], look.answer)
+    return Together(look, tuple(beside), policy)
+
+
+def _contents(spark: SparkSession, source: InputTable, reads: Reads) -> Contents:
+    if source.path is not None and Path(source.path).exists():
+        require_format(Path(source.path), source.format)
+    read = reads.as_parquet(spark, source)
+    return Contents(_as_it_is(spark, read, direct.theirs_of(spark, read))[1]())
+
+
+def _beside(spark: SparkSession, source: InputTable, found: Recognised, reads: Reads) -> Beside:
+    """A file beside the messages, with its rows counted."""
+    given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
+    theirs = direct.theirs_of(spark, reads.as_parquet(spark, source))
+    if theirs is not None and theirs.few(direct.IN_PROCESS):
+        plan = plan_of(given.mapping, theirs.columns, found.table)
+        every, rejected = 0, list[Rejected]()
+        for batch in theirs.batches():
+            every += batch.num_rows
+            rejected += convert(batch, plan, given.location).rejected
+        return Beside(given, found, every, every - len(rejected), tuple(counted(rejected)))
+    run = config.RunConfig.model_validate({"traffic": {found.table: given.model_dump(by_alias=True)}})
+    split = Split(found.table, table(spark, run, found.table, reads=reads).frame)
+    counts = {row["valid"]: row["count"] for row in rows(split.checked.groupBy("valid").count())}
+    why = counted_reasons(split.rejected.select("table", "reasons")) if counts.get(False) else []
+    return Beside(given, found, sum(counts.values()), counts.get(True, 0), tuple(why))
+
+
+def _answered(contents: Contents, source: InputTable, names: Sequence[str]) -> Answered:
+    """What a source is taken for as messages, with what some of its rows answer."""
+    candidates = recognise(contents.rows.schema, names, contents)
+    messages = [each for each in candidates if each.table == "messages"]
+    best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
+    name = (source.table or Path(source.location).name.split(".")[0]).split(".")[-1]
+    return answered(best, contents, name)
+
+
 def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
     location = source.location
     if source.path is not None and Path(source.path).exists():
@@ -207,9 +305,7 @@ def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
         raise InputError(
             f"{location}: this is table {held} in our own columns; give the folder around it as traffic.path"
         )
-    best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
-    name = (source.table or Path(location).name.split(".")[0]).split(".")[-1]
-    answer = answered(best, contents, name)
+    answer = _answered(contents, source, names)
     given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
     if answer.open:
         return Look(source, answer, None)
@@ -311,7 +407,7 @@ def _held(frame: DataFrame) -> Held:
     return Held(**found, topics=tuple(row["topic"] for row in rows(by_topic)), why=tuple(why))
 
 
-def run_of(found: Look) -> dict[str, object]:
+def run_of(found: Look) -> dict[str, Any]:
     """The run file to start from: where the messages are, and a what-if of some policies with members that are made
     up."""
     given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
@@ -329,6 +425,31 @@ def run_of(found: Look) -> dict[str, object]:
             for policy, profile in policies
         ],
     }
+
+
+def run_of_files(found: Together) -> dict[str, Any]:
+    """The run file to audit deliveries beside messages; where nobody listed the members, who was given something was
+    there."""
+    run = run_of(found.messages)
+    traffic, subscription = run["traffic"], run["subscription"]
+    for each in found.beside:
+        traffic[each.found.table] = each.found.section | each.source.model_dump(
+            by_alias=True, exclude_defaults=True, exclude={"columns", "values"}
+        )
+        subscription["name"] = each.found.subscription or subscription["name"]
+    if "membership" not in traffic and "deliveries" in traffic:
+        traffic["membership"] = {"from": "deliveries"}
+    for name in ("deliveries", "membership"):
+        values = traffic.get(name, {}).get("values", {})
+        if "subscription" in values:
+            values["subscription"] = subscription["name"]
+    if found.policy is not None:
+        subscription |= {
+            "policy": found.policy[0],
+            "profile": "kafka-4.0" if found.policy[0].startswith("kafka.") else "pulsar-4.0",
+        }
+        del run["scenarios"]
+    return run
 
 
 def members(count: int) -> list[dict[str, str]]:
