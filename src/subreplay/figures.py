@@ -59,6 +59,7 @@ class Figures:
     withdrawn: Sequence[Row] = ()  # findings of earlier nights: code, told, count, positions (some)
     scattered: tuple[int, int] | None = None  # keys at several consumers of one epoch, of how many
     acts: Sequence[Seen] = ()  # of operators and clients, and what they had redelivered
+    numbered: bool = False  # messages have no offsets of their own: they are numbered by their times
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
 
     @property

@@ -77,6 +77,8 @@ def _reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def _held(held: Held) -> Iterator[str]:
     yield f"messages: {_counts(held.rows, held.valid)}"
     yield from _reasons(held.why)
+    if held.copies:
+        yield f"  duplicates: {plural(held.copies, 'row')}, exact copies of others; a what-if counts each message once"
     if held.valid:
         more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
         parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"

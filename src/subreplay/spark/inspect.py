@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +27,7 @@ from subreplay.adapters.source.mistakes import counted
 from subreplay.adapters.source.presets import plan_of
 from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
+from subreplay.adapters.tables.copies import without_copies
 from subreplay.adapters.tables.file_formats import require_format
 from subreplay.adapters.tables.files import Files
 from subreplay.adapters.tables.rows import Columns
@@ -92,6 +93,7 @@ class Held:
     keyed: int
     keys: int  # about so many different ones
     why: tuple[dict[str, Any], ...] = ()  # of the rejected rows, as table ``quarantine`` has it
+    copies: int = 0  # valid rows that are exact copies of others
 
     @property
     def topic(self) -> str | None:
@@ -338,13 +340,15 @@ def _held_in(theirs: Theirs | None, given: InputTable) -> Held | None:
         plan = plan_of(given.mapping, theirs.columns)
         if plan.by_path or not theirs.few(direct.IN_PROCESS):
             return None
-        every, found, rejected = 0, [_SHOWN_SCHEMA.empty_table()], list[Rejected]()
+        every, found, rejected = 0, list[pa.RecordBatch](), list[Rejected]()
         for batch in theirs.batches():
             converted = convert(batch, plan, given.location)
             every += batch.num_rows
             rejected += converted.rejected
-            found.append(pa.Table.from_batches([converted.rows]).select(_SHOWN).cast(_SHOWN_SCHEMA))
-        return _held_by(every, pa.concat_tables(found), counted(rejected))
+            found.append(converted.rows)
+        shown = pa.Table.from_batches(found, plan.schema).select(_SHOWN).cast(_SHOWN_SCHEMA)
+        copies = 0 if plan.by_time else without_copies([(batch, None) for batch in found])[1]
+        return replace(_held_by(every, shown, counted(rejected)), copies=copies)
     return None
 
 

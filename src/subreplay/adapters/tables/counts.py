@@ -21,14 +21,15 @@ from subreplay.model.columns import NEVER
 from subreplay.model.contracts import KEYS
 
 _BY: Final = {"messages": ("valid", "partition"), "deliveries": ("valid", "partition", "consumer", "instance")}
-_MESSAGE_FACTS: Final = ("numbered", "keyed", "sticky", "slotless", "other")
+_MESSAGE_FACTS: Final = ("numbered", "keyed", "sticky", "slotless", "other", "batched")
+_OF_A_LEDGER: Final = ("entry", "highest", "batched")  # what is asked for by ledger only
 _DELIVERY_FACTS: Final = ("recorded", "acknowledged", "given_back", "dispatched")
 _BEGINS: Final = {"alone": -1, "batched": 0}  # batch indexes that a ledger's first message may have
 _FIRSTS: Final = tuple(f"{name}{suffix}" for suffix in ("", "_new") for name in _BEGINS)
 _ADDED: Final[Mapping[str, Mapping[str, str]]] = {
     "messages": {
         "count": "sum", "first": "min", "last": "max", "widest": "max", **dict.fromkeys(_MESSAGE_FACTS, "any"),
-        "entry": "min", "batch_index": "min",
+        "entry": "min", "highest": "max", "batch_index": "min",
     },
     "deliveries": {
         "count": "sum", "first": "min", "last": "max", **dict.fromkeys(_DELIVERY_FACTS, "any"), "commits": "sum",
@@ -73,7 +74,10 @@ def added_up(table: str, counts: Iterable[pa.Table]) -> list[dict[str, Any]]:
     for row in together(table, counts).to_pylist():
         mine = {name: row[name] for name in _BY[table]}
         lowest = _lowest(table, row)
-        told = mine | {name: row[name] for name in _ADDED[table] if name not in ("entry", "batch_index", *_FIRSTS)}
+        told = mine | {
+            name: row[name] for name in _ADDED[table] if name not in (*_OF_A_LEDGER, "batch_index", *_FIRSTS)
+        }
+        told |= _crowded(row) if table == "messages" else {}
         before = found.get(tuple(mine.values()))
         found[tuple(mine.values())] = (
             told | {"lowest": lowest} if before is None else _both(table, before, told, lowest)
@@ -101,7 +105,9 @@ def _of_messages(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
         "sticky": pc.or_(keyed, numbered),
         "slotless": pc.and_not(pc.invert(keyed), numbered),
         "other": pc.or_(pc.or_(columns["key"].is_null(), others), batched),
+        "batched": batched,
         "entry": columns["entry"],
+        "highest": columns["entry"],
         "batch_index": _if(first, columns["batch_index"]),
     }
 
@@ -169,9 +175,20 @@ def _lowest(table: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
     return lowest | {"at": when, "again": new > when}
 
 
+def _crowded(row: Mapping[str, Any]) -> dict[str, bool]:
+    """Whether a ledger's row has more messages than entries, so that some have the same position (``crowded``); and
+    whether all have (``constant``)."""
+    if not row["valid"] or row["entry"] is None:
+        return {"crowded": False, "constant": False}
+    crowded = not row["batched"] and row["count"] > row["highest"] - row["entry"] + 1
+    return {"crowded": crowded, "constant": crowded and row["highest"] == row["entry"]}
+
+
 def _both(table: str, before: dict[str, Any], more: dict[str, Any], lowest: dict[str, Any] | None) -> dict[str, Any]:
     joined = {name: _WITH[_ADDED[table][name]](before[name], more[name]) if name in _ADDED[table] else more[name]
               for name in more}  # fmt: skip
+    if table == "messages":
+        joined |= {"crowded": before["crowded"] or more["crowded"], "constant": False}
     known = [each for each in (before["lowest"], lowest) if each is not None]
     return joined | {"lowest": min(known, key=lambda each: tuple(each.values()), default=None)}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Final, Literal
 
 from subreplay import __version__
 from subreplay.audit.needs import Need
@@ -97,16 +97,22 @@ def report(
 GUESSABLE = "keys are told as digests under the default secret: who guesses a key can check it; set keys.secret"
 
 
+NUMBERED: Final = "numbered by their times: the source has no offsets"
 _OF_OWNERS = {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP, Need.DISPATCH_TIMES, Need.STICKY_KEYS, Need.SOME_MESSAGE}
 
 
 def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -> tuple[Fact, ...]:
     """Headline figures."""
     t = figures.totals
-    found = [Fact("Messages in the log", f"{figures.extent['messages']:,}")]
+    copies = 0 if t else figures.repeated.get("messages", 0)
+    notes = [f"{copies:,} duplicate {'row' if copies == 1 else 'rows'} not counted"] if copies else []
+    notes += [NUMBERED] if figures.numbered else []
+    found = [Fact("Messages in the log", f"{figures.extent['messages']:,}", "; ".join(notes))]
     if t:
         again = sum(r["redelivered"] for r in figures.consumers)
-        found += [Fact("Deliveries", f"{t['deliveries']:,}", f"{t['messages']:,} messages, {again:,} delivered again")]
+        note = f"{t['messages']:,} messages, {again:,} delivered again"
+        note += f", {t['undelivered']:,} never delivered" if t.get("undelivered") else ""
+        found += [Fact("Deliveries", f"{t['deliveries']:,}", note)]
         if policy.routing != "any" and not _OF_OWNERS & figures.lacking:
             found.append(
                 Fact(
@@ -193,7 +199,7 @@ def input_counts(figures: Figures) -> tuple[InputCount, ...]:
 def _note(figures: Figures, table: str) -> str:
     by_receipt = figures.totals.get("by_receipt", 0) if table == "deliveries" else 0
     notes = {
-        "given twice, judged once": figures.repeated.get(table, 0),
+        f"given twice, {'judged' if figures.totals else 'replayed'} once": figures.repeated.get(table, 0),
         "that contradict another one, not judged": figures.contradicted.get(table, 0),
         "known by their receipt only, judged at its time": by_receipt,
     }

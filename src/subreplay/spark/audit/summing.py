@@ -94,6 +94,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         },
         contradicted={"membership": source.statistics.contradicted, "deliveries": summed.totals["contradicted"]},
         quarantine=reasons(source.inputs, source.statistics.with_rejected),
+        numbered=source.numbered,
         scattered=_scattered(source, judge, judged) if mixed else None,
         acts=_acts(judge, summed.acts),
     )

@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters.source.encoded import Mask
 from subreplay.adapters.tables import counts, files, log_rows, theirs
+from subreplay.adapters.tables.copies import without_copies
 from subreplay.adapters.tables.files import Files, Piece
 from subreplay.adapters.tables.members import members
 from subreplay.adapters.tables.rows import Columns
@@ -83,7 +84,8 @@ def rejected_by_an_ingest(spark: SparkSession, root: Location, form: str, topic:
 class Reading:
     """The rows of an input table that a run asks for; ``every_row`` of it was found to be valid. Who counts them leaves
     in ``folder`` what is looked at next: the rows as blocks of the log that wait (``audit.waiting_blocks``), where
-    ``log_waits``; and the profile of many messages, where a ``profiler`` is given."""
+    ``log_waits``; and the profile of many messages, where a ``profiler`` is given. ``once``: exact copies of rows of a
+    small table are left out."""
 
     spark: SparkSession
     files: Files
@@ -91,6 +93,7 @@ class Reading:
     folder: str | None = None
     log_waits: bool = False
     profiler: Profiler | None = None
+    once: bool = False
 
     @property
     def table(self) -> str:
@@ -106,11 +109,21 @@ class Reading:
         """Whether the driver reads it."""
         return self.files.rows <= IN_PROCESS
 
-    @cached_property
+    @property
     def _checked(self) -> list[tuple[pa.RecordBatch, Mask | None]]:
         """The rows of a small table, and which of them are valid. Raises ``Unreadable``."""
+        return self._distinct[0]
+
+    @property
+    def copies(self) -> int:
+        """How many rows of a small table were left out as copies. Raises ``Unreadable``."""
+        return self._distinct[1] if self.once else 0
+
+    @cached_property
+    def _distinct(self) -> tuple[list[tuple[pa.RecordBatch, Mask | None]], int]:
         with _told():
-            return [found for piece in self._pieces for found in self.files.checked(piece)]
+            found = [found for piece in self._pieces for found in self.files.checked(piece)]
+        return without_copies(found) if self.once else (found, 0)
 
     @property
     def _valid(self) -> Batches:

@@ -43,6 +43,8 @@ class InputStatistics(NamedTuple):
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
     ``last``: the last delivery (ns). ``end``: the last delivery, publication or membership event (ns).
+    ``copies``: so many messages are exact copies of others, and are left out.
+    ``crowded``, ``constant``: some messages have the same position; all of a topic partition have.
     ``group``: what is known of a Kafka group beside its deliveries.
     """
 
@@ -61,6 +63,9 @@ class InputStatistics(NamedTuple):
     last: int
     end: int
     group: GroupStory = GroupStory()
+    copies: int = 0
+    crowded: bool = False
+    constant: bool = False
 
     @property
     def traffic(self) -> int:
@@ -100,6 +105,7 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         counts=_counts(
             [
                 *_named("messages", stored),
+                {"table": "messages", "valid": True, "count": inputs.copies},
                 *_named("deliveries", served),
                 *(r for each in others for r in each.result()),
             ],
@@ -133,6 +139,9 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
             default=UNKNOWN,
         ),
         group=group,
+        copies=inputs.copies,
+        crowded=any(row["crowded"] for row in stored if row["valid"]),
+        constant=all(row["constant"] for row in stored if row["valid"]) and any(row["valid"] for row in stored),
     )
 
 
@@ -216,6 +225,8 @@ def _stored(checked: DataFrame) -> DataFrame:
         "slotless": ~keyed & ~numbered,
         "other": F.col("key").isNull() | F.coalesce(*KEYS[1:]).isNotNull() | (F.col("batch_index") >= 0),
     }
+    entry = _if_valid(F.col("entry"))
+    batched = F.coalesce(F.bool_or(_if_valid(F.col("batch_index") >= 0)), F.lit(False))
     by_ledger = checked.groupBy("valid", *map(_valid, ("partition", "ledger"))).agg(
         F.count("*").alias("count"),
         F.min(at).alias("first"),
@@ -224,11 +235,16 @@ def _stored(checked: DataFrame) -> DataFrame:
         *[F.bool_or(fact).alias(name) for name, fact in told.items()],
         F.min("entry").alias("entry"),
         F.min(F.when(F.col("entry") == 0, F.col("batch_index"))).alias("batch_index"),
+        (~batched & (F.count("*") > F.max(entry) - F.min(entry) + 1)).alias("crowded"),
+        (F.max(entry) == F.min(entry)).alias("constant"),
     )
+    alone = F.count("*") == 1  # of a topic partition's ledgers
     return by_ledger.groupBy("valid", "partition").agg(
         *_count_and_extent(),
         F.max("widest").alias("widest"),
         *[F.bool_or(name).alias(name) for name in told],
+        F.coalesce(F.bool_or("crowded"), F.lit(False)).alias("crowded"),
+        F.coalesce(F.bool_and(F.col("crowded") & F.col("constant")) & alone, F.lit(False)).alias("constant"),
         F.min(F.struct("ledger", "entry", _batch_index())).alias("lowest"),
     )
 

@@ -205,6 +205,19 @@ class Inputs:
         }
         return replace(self, valid=Asked(kept | found), direct=others)
 
+    def without_copies(self) -> Inputs:
+        """The same, of which messages that are exact copies of others are left out where the driver reads them."""
+        reading = self.direct.get("messages")
+        if reading is None or not reading.small:
+            return self
+        return replace(self, direct={**self.direct, "messages": replace(reading, once=True)})
+
+    @property
+    def copies(self) -> int:
+        """How many messages were left out as copies."""
+        reading = self.direct.get("messages")
+        return 0 if reading is None else reading.copies
+
     def _unchecked(self, name: str) -> DataFrame:
         return self.checked[name].drop("valid")
 

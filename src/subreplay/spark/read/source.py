@@ -9,10 +9,12 @@ from functools import cached_property, partial, reduce
 from typing import Any
 
 import pyarrow as pa
+import pyspark.sql.functions as F
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.adapters.source.mapping import parse
+from subreplay.adapters.source.mapping import BY_TIME, parse
 from subreplay.adapters.source.mistakes import none_is_valid
+from subreplay.adapters.tables.copies import COMPARED
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Rejects
@@ -43,6 +45,7 @@ from subreplay.traffic import routing
 from subreplay.traffic.storage import BLOCKS
 
 WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
+_FEW_AT_ONE_POSITION = 10  # messages
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 
 
@@ -71,6 +74,12 @@ class Source:
     @property
     def extent(self) -> Mapping[str, int]:
         return self.statistics.extent
+
+    @property
+    def numbered(self) -> bool:
+        """Whether messages are numbered by their times."""
+        given = self.config.traffic.messages
+        return given is not None and given.columns.get("offset") == {"as": BY_TIME}
 
     @property
     def quiet(self) -> bool:
@@ -256,6 +265,8 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
         inputs = inputs.leaving_log(config.keys.words)
     elif sink.lasts and config.traffic.profile is None:
         inputs = inputs.leaving_profile(config.keys.words)
+    once = messages_only and config.traffic.profile is None
+    inputs = inputs.without_copies() if once else inputs
     inputs, found = looked_at(inputs, None if before is None else before.checkpoint)
     fit_batches(spark, found.widest)
     _require_valid_rows(inputs, found, config)
@@ -267,6 +278,8 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
     there = held(inputs.tables) if empty else ()
     rows = found.traffic
     inputs = inputs.unchecked({*inputs.checked} - {*found.with_rejected})
+    if once and found.crowded and not found.copies:
+        inputs, found = _without_copies(inputs, found)
     few = fits(rows, found.widest)
     if few:
         inputs = local_inputs(inputs)
@@ -287,12 +300,28 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
 def _require_valid_rows(inputs: Inputs, found: InputStatistics, config: RunConfig) -> None:
     """Raise ``InputError`` with the most likely mistake where all rows of a table are rejected: there is nothing to
     judge. A date may have few rows, and all of them rejected."""
+    if found.constant and found.extent["messages"] >= _FEW_AT_ONE_POSITION:
+        raise InputError(
+            "traffic.messages: all messages of a topic partition have the same position; map offset to the column that "
+            "numbers them, or write columns: {offset: {as: by_time}} to number them by their times"
+        )
     for row in found.counts if config.date is None else ():
         table, given = row["table"], getattr(config.traffic, row["table"], None)
         if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
             columns = {} if given is None else parse({"columns": given.columns}, table).columns
             why = none_is_valid(row["quarantined"], reasons(inputs, [table]), columns)
             raise InputError(f"traffic.{table}: {why}")
+
+
+def _without_copies(inputs: Inputs, found: InputStatistics) -> tuple[Inputs, InputStatistics]:
+    """The same without messages that are exact copies of others, where there are so many that Spark leaves them out."""
+    distinct = inputs.messages.dropDuplicates([name for name in COMPARED if name in inputs.messages.columns])
+    (row,) = collect.rows(distinct.agg(F.count("*").alias("count")))
+    copies = found.extent["messages"] - row["count"]
+    if not copies:
+        return inputs, found
+    extent = {**found.extent, "messages": row["count"]}
+    return inputs.having(messages=distinct), found._replace(extent=extent, copies=copies)
 
 
 def looked_at(inputs: Inputs, state: DataFrame | None) -> tuple[Inputs, InputStatistics]:

@@ -42,6 +42,7 @@ def sum_traffic(source: Source) -> Figures:
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
         quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
         left_out=source.inputs.other_topics,
+        repeated={"messages": source.statistics.copies}, numbered=source.numbered,
     )  # fmt: skip
 
 
