@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.tables.file_formats import require_format
+from subreplay.adapters.tables.file_formats import detect_format, require_format
 from subreplay.errors import EnvironmentFailed, InputError
 
 
@@ -75,3 +75,23 @@ def test_what_may_be_of_the_format_is_left_to_its_reader(content: bytes, form: s
 
 def test_whole_files_are_of_their_format(parquet: bytes, tmp_path: Path) -> None:
     require_format(tmp_path, "parquet")
+
+
+@pytest.mark.parametrize(
+    ("content", "form"),
+    [
+        (b"when;who\n2026-11-20 10:00:00;a\n2026-11-20 10:00:01;b\n", "csv"),
+        (b"a\tb c\n1\t2\n", "csv"),
+        (b'{"a": 1}\n{"a": 2}\n', "json"),
+        (b"Obj\x01avro", "avro"),
+        (b"CreateTime:1584680012228\tPartition:0\tkey\nCreateTime:1584680012265\tPartition:2\tkey\n", None),
+        (b"2026-11-20 INFO started, ready\n2026-11-20 INFO stopped\n", None),
+        (b"# HELP a_total help, text\na_total 1\n", None),
+        (b"a,b\n", None),
+    ],
+)
+def test_the_format_of_a_file_without_an_ending_is_known_by_its_content(
+    content: bytes, form: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "dump").write_bytes(content)
+    assert detect_format(tmp_path / "dump") == form

@@ -28,7 +28,7 @@ from subreplay.adapters.source.presets import plan_of
 from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
 from subreplay.adapters.tables.copies import without_copies
-from subreplay.adapters.tables.file_formats import require_format
+from subreplay.adapters.tables.file_formats import detect_format, require_format
 from subreplay.adapters.tables.files import Files
 from subreplay.adapters.tables.rows import Columns
 from subreplay.adapters.tables.text_files import csv_options
@@ -55,6 +55,7 @@ _MOST_FILES: Final = 1_000
 _SHOWN: Final = ["topic", "partition", "publish_time", "key", "ordering_key"]
 _SHOWN_SCHEMA: Final = pa.schema([INPUTS["messages"].field(name).with_nullable(True) for name in _SHOWN])
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
+                   "tsv": "csv", "psv": "csv",
                    "avro": "avro"}  # fmt: skip
 _KAFKA: Final = (("kafka.range", "kafka-4.0"), ("kafka.cooperative_sticky", "kafka-4.0"))
 _PULSAR: Final = (
@@ -145,7 +146,7 @@ def _nothing_tells(path: Path | None) -> str:
 def _format_of(path: Path) -> str | None:
     """The format of a local file or folder, by what is in it."""
     if path.is_file():
-        return _by_ending(path)
+        return _by_ending(path) or detect_format(path)
     if (path / "_delta_log").is_dir():
         return "delta"
     if (path / "metadata").is_dir() and any((path / "metadata").glob("*.metadata.json")):

@@ -167,3 +167,33 @@ def test_a_key_in_a_struct_is_the_field_that_holds_it() -> None:
 def test_exact_copies_of_rows_do_not_make_a_number_come_twice() -> None:
     table = rows(evt_off=[5, 5, 6, 6])
     assert answer(pa.concat_tables([table, table])).section["columns"]["offset"] == "evt_off"
+
+
+def test_a_partition_is_found_though_offsets_of_partitions_happen_not_to_overlap() -> None:
+    found = answer(orders(ramo=[n % 3 for n in range(40)], versatz=[1_000 * (n % 3) + n // 3 for n in range(40)]))
+    assert columns_of(found) | {"partition": "ramo", "offset": "versatz"} == columns_of(found)
+
+
+@pytest.mark.parametrize("form", ["({ledger},{entry},-1,0)", "{ledger}:{entry}:-1:0", "{ledger}:{entry}:3"])
+def test_message_ids_are_known_by_their_values(form: str) -> None:
+    ids = [form.format(ledger=17, entry=n) for n in range(40)]
+    assert columns_of(answer(orders(order_ref=None, id=ids)))["message_id"] == "id"
+
+
+def test_times_of_a_day_are_no_message_ids() -> None:
+    found = answer(orders(message_clock=[f"08:{n:02}:00" for n in range(40)]))
+    assert columns_of(found)["offset"] == BY_TIME
+
+
+def test_a_known_source_may_have_times_in_digits_and_keys_in_structs() -> None:
+    table = pa.table({"topic": ["t"] * 40, "partition": [0] * 40, "offset": list(range(40)),
+                      "timestamp": [str(1_795_158_000_000 + n) for n in range(40)],
+                      "key": pa.array([{"schema": "s", "payload": n % 7} for n in range(40)])})  # fmt: skip
+    found = answer(table)
+    assert found.section == {
+        "from": "kafka-table.spark",
+        "columns": {
+            "timestamp": {"column": "timestamp", "as": "epoch_ms"},
+            "key": {"column": "key.payload", "as": "utf8"},
+        },
+    }

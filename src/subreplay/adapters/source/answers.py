@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.columns import Column, columns, find, kind_of
-from subreplay.adapters.source.contents import Contents
+from subreplay.adapters.source.contents import MOST, Contents
 from subreplay.adapters.source.mapping import BY_TIME, TO_FILL_IN, Source
+from subreplay.adapters.source.message_id import ids_of_text
 from subreplay.adapters.source.presets import TIMES, targets
-from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, section
+from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, inner_key, section
 from subreplay.model.columns import Ints
 
 _MOST_PARTITIONS: Final = 1_000
@@ -33,6 +34,7 @@ _KEY: Final = re.compile(
     r"product|sku|kunde|konto|nutzer|cliente|cuenta|compte|usu|ключ|клиент|用户",
     re.IGNORECASE,
 )
+_ID: Final = re.compile(r"id|msg|message|pos", re.IGNORECASE)
 _TIME: Final = re.compile(
     r"publish|produc|creat|sent|send|append|log|occur|placed|insert|time|date|when|stamp|(^|_)(at|ts)$|zeit|datum|"
     r"heure|hora|fecha|врем|时间|日時",
@@ -69,9 +71,13 @@ def answered(candidate: Candidate, rows: pa.Table | Contents, name: str) -> Answ
     wanted = dict.fromkeys((*candidate.missing, *(("offset",) if dropped else ())))
     missing = tuple(ours for ours in wanted if not any(targets(ours) & targets(each) for each in found))
     for ours, each in found.items():
-        if each.column is None or (each.as_ is not None and not each.as_.startswith("epoch_")):
+        if each.column is None or (each.as_ is not None and ours not in TIMES):
             continue
         column = find(schema, each.column)
+        if ours == "key" and (inner := inner_key(column, contents)) is not column:
+            column, each = inner, Source(inner.name)
+            found[ours], answers[ours] = each, each.plain
+            told.append(f"key is taken to be {inner.name}, a field of {column.path[0]}")
         how = _conversion(ours, column, contents)
         if how is not None and (how != each.as_ or candidate.name == BY_NAME):
             found[ours] = each._replace(as_=how)
@@ -136,6 +142,9 @@ def _by_content(found: dict[str, Source], contents: Contents) -> Iterator[tuple[
 
     if "publish_time" not in have and (time := _time(free, contents)):
         yield take("publish_time", *time)
+    if "entry" not in have and (identity := _message_id(free, contents)):
+        yield take("message_id", identity, "its values are message ids of Pulsar")
+        have |= targets("message_id")
     if "entry" not in have:
         partition = find(schema, str(found["partition"].column)) if "partition" in found else None
         for ours, column, why in _position(free, partition, _parts(found, contents), contents):
@@ -198,15 +207,17 @@ def _position(
     """The column of offsets, which are all different in each partition, and the one of partitions, if there is one."""
     whole = [column for column in free if _whole(column, contents)]
     few = [each for each in whole if pc.max(contents[each].numbers).as_py() < _MOST_PARTITIONS]
-    dividing = [None] if partition is not None else [*(c for c in few if _PART.search(c.path[-1])), None, *few]
+    by_part = [column for column in few if partition is None and _PART.search(column.path[-1])]
+    others = [] if partition is not None else few
+    tries = [*((c, False) for c in by_part), (None, True), *((c, True) for c in others), (None, False)]
     named = sorted(whole, key=lambda column: not _OFFSET.search(column.path[-1]))
-    for part in dict.fromkeys(dividing):
+    for part, sure in tries:
         for column in named:
             if column is part or _NO_OFFSET.search(column.path[-1]):
                 continue
             within = parts if part is None else _within(parts, contents.values(part))
-            by_name = part is None or bool(_PART.search(part.path[-1]))
-            why = _is_offset(column, within, contents, sure=not by_name)
+            by_name = part in by_part
+            why = _is_offset(column, within, contents, sure=sure)
             if why is None:
                 continue
             where = part or partition
@@ -219,8 +230,8 @@ def _position(
 
 
 def _is_offset(column: Column, parts: Ints, contents: Contents, *, sure: bool) -> str | None:
-    """Why a column may hold offsets: its name or its order speaks for it. ``sure``: where neither name does, most steps
-    have to be steps of one."""
+    """Why a column may hold offsets: its name or its order speaks for it. ``sure``: it rises, and most of its steps are
+    steps of one."""
     numbers = contents[column].numbers
     known = np.asarray(pc.is_valid(numbers))
     offsets, parts = np.asarray(pc.fill_null(numbers, 0), np.int64)[known], parts[known]
@@ -230,11 +241,25 @@ def _is_offset(column: Column, parts: Ints, contents: Contents, *, sure: bool) -
     steps = np.diff(offsets[order])[np.diff(parts[order]) == 0]
     rises = bool(len(steps)) and bool((steps > 0).all())
     dense = bool(len(steps)) and float(np.mean(steps == 1)) >= _DENSE
-    if sure and not (rises and dense and len(np.unique(parts)) > 1):
+    if sure and not (rises and dense):
         return None
     if _OFFSET.search(column.path[-1]):
         return "its name speaks of offsets"
     return "it rises" if rises else None
+
+
+def _message_id(free: list[Column], contents: Contents) -> Column | None:
+    """The column of message ids, which clients print: different in nearly every row, and called so."""
+    for column in free:
+        if kind_of(column.type) != "text" or contents[column].kind != "text" or not _ID.search(column.path[-1]):
+            continue
+        values = contents.values(column)
+        if pc.all(pc.match_substring_regex(pc.drop_null(values), r"^\d\d?:\d\d:\d\d$")).as_py():
+            continue  # times of a day
+        read = ids_of_text(values).values.field("ledger")
+        if len(read) and len(read) - read.null_count >= MOST * len(read) and contents.repeats(column) is not True:
+            return column
+    return None
 
 
 def _partition(free: list[Column], contents: Contents) -> Column | None:

@@ -225,7 +225,7 @@ def _guesses(schema: pa.Schema, contents: Contents | None = None) -> Iterator[_G
     taken: set[str] = set()
     for ours, names in KNOWN_NAMES.items():
         for column in (by_name[name] for name in names if name in by_name):
-            column = _inner_key(column, contents) if ours == "key" else column
+            column = inner_key(column, contents) if ours == "key" else column
             if column.name not in taken and holds(ours, column, contents):
                 taken.add(column.name)
                 yield _Guess(ours, column, Source(column.name, conversion_of(ours, column, contents)))
@@ -245,7 +245,7 @@ def holds(ours: str, column: Column, contents: Contents | None) -> bool:
     return kind in _KINDS[ours] or (ours == "key" and kind == "integer")
 
 
-def _inner_key(column: Column, contents: Contents | None) -> Column:
+def inner_key(column: Column, contents: Contents | None) -> Column:
     """Of a key that is a struct, as with a schema beside it, the field that is the key."""
     if not pa.types.is_struct(column.type):
         return column

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -43,6 +45,29 @@ def require_format(path: Path, form: str) -> None:
             _require(file, form)
         except OSError as error:
             raise of_system(error, file, "read") from error
+
+
+def detect_format(file: Path) -> str | None:
+    """The format that a file has by its content, whatever its name; None where it could be any text."""
+    try:
+        with file.open("rb") as opened:
+            head = opened.read(HEAD)
+        found = _format_of(file, head)
+        if found == "csv":
+            return found if _is_table(head_of(file)) else None
+        return found if found in _TABLES else None
+    except (OSError, InputError):
+        return None
+
+
+def _is_table(head: bytes) -> bool:
+    """Whether text is a table for sure: a header of names, and lines with as many values."""
+    lines = [line for line in head.decode("utf-8-sig", errors="replace").splitlines()[:50] if line.strip()]
+    sep = separator("\n".join(lines))
+    counts = [len(row) for row in csv.reader(lines, delimiter=sep)]
+    header = [cell.strip().strip('"') for cell in lines[0].split(sep)] if lines else []
+    named = len(header) > 1 and all(re.fullmatch(r"[^\W\d][\w .()/#-]{0,60}", cell) for cell in header)
+    return named and len(lines) > 1 and sum(count == counts[0] for count in counts) >= 0.9 * len(counts)
 
 
 def _require(file: Path, form: str) -> None:
