@@ -90,8 +90,8 @@ def _held(held: Held) -> Iterator[str]:
 def write_run_file(
     path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
 ) -> None:
-    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced. Raises ``InputError`` where another file is
-    there already."""
+    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced. Raises
+    ``InputError`` where another file is there already."""
     if path.exists() and not _is_unedited(path):
         raise InputError(f"{path}: is there already; name another file by --to")
     notes = [

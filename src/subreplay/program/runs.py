@@ -73,7 +73,7 @@ def of_messages(
     topics = () if found.held is None else found.held.topics
     if len(topics) > 1:
         grouped = every_topic and all(str(one["policy"]).startswith("kafka.") for one in chosen)
-        run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}  # type: ignore[dict-item]
+        run["subscription"] = {**run["subscription"], "topic": None if grouped else topics[0]}
         if not grouped:
             terminal.warn(f"assumed: the topic is {topics[0]}; {len(topics) - 1:,} other topics are left out")
     return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
