@@ -302,6 +302,10 @@ _SURER: Final = (
 )
 
 
+LAST_CHUNK: Final = 1 << 62
+"""A bit beside those of excuses, which excuses nothing: a message that was never delivered is the last of chunks."""
+
+
 def not_of_the_beginning(excuses: Ints) -> Ints:
     """Excuses without those of data that begin in mid-life, where a row in quarantine could be what is missing."""
     left = excuses.copy()

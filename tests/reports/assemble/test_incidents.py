@@ -90,6 +90,14 @@ def in_partitions(policy: Policy, *producers: str) -> Told:
     return Told((*keys_in_two_partitions(pa.Table.from_pylist(rows, schema=FIRST_MESSAGES)),), policy)
 
 
+HALF = 500_000_000
+WAITING = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
+PROMPT = Terms(tick=0, stalled_after=HALF, late_after=HALF, stuck_after=HALF)
+LIMITED = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF, max_unacked_per_consumer=5)
+CHUNKS, UNCHUNKED = "n1%0/2 n2%1/2 n3", "n1 n2 n3"
+LEFTOVER, PILED = "+C1 n1>C1 n1! -C1 +C2 ~100 n1^", "+C1 +C2 n1>C1 n1! ~100 n1^"
+LATER = "+C1 n1>C1 n1! ~200 n2>C1 n2!"
+TOGETHER = "+C1 +C2 n1>C1 n1! ~200 n2>C1 n2!"
 SWAPPED = "+C1 +C2 a2>C2 a1>C2 a1! a2!"
 LEFT = "+C1 +C2 +C3 -C3 n1>C1 n1! ~250 n2>C1 n2!"
 ASTRAY = "a3>C2 a3! a4>C2 a4!"
@@ -165,6 +173,38 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     "apache/pulsar#18237": (
         Story("n1 a1 a2", SKIPPED, auto_split("pulsar-2.10")),
         Story("n1 a1 a2", "+C1 n1>C1 n1! a2>C1 a2!", auto_split("pulsar-2.10")),  # the topic stayed where it was
+    ),
+    "apache/pulsar#26395": (
+        Story(CHUNKS, LEFTOVER, SHARED, WAITING),
+        Story(CHUNKS, "+C1 n1>C1 n1! ~100 n1^", SHARED, WAITING),  # nobody left
+    ),
+    "apache/pulsar#25620": (
+        Story(CHUNKS, PILED, SHARED, WAITING),
+        Story(UNCHUNKED, PILED, SHARED, WAITING),
+    ),
+    "apache/pulsar#26454": (
+        Story(UNCHUNKED, PILED, SHARED, WAITING),
+        Story(UNCHUNKED, PILED, KEY_SHARED, WAITING),  # another dispatcher
+    ),
+    "apache/pulsar#21104": (
+        Story(UNCHUNKED, PILED, make("pulsar.shared", "pulsar-3.2"), WAITING, 0),
+        Story(UNCHUNKED, PILED, make("pulsar.shared", "pulsar-3.2"), WAITING),  # not partitioned
+    ),
+    "apache/pulsar#22657": (
+        Story(UNCHUNKED, PILED, SHARED, LIMITED),
+        Story(UNCHUNKED, PILED, SHARED, WAITING),  # the limit is far away
+    ),
+    "apache/pulsar#15397": (
+        Story("n1 n2+200", LATER, auto_split("pulsar-2.10"), PROMPT),
+        Story("n1 n2", LATER, auto_split("pulsar-2.10"), PROMPT),  # not delayed
+    ),
+    "apache/pulsar#21554": (
+        Story("n1 n2+200", TOGETHER, KEY_SHARED, PROMPT),
+        Story("n1 n2", TOGETHER, KEY_SHARED, PROMPT),  # not delayed
+    ),
+    "apache/pulsar#25996": (
+        Story("n1 n2+200", LATER, NEWER, PROMPT),
+        Story("n1 n2+200", "+C1 n1>C1 n1! ~400 n2>C1 n2!", NEWER, WAITING),  # delays are not strict
     ),
     "apache/pulsar#22691": (
         Story("a1", "+C1 a1>C1 a1!!"),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.attribution import attributed
-from subreplay.audit.codes import LEGAL, Code, Excuse
+from subreplay.audit.codes import LAST_CHUNK, LEGAL, Code, Excuse
 from subreplay.audit.explain import wording
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.sentences import Words
@@ -25,7 +25,7 @@ from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
 from subreplay.model.tables import VIOLATIONS
 
-_CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit  # which every chunk that was delivered has
+_CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit | LAST_CHUNK  # every chunk has one of them
 WAITING = (Code.STUCK, Code.STALLED, Code.STARVED, Code.LATE)
 """Rules about how long messages wait."""
 

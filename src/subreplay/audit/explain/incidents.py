@@ -46,6 +46,7 @@ class Circumstance(str, Enum):
     COMPACTED = "compacted"
     DEDUPLICATION = "deduplication"
     DEAD_LETTERS = "dead_letters"
+    UNACKED_LIMIT = "unacked_limit"
 
     @property
     def meaning(self) -> str:
@@ -68,6 +69,8 @@ _MEANINGS: Final[Mapping[Circumstance, str]] = {
     Circumstance.COMPACTED: "the run says that the subscription reads compacted (topic.compacted)",
     Circumstance.DEDUPLICATION: "the run says that the topic deduplicates (topic.deduplication)",
     Circumstance.DEAD_LETTERS: "the run names a dead letter policy (topic.dead_letter)",
+    Circumstance.UNACKED_LIMIT: "the run lowers the limit of unacknowledged messages of a consumer or the subscription "
+    "(liveness.max_unacked_per_consumer, liveness.max_unacked_per_subscription)",
 }
 
 
@@ -155,6 +158,11 @@ class Incident(BaseModel):
         return ticket_url(self.ticket)
 
     @property
+    def demands(self) -> int:
+        """How many circumstances, causes and excuses it asks of a finding."""
+        return len(self.circumstances) + bool(self.causes) + bool(self.excuses)
+
+    @property
     def releases(self) -> str:
         """Which releases are affected and fixed, as a sentence."""
         unnamed = "Upstream does not name the affected releases"
@@ -226,5 +234,6 @@ def incidents() -> tuple[Incident, ...]:
 
 
 def matching(setting: Setting, row: Mapping[str, Any]) -> tuple[Incident, ...]:
-    """The tickets that a finding, a row of table ``violations``, looks like."""
-    return tuple(incident for incident in incidents() if incident.fits(setting, row))
+    """The tickets that a finding, a row of table ``violations``, looks like; those that ask most of it first."""
+    fitting = (incident for incident in incidents() if incident.fits(setting, row))
+    return tuple(sorted(fitting, key=lambda incident: -incident.demands))

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import Code, Excuse, not_of_the_beginning
+from subreplay.audit.codes import LAST_CHUNK, Code, Excuse, not_of_the_beginning
 from subreplay.audit.context import Context, Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.needs import Need
@@ -373,6 +373,7 @@ class _Batch:
         message = self.head[waiting]
         acked = positions[FIRST_ACK, waiting]
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
+        excuses[self.last_of_chunks[message]] |= LAST_CHUNK
         excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
         entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())

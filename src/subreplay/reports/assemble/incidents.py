@@ -12,6 +12,8 @@ from subreplay.audit.explain.incidents import Circumstance, Incident, Setting, m
 from subreplay.figures import Figures, Row
 from subreplay.reports.finding_data import IncidentView
 
+OF_CONSUMER, OF_SUBSCRIPTION = 50_000, 200_000  # maxUnackedMessagesPerConsumer and -PerSubscription, by default
+
 
 @dataclass(frozen=True)
 class Known:
@@ -36,15 +38,18 @@ class Known:
             Circumstance.COMPACTED: terms.compacted,
             Circumstance.DEDUPLICATION: bool(terms.deduplication),
             Circumstance.DEAD_LETTERS: terms.max_redeliveries is not None,
+            Circumstance.UNACKED_LIMIT: (terms.max_unacked_per_consumer or OF_CONSUMER) < OF_CONSUMER
+            or (terms.max_unacked_per_subscription or OF_SUBSCRIPTION) < OF_SUBSCRIPTION,
         }
         policy = plan.policy
         return Setting(policy.name, policy.profile, frozenset(name for name, true in holds.items() if true))
 
 
 def incident_views(looks_like: Iterable[Sequence[Incident]]) -> tuple[IncidentView, ...]:
-    """What a report shows of the tickets that the findings of one rule look like; those of most findings first."""
+    """What a report shows of the tickets that the findings of one rule look like; those that ask most of a finding
+    first, then those of most findings."""
     counted = Counter(chain.from_iterable(looks_like))
     return tuple(
         IncidentView(one.ticket, one.url, one.title, one.sentence, one.releases, one.advice, findings)
-        for one, findings in sorted(counted.items(), key=lambda item: (-item[1], item[0].ticket))
+        for one, findings in sorted(counted.items(), key=lambda item: (-item[0].demands, -item[1], item[0].ticket))
     )
