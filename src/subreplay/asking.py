@@ -159,7 +159,7 @@ def _routed(given: Given) -> Routed:
         return Routed(assumed or default)
     parts = () if assumed else found.parts
     scheme = assumed or (parts[0].way.scheme if parts else default)
-    evidence = [told.sentence for told in sentences(found, assumed, default)]
+    evidence = [one.sentence for one in sentences(found, assumed, default)]
     if not found.parts:
         agree = f"{found.agreeing[canonical(scheme)]:,} of {found.keyed:,} keyed messages"
         evidence.append(f"the messages do not show how their partitions were chosen; {agree} are where {scheme} says")

@@ -14,7 +14,7 @@ from subreplay.audit.needs import Need
 from subreplay.audit.selectors import OwnerFit
 from subreplay.audit.terms import Terms
 from subreplay.model.held import Stored
-from subreplay.model.partitioner_words import Told
+from subreplay.model.partitioner_words import Statement
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import Connected
 
@@ -51,7 +51,7 @@ class Figures:
     unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join
     members: tuple[str, ...] = ()  # who joined
     quiet: bool = False  # a day on which nothing was published or delivered, or tables without a row
-    producers: tuple[Told, ...] = ()  # how they choose partitions
+    producers: tuple[Statement, ...] = ()  # how they choose partitions
     left_out: tuple[str, ...] = ()  # topics that a group may read as well, where the run names one of them
     guessable: bool = False  # digests of keys are keyed with the default secret
     night: Date | None = None  # whose audit handed on what it left open

@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from subreplay.config import run as config
 from subreplay.errors import ConfigError, InputError
 from subreplay.model.columns import DAY
+from subreplay.model.partitioners import SIGHTINGS, merged, sightings
 from subreplay.policies import make
-from subreplay.spark import lake, profiled
+from subreplay.spark import collect, lake, profiled
 from subreplay.traffic.evaluation import Extent
 from subreplay.whatif.assign import Assigner
 from subreplay.whatif.scenario import plan
@@ -81,3 +82,11 @@ def test_a_profile_is_stored_by_day_and_evaluated_alike_wherever_it_is(
         ConfigError, match=r"was written under another keys\.secret; use that one, or run subreplay pro"
     ):
         profiled.stored(spark, run(keys={"secret": "another"}), TOPIC, log, N)
+
+
+def test_where_producers_put_keys_is_counted_alike_by_sparks_tasks_and_by_the_driver(spark: SparkSession) -> None:
+    table = messages(3).select(["key", "producer", "partition", "at"])
+    frame = lake.of_arrow(spark, table).repartition(5)
+    by_tasks = merged([collect.rows_of(collect.mapped(frame, sightings, SIGHTINGS, here=False))])
+    assert by_tasks == merged([pa.Table.from_batches(sightings(table.to_batches()), SIGHTINGS)])
+    assert by_tasks["messages"].to_numpy().sum() == table["key"].drop_null().length()

@@ -14,24 +14,24 @@ WARNING = "warning"
 _NAMED = 5  # producers that a sentence names
 
 
-class Told(NamedTuple):
+class Statement(NamedTuple):
     """A sentence, and the scheme that it confirms, or ``WARNING``."""
 
     value: str
     sentence: str
 
 
-def sentences(found: Partitioners, declared: str | None, default: str) -> tuple[Told, ...]:
+def sentences(found: Partitioners, declared: str | None, default: str) -> tuple[Statement, ...]:
     """What a report says of them; ``declared`` is the scheme that the run names, ``default`` that of the system."""
-    told = []
+    statements = []
     if declared is not None and (wrong := contradicted(found, declared)):
-        told.append(Told(WARNING, wrong))
+        statements.append(Statement(WARNING, wrong))
     if found.settled and not found.growth:
-        told.append(_confirmed(found, declared or default))
+        statements.append(_confirmed(found, declared or default))
     elif found.parts:
-        told.append(Told(WARNING, _several(found)))
+        statements.append(Statement(WARNING, _several(found)))
     hazard = _java_string_hazard(found, declared)
-    return (*told, *([Told(WARNING, hazard)] if hazard else []))
+    return (*statements, *([Statement(WARNING, hazard)] if hazard else []))
 
 
 def contradicted(found: Partitioners, declared: str) -> str:
@@ -60,7 +60,7 @@ def way_words(way: Way) -> str:
     return f"{way.scheme} (keys set as bytes)" if way.of_bytes else way.scheme
 
 
-def told_partitions(count: int) -> str:
+def partition_count(count: int) -> str:
     """A number of partitions."""
     return f"{count:,} partition" + ("s" if count != 1 else "")
 
@@ -75,15 +75,15 @@ def _at(at: int) -> str:
     return f"{instant(at)[:10]} {instant(at)[11:19]}"
 
 
-def _confirmed(found: Partitioners, expected: str) -> Told:
+def _confirmed(found: Partitioners, expected: str) -> Statement:
     part, expected = found.parts[0], canonical(expected)
     sentence = (
-        f"{_all(found)} are where {way_words(part.way)} of {told_partitions(part.partitions)} puts their keys "
+        f"{_all(found)} are where {way_words(part.way)} of {partition_count(part.partitions)} puts their keys "
         f"({SCHEMES[part.way.scheme].clients})"
     )
     if expected != part.way.scheme:
         sentence += f"; {found.agreeing[expected]:,} of {found.keyed:,} are where {expected} does"
-    return Told(part.way.scheme, sentence)
+    return Statement(part.way.scheme, sentence)
 
 
 def _several(found: Partitioners) -> str:
@@ -107,9 +107,9 @@ def _explained(part: Part, found: Partitioners) -> str:
         messages = f"{part.messages:,} others"
     whose = f" of {_list(part.producers)}" if part.producers else ""
     if len(part.spells) == 1:
-        where = f"of {told_partitions(part.partitions)}"
+        where = f"of {partition_count(part.partitions)}"
     else:
-        before = ", then ".join(told_partitions(spell.partitions) for spell in part.spells[:-1])
+        before = ", then ".join(partition_count(spell.partitions) for spell in part.spells[:-1])
         where = f"of {before} before and of {part.partitions:,} from then on"
     return f"{messages}{whose} are where {way_words(part.way)} {where} puts their keys"
 

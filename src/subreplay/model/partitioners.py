@@ -263,16 +263,16 @@ def detect(seen: Sightings, partitions: int = 0, likely: Sequence[str] = ()) -> 
     named = any(name is not None for name in seen.names)
     parts = _cover(seen, most, ways, sharp=named)
     if named and not (len(parts) == 1 and parts[0].whole):
-        parts, left = _by_producer(seen, most, ways)
+        parts, unexplained = _by_producer(seen, most, ways)
     else:
-        left = ()
+        unexplained = ()
     last = max((part.partitions for part in parts), default=most)
     explained = sum(part.messages for part in parts)
     return Partitioners(
         seen.total,
         tuple(parts),
         seen.total - explained,
-        left,
+        unexplained,
         _as_bytes(seen, parts, last),
         {scheme: _explained_by(seen, scheme, last) for scheme in SCHEMES},
         int(seen.messages[~seen.ascii].sum()),
@@ -286,7 +286,7 @@ def _by_producer(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[list[
     nothing does."""
     by_size = np.argsort(-np.bincount(seen.producer, seen.messages), kind="stable")
     groups: dict[tuple[Way, tuple[int, ...]], list[Part]] = {}
-    left = []
+    unexplained = []
     for number, code in enumerate(by_size.tolist()):
         name = seen.names[code]
         one = seen.at(seen.producer == code)
@@ -294,7 +294,7 @@ def _by_producer(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[list[
             one, name = seen.at(np.isin(seen.producer, by_size[number:])), None
         mine = _cover(one, most, ways, sharp=name is not None)
         if not mine:
-            left += ["(not named)" if name is None else name]
+            unexplained += ["(not named)" if name is None else name]
         for part in mine:
             known = replace(part, producers=("(not named)" if name is None else name,))
             groups.setdefault((part.way, tuple(spell.partitions for spell in part.spells)), []).append(known)
@@ -309,7 +309,7 @@ def _by_producer(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[list[
         producers = tuple(sorted(name for part in same for name in part.producers))
         messages, of = sum(part.messages for part in same), sum(part.of for part in same)
         parts.append(Part(same[0].way, spells, messages, of, producers))
-    return parts, tuple(sorted(left))
+    return parts, tuple(sorted(unexplained))
 
 
 def _cover(seen: Sightings, most: int, ways: Sequence[Way], *, sharp: bool) -> list[Part]:

@@ -139,7 +139,7 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         others = told("topic", figures.left_out)
         why = f"the run names {figures.topic}, so {others} are left out; without subscription.topic a group reads all"
         found.append(Fact("Topics", "warning", why))
-    found += [Fact("Producers", told.value, told.sentence) for told in figures.producers]
+    found += [Fact("Producers", one.value, one.sentence) for one in figures.producers]
     found += [Fact(seen.title, instant(seen.act.at), seen.sentence) for seen in figures.acts]
     if figures.unknown_consumers and figures.members:
         unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))

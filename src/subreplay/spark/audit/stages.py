@@ -80,7 +80,7 @@ def _terms(source: Source) -> Terms:
     if terms.routing is None or found is None:
         return terms
     why = sentences(found, terms.routing.scheme, terms.routing.scheme)
-    said = next((told.sentence for told in why if told.value == WARNING), "")
+    said = next((one.sentence for one in why if one.value == WARNING), "")
     return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=said))
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from subreplay.hashing.producer_routing import default_scheme, scheme_of
-from subreplay.model.partitioner_words import WARNING, Told, sentences
+from subreplay.model.partitioner_words import WARNING, Statement, sentences
 from subreplay.spark.read.source import Source
 
 
-def producers_of(source: Source) -> tuple[Told, ...]:
+def producers_of(source: Source) -> tuple[Statement, ...]:
     """What a report says of a run's producers."""
     declared = source.config.topic.routing
     if declared is not None and declared.mode == "CustomPartition":
@@ -23,4 +23,4 @@ def producers_of(source: Source) -> tuple[Told, ...]:
         f"topic.routing declares {declared.partitions:,} partitions, but the topic has none, so nothing is checked "
         f"against {scheme} ({clients}); leave topic.routing out, or audit the partitioned topic"
     )
-    return (Told(WARNING, sentence),)
+    return (Statement(WARNING, sentence),)
