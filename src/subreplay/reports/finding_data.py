@@ -21,6 +21,7 @@ class FindingView:
     cause: str  # "epoch 3: c1 left at 12:00:03.120" or "unexplained"
     witness: tuple[str, ...]  # rows in words: "5:120 -> c1 at …, acked …"
     window: str = ""  # start of the report's window it is counted in; empty: not known
+    attribution: str = ""  # whose doing it is, as far as the data show: broker, consumer application, producer, …
     tickets: tuple[str, ...] = ()  # of its rule's incidents, that it looks like
 
 

@@ -173,7 +173,10 @@ def _code_count(code: CodeSummary) -> str:
 
 def _example(code: CodeSummary) -> str:
     if code.worst:
-        told = code.worst[0].sentence + (f" ({code.note})" if code.note else "")
+        worst = code.worst[0]
+        told = worst.sentence + (f" ({code.note})" if code.note else "")
+        if worst.attribution and code.status in ("violated", "unknown"):
+            told += f"; attributed to: {worst.attribution}"
         return told + "".join(f"; {incident.sentence}" for incident in code.incidents[:MOST_INCIDENTS])
     return code.note or ("none found" if code.status == "clean" else code.title)
 

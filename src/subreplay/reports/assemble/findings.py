@@ -141,5 +141,6 @@ def _finding(row: Row, width: int, looks_like: Sequence[Incident] = ()) -> Findi
         cause=row["cause"],
         witness=tuple(row["witness"]),
         window=instant(window) if window is not None else "",
+        attribution=row.get("attribution") or "",
         tickets=tuple(incident.ticket for incident in looks_like),
     )

@@ -53,7 +53,7 @@ CANNOT_TELL = (
     "deliveries there are right for the owner before and the owner after.",
     ASSIGNED,
     ROUND_ROBIN,
-    "A message that was still waiting when the data end may be late or lost: it is counted, not judged.",
+    "A message that had waited for less than the thresholds of `liveness` when the data end is counted, not judged.",
 )
 
 
