@@ -26,7 +26,8 @@ from tests.support.properties import examples
 from tests.support.pure import audit, audit_by, judge_of, with_receipts
 
 # These tell how things stand when the data end: each night tells how they stand at its own end.
-AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK, Code.STARVED})
+AS_OF_THE_END = mask({Code.UNACKED, Code.UNSEEN, Code.UNROUTABLE, Code.STUCK, Code.STARVED, Code.STALLED})
+WAITING = Terms(stalled_after=80_000_000, stuck_after=80_000_000, late_after=80_000_000)
 # Missing so far: what comes in a later night after all is then no longer missing.
 SO_FAR = mask({Code.LOST, Code.SKIP})
 OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Code.ROUTING_MISMATCH})
@@ -36,7 +37,7 @@ OF_MESSAGES = mask({Code.PRODUCER_ORDER, Code.DUP_PUBLISH, Code.DIVERGENT_ID, Co
 @examples(30)
 @given(
     told=histories(),
-    terms=st.sampled_from(TERMS),
+    terms=st.sampled_from([*TERMS, WAITING]),
     steps=st.lists(st.integers(100, 130), min_size=1, max_size=4, unique=True),
     receipts=st.booleans(),
     batch_rows=st.sampled_from([1, 3, 1000]),

@@ -48,6 +48,7 @@ _OF_A_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
 _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
     Excuse.SOUGHT_BACK: "consumer application",
     Excuse.EXPIRED: "operator",
+    Excuse.RESET: "operator",
     Excuse.COMPACTED: "operator",
 }
 

@@ -458,8 +458,9 @@ def judge_waiting(
         behind = np.flatnonzero(kept & waits & (holder[:, SESSION] == session))
         since = np.maximum(ripe, holder[:, AT])[behind].min()
         if end - since >= limits.stuck_after:
-            held = max(1, int(watch.units[session, KEEPS]))
-            _blocked(found, behind, watch.units[session, FIRST_KEPT:EVIDENCE], held)
+            held = int(watch.units[session, KEEPS])
+            first = watch.units[session, FIRST_KEPT:EVIDENCE] if held else holder[behind, :WITNESS]
+            _blocked(found, behind, first, max(1, held))
             waits_for[behind] = owner[behind]
     mine = np.flatnonzero(waits & ~kept)
     np.minimum.at(watch.units[:, OLDEST], unit[mine], freed[mine])
@@ -542,7 +543,6 @@ def _look_ahead(watch: Watch, end: int, since: int, limits: Limits) -> tuple[Int
 
 def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
     """STUCK, behind a consumer that holds ``held`` messages, the first of them as told."""
-    rows = rows[found.codes[rows] & _STUCK == 0]
     found.codes[rows] |= _STUCK
     found.proof[HOLDER, rows, :WITNESS] = evidence
     found.proof[HOLDER, rows, WITNESS], found.proof[HOLDER, rows, HELD] = 0, held

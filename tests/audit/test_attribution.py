@@ -1,0 +1,17 @@
+"""Every finding says whose doing it is."""
+
+from subreplay.audit.attribution import _OF_CODES, attributed
+from subreplay.audit.codes import Code, Excuse
+
+
+def test_every_rule_names_a_party_of_its_own():
+    assert set(_OF_CODES) == set(Code)
+
+
+def test_a_cursor_that_was_reset_is_the_operators_doing():
+    assert attributed(Code.DUP_DELIVERY, Excuse.RESET) == "operator"
+
+
+def test_what_a_kafka_consumer_does_not_receive_it_did_not_fetch():
+    assert attributed(Code.STALLED) == "broker"
+    assert attributed(Code.STALLED, of_group=True) == "consumer application"
