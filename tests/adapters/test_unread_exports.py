@@ -34,11 +34,16 @@ EXPORTS = {
         "GROUP           CONSUMER-ID     HOST   CLIENT-ID  #PARTITIONS",
         "GROUP   COORDINATOR (ID)  ASSIGNMENT-STRATEGY  STATE  #MEMBERS",
         "GROUP TOPIC PARTITION NEW-OFFSET\ng t 0 7",
+        "GROUP        billing\nCOORDINATOR  0\nSTATE        Stable\n",
         "Consumer group 'g' has no active members.\n\nGROUP  TOPIC  PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG",
     ],
     "kafka-topics": [
         "Topic: orders\tTopicId: aBc-1\tPartitionCount: 3\tReplicationFactor: 1\tConfigs: ",
         "Topic:orders\tPartitionCount:3\tReplicationFactor:1",
+        "Metadata for all topics (from broker 1: b:9092/1):\n 1 brokers:",
+    ],
+    "pulsar-perf": [
+        "12:00:00.000 [main] INFO  o.a.p.testclient.PerformanceConsumer - Throughput received: 7 msg --- 1 msg/s"
     ],
     "kafka-get-offsets": ["orders:0:12\norders:1:17\n"],
     "kafka-printed-offsets": ["[g,orders,0]::OffsetAndMetadata(offset=7, leaderEpoch=Optional.empty)"],

@@ -95,6 +95,17 @@ def copies(folder: Path) -> Path:
     return folder
 
 
+def printed(folder: Path) -> Path:
+    """What the console consumer and kafka-dump-log print, with a line that is cut."""
+    folder.mkdir()
+    lines = [f"CreateTime:{1_584_680_012_228 + i}\tPartition:0\tOffset:{i}\tk{i % 7}\tv" for i in range(50)]
+    (folder / "a.txt").write_text("\n".join([*lines, lines[-1][:30]]))
+    record = "| offset: {} CreateTime: 1584680012228 keySize: 2 valueSize: 1 headerKeys: [] key: k payload: v"
+    dumped = ["Dumping /data/orders-1/00000000000000000000.log", *map(record.format, range(50))]
+    (folder / "b.txt").write_text("\n".join(dumped))
+    return folder
+
+
 def same(read: Read, whole: Ingested) -> None:
     assert read.told.rows == {name: len(table) for name, table in whole.tables.items()}
     assert read.told.quarantined == len(whole.rejected) > 0
@@ -118,6 +129,7 @@ def test_brokers_logs(spark: SparkSession, tmp_path: Path) -> None:
         ("otlp-spans", traces, Options(subscription="otel4")),
         ("pulsar-stats", polls, Options()),
         ("kafka-group", copies, Options()),
+        ("kafka-text", printed, Options(topic="orders")),
     ],
 )
 def test_streams(

@@ -52,13 +52,15 @@ UNREAD: Final[dict[str, Export]] = {
         r'"resultType"\s*:\s*"streams"',
     ),
     "kafka-consumer-groups": _export(
-        "what `kafka-consumer-groups` prints",
+        "what `kafka-consumer-groups` or `rpk group describe` prints",
         f"It shows a group at one instant. For its history {_COPY}",
         r"^(?:GROUP\s+)?TOPIC\s+PARTITION\s+(?:CURRENT|NEW)-OFFSET", r"^GROUP\s+(?:CONSUMER-ID|COORDINATOR)\b",
+        r"^GROUP +\S+\r?\nCOORDINATOR +\d+",
     ),
     "kafka-topics": _export(
-        "what `kafka-topics --describe` prints",
-        f"It describes partitions, and contains no messages: {_KCAT}",
+        "a description of topics, as `kafka-topics --describe` or `kcat -L` prints it",
+        f"It contains no messages: {_KCAT}",
+        r"^Metadata for .* \(from broker ", r"^PARTITION +LEADER +EPOCH +REPLICAS",
         r"^\s*Topic:\s*\S+\s+(?:TopicId:\s*\S+\s+)?(?:PartitionCount|Partition):",
     ),
     "kafka-get-offsets": _export(
@@ -76,6 +78,11 @@ UNREAD: Final[dict[str, Export]] = {
         "Add `--property print.timestamp=true --property print.partition=true --property print.offset=true --property "
         f"print.key=true`; or {_KCAT}",
         r"\A(?:(?:CreateTime|LogAppendTime):\d+|NO_TIMESTAMP|Partition:\d+|Offset:\d+)\W",
+    ),
+    "pulsar-perf": _export(
+        "what `pulsar-perf` prints",
+        f"It contains rates and latencies, and no single messages. {_POLL}",
+        r"Throughput (?:received|produced):", r"Aggregated (?:throughput|latency) stats",
     ),
     "kcat-text": _export(
         "what `kcat -f` prints",

@@ -140,7 +140,8 @@ def _nothing_tells(path: Path | None) -> str:
     if path is not None and path.is_file() and kind(path) == COORDINATOR_LOG:
         return f"it looks like {TITLES[COORDINATOR_LOG]}; give it beside a copy of __consumer_offsets"
     known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
-    return f"nothing tells its format; name it by --format: {known}"
+    return (f"cannot detect the format. Pass --format ({known}), or export JSON, one object a message: `kcat -J` for "
+            "Kafka, a Reader for Pulsar")  # fmt: skip
 
 
 def _format_of(path: Path) -> str | None:
