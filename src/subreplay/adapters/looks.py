@@ -105,9 +105,11 @@ def kind(path: Path) -> str | None:
 
 
 def unread(path: Path) -> str | None:
-    """What a file is that no adapter reads, and what to export instead; None: it is none of these."""
-    export = _EXPORTS.get(kind(path) or "") if path.is_file() else None
-    return None if export is None else f"this is {export.title}. {export.remedy}"
+    """What a file is that no adapter reads by itself, and what to do instead; None: it is none of these."""
+    like = kind(path) if path.is_file() else None
+    if like == COORDINATOR_LOG:
+        return f"it looks like {TITLES[like]}; give it beside a copy of __consumer_offsets"
+    return f"this is {_EXPORTS[like].title}. {_EXPORTS[like].remedy}" if like in _EXPORTS else None
 
 
 @dataclass(frozen=True)

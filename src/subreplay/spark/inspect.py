@@ -19,7 +19,7 @@ from pyspark import __version__ as pyspark_version
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.base import Rejected
-from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, kind
+from subreplay.adapters.looks import unread
 from subreplay.adapters.source.answers import Answered, answered
 from subreplay.adapters.source.contents import Contents
 from subreplay.adapters.source.convert import convert
@@ -137,8 +137,8 @@ def _nothing_tells(path: Path | None) -> str:
     """Why the format of a path is not known."""
     if path is not None and path.is_dir() and next(_files(path), None) is None:
         return "no file there; name a file, or a folder of files"
-    if path is not None and path.is_file() and kind(path) == COORDINATOR_LOG:
-        return f"it looks like {TITLES[COORDINATOR_LOG]}; give it beside a copy of __consumer_offsets"
+    if path is not None and (why := unread(path)) is not None:
+        return why
     known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
     return (f"cannot detect the format. Pass --format ({known}), or export JSON, one object a message: `kcat -J` for "
             "Kafka, a Reader for Pulsar")  # fmt: skip
