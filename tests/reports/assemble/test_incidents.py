@@ -98,6 +98,9 @@ CHUNKS, UNCHUNKED = "n1%0/2 n2%1/2 n3", "n1 n2 n3"
 LEFTOVER, PILED = "+C1 n1>C1 n1! -C1 +C2 ~100 n1^", "+C1 +C2 n1>C1 n1! ~100 n1^"
 LATER = "+C1 n1>C1 n1! ~200 n2>C1 n2!"
 TOGETHER = "+C1 +C2 n1>C1 n1! ~200 n2>C1 n2!"
+FIVE, AGAIN_ALL = "a1 a2 a3 a4 a5", "a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
+READ_AGAIN = f"+C1 a1>C1 a1! {AGAIN_ALL} -C1 ~{{}} +C1 {AGAIN_ALL}"
+GROUP_AGAIN = f"+C1 =C1 a1>C1 a1! {AGAIN_ALL} C1!5 /C1 -C1 ~{{}} +C1 =C1 {AGAIN_ALL} C1!5"
 SWAPPED = "+C1 +C2 a2>C2 a1>C2 a1! a2!"
 LEFT = "+C1 +C2 +C3 -C3 n1>C1 n1! ~250 n2>C1 n2!"
 ASTRAY = "a3>C2 a3! a4>C2 a4!"
@@ -205,6 +208,22 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     "apache/pulsar#25996": (
         Story("n1 n2+200", LATER, NEWER, PROMPT),
         Story("n1 n2+200", "+C1 n1>C1 n1! ~400 n2>C1 n2!", NEWER, WAITING),  # delays are not strict
+    ),
+    "apache/pulsar#749": (
+        Story(FIVE, READ_AGAIN.format(5), SHARED),
+        Story(FIVE, "+C1 a1>C1 a1! a2>C1 a2! -C1 ~5 +C1 a2>C1", SHARED),  # one message, not all from a position on
+    ),
+    "apache/pulsar#23910": (
+        Story(FIVE, READ_AGAIN.format(5), exclusive()),
+        Story(FIVE, READ_AGAIN.format(5), exclusive("pulsar-4.2")),  # another release
+    ),
+    "apache/pulsar#21544": (
+        Story(FIVE, READ_AGAIN.format(5), make("pulsar.shared", "pulsar-2.10")),
+        Story(FIVE, READ_AGAIN.format(5), auto_split("pulsar-2.10")),  # another dispatcher
+    ),
+    "KAFKA-4682": (
+        Story(FIVE, GROUP_AGAIN.format(8 * 8_640_000), RANGE),
+        Story(FIVE, GROUP_AGAIN.format(50), RANGE),  # no pause of a week
     ),
     "apache/pulsar#22691": (
         Story("a1", "+C1 a1>C1 a1!!"),
