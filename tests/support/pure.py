@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.context import Dispatcher
+from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.judge import Judge
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
@@ -104,7 +105,8 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     )
     receipts = bool(recorded) and acknowledged <= recorded
     begins = beginnings(_lowest(tables["messages"]), _served(delivered), folded, ownership_events(membership))
-    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered))
+    letters = DeadLetters.of(tables["dead_letters"].to_pylist() if "dead_letters" in tables else ())
+    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered), dead_letters=letters)
     return with_receipts(judge, receipts)
 
 

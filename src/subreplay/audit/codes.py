@@ -69,6 +69,8 @@ class Code(IntEnum):
     NEVER_JOINED = 41
     STALLED = 42
     LATE = 43
+    DLQ_MISSED = 44
+    DLQ_ACKED = 45
 
     @property
     def bit(self) -> int:
@@ -115,6 +117,8 @@ class Excuse(IntEnum):
     SEEKS_UNTOLD = 31
     PRIORITIES_UNTOLD = 32
     RESET = 33
+    DISCONNECTS_UNCOUNTED = 34
+    COUNT_RESTARTED = 35
 
     @property
     def bit(self) -> int:
@@ -181,7 +185,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.LAST_ATTEMPT: (
         "it was acknowledged at its last attempt, which may have succeeded",
-        frozenset({Code.DLQ_INCOMPLETE}),
+        frozenset({Code.DLQ_INCOMPLETE, Code.DLQ_MISSED}),
     ),
     Excuse.FILTERED: (
         "it lies outside of the ranges that its reader asked for, which skips it (row P-KR-1)",
@@ -240,7 +244,15 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         "the cursor or the offsets had been reset, or a consumer had sought back",
         _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK},
     ),
-    # This one excuses nothing: it explains
+    Excuse.DISCONNECTS_UNCOUNTED: (
+        "its consumers left without a negative acknowledgement, and a disconnect does not raise the count",
+        frozenset({Code.DLQ_MISSED}),
+    ),
+    # These two excuse nothing: they explain
+    Excuse.COUNT_RESTARTED: (
+        "its redelivery count started anew, as it does when consumers disconnect: reconsumeLater counts in the message",
+        frozenset(),
+    ),
     Excuse.NOT_READ_YET: (
         "the group began to read its partition behind it (auto.offset.reset is latest)",
         frozenset(),
@@ -275,7 +287,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.LETTERS_REJECTED: (
         "a row of the dead letter topic is in quarantine",
-        frozenset({Code.DLQ_INCOMPLETE}),
+        frozenset({Code.DLQ_INCOMPLETE, Code.DLQ_MISSED}),
     ),
 }
 _DOUBTFUL: Final = frozenset(

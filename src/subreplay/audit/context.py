@@ -11,6 +11,7 @@ import numpy as np
 from subreplay.audit.acts import Act, acts_of
 from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import MANY, kind_of
+from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.needs import Need
 from subreplay.audit.rejects import Rejects
 from subreplay.audit.sessions import Sessions
@@ -106,6 +107,7 @@ class Context:
     ``end``: the last instant (ns) of which anything is known: a publication, a delivery, a membership event.
     ``uncovered``: the topic partitions of which the membership tells nothing yet when they were served.
     ``rejects``: rows in quarantine, which could explain findings.
+    ``dead_letters``: which messages are on the dead letter topic.
     ``words``: keys as they may leave the system, and the key that seals what goes from night to night.
     """
 
@@ -117,6 +119,7 @@ class Context:
     last: int = UNKNOWN
     uncovered: frozenset[Scope] = frozenset()
     rejects: Rejects = field(default_factory=Rejects)
+    dead_letters: DeadLetters = field(default_factory=DeadLetters)
     words: KeyWords = IN_THE_CLEAR
     end: int = UNKNOWN
 

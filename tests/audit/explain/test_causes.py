@@ -19,6 +19,8 @@ from tests.support.pure import audit_by, judge_of
 CAUSES = {
     Code.WRONG_OWNER: "epoch 2: C2 joined",
     Code.NOT_CONNECTED: "no join of C9 is recorded",
+    Code.DLQ_MISSED: "its redelivery count does not rise",
+    Code.DLQ_ACKED: "its client sends what it had noted",
     Code.NEVER_JOINED: "the membership lacks the join",
     Code.KEY_ORDER: "unexplained",
     Code.PARTITION_ORDER: "unexplained",

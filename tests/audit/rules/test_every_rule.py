@@ -27,7 +27,7 @@ from subreplay.model.rows import Standing
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from subreplay.timelines.membership import dispatcher_events
-from tests.support.history import TOPIC, History, auto_split, findings_of, history, key_of
+from tests.support.history import START, STEP, TOPIC, History, auto_split, findings_of, history, key_of
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD
 
@@ -110,6 +110,16 @@ def published(after: int) -> Callable[[History], History]:
     return change
 
 
+def on_dead_letter_topic(step: int) -> Callable[[History], History]:
+    """The first message is a dead letter since this step."""
+
+    def change(tables: History) -> History:
+        letter = {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": 0, "batch_index": -1}
+        return tables | {"dead_letters": pa.Table.from_pylist([letter | {"at": (START + step * STEP) * 1000}])}
+
+    return change
+
+
 def of_key(partition: int, topic: str = "t") -> dict[str, Any]:
     position = {"topic": topic, "partition": partition, "ledger": 5, "entry": partition, "batch_index": -1}
     return position | {"published": partition, "producer": "p", "key": "k", "messages": 1}
@@ -151,6 +161,8 @@ ASTRAY = "a3>C2 a3! a4>C2 a4!"
 SWITCH = "+C1 +C2 a1>C1 a2>C1 -C1 a1>C2 a2>C2 a1! a2!"
 IDLE = "+C1 +C2 n1>C1 n1! ~{} n2>C1 n2!"  # a1 is C2's
 HELD = "+C1 a1>C1 +C2 ~{} a1! a2>C2 a2!"
+NACKS = "+C1" + " a1>C1 a1?" * 5
+CRASHES = " ".join("+C1 a1>C1 -C1" for _ in range(5))
 
 CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken, kept, allowed
     Code.WRONG_OWNER: (
@@ -162,6 +174,16 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1 a2", "+C1 a1>C9 a1! a2>C1 a2!"),
         Story("a1", "+C1 a1>C1 a1!"),
         Story("a1 a2", "a2>C1 a2! ~20 a1>C1 a1! -C1"),  # the data begin later than it joined
+    ),
+    Code.DLQ_MISSED: (
+        Story("a1", NACKS, SHARED, THRICE),
+        Story("a1", NACKS, SHARED, THRICE, change=on_dead_letter_topic(200)),
+        Story("a1", CRASHES, SHARED, THRICE),  # a disconnect does not raise the count
+    ),
+    Code.DLQ_ACKED: (
+        Story("a1", "+C1 a1>C1 a1!", SHARED, THRICE, change=on_dead_letter_topic(300)),
+        Story("a1", "+C1 a1>C1 a1!", SHARED, THRICE, change=on_dead_letter_topic(101)),
+        Story("a1", "+C1 a1>C1*4 a1!", SHARED, THRICE, change=on_dead_letter_topic(300)),  # by the client itself
     ),
     Code.NEVER_JOINED: (
         Story("n1 a1 n2", "+C1 ~50 a1>C1 a1! n2>C9 n2! -C9"),

@@ -39,6 +39,7 @@ NOT_COMMITTED: Final = {
 }
 """Why it was not committed, as far as it is told."""
 PASSED: Final = "later records of its partition were delivered, or committed"
+NOT_COUNTED: Final = "its redelivery count does not rise: its type of subscription, broker or client does not count"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
@@ -118,6 +119,9 @@ class Causes:
         if code is Code.LOST and self._judge.of_group:
             unread = ints(rows, "excuses") & Excuse.NOT_READ_YET.bit != 0
             cases += [(~delivered & unread, Excuse.NOT_READ_YET.sentence), (~delivered, PASSED)]
+        if code is Code.DLQ_MISSED:
+            restarted = ints(rows, "excuses") & Excuse.COUNT_RESTARTED.bit != 0
+            cases += [(restarted, Excuse.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED)]
         cases.append((~delivered, UNEXPLAINED if code is Code.LOST else "the data end"))
         if code is Code.NOT_CONNECTED or code in _OF_REDELIVERY:
             strange = delivered & (ints(rows, "codes") & _STRANGE != 0)

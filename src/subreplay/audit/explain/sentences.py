@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.audit.codes import Excuse
 from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import wording
 from subreplay.model.columns import NEVER, UNKNOWN, column
@@ -105,6 +106,14 @@ class Words:
         counted = pc.fill_null(pc.greater(held, 0), False)
         return pc.if_else(counted, pc.if_else(self.fills_limit(), full, behind), by_slot)
 
+    def count(self) -> pa.Array:
+        """What became of a redelivery count that should have risen."""
+        restarted = pc.not_equal(pc.bit_wise_and(self.given("excuses"), Excuse.COUNT_RESTARTED.bit), 0)
+        return wording.joined(
+            pc.if_else(restarted, "started anew, and was last ", "did not rise, and was last "),
+            wording.number(self.given("redelivery_count")),
+        )
+
     def wait(self) -> pa.Array:
         """How long a message was held back, as far as the data go."""
         since = pc.max_element_wise(self.given("due"), self.holder("at"), skip_nulls=False)
@@ -114,6 +123,8 @@ class Words:
 
 _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "message": lambda w: wording.position(w.given("ledger"), w.given("entry"), w.given("batch_index")),
+    "times": lambda w: wording.number(pc.add(w.given("nth"), 1)),
+    "count": Words.count,
     "offset": lambda w: wording.number(w.given("entry")),
     "entry": lambda w: wording.position(w.given("ledger"), w.given("entry"), pa.repeat(-1, w.rows.num_rows)),
     "partition": lambda w: wording.number(w.given("partition")),

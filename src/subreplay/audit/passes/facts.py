@@ -39,6 +39,7 @@ from subreplay.audit.passes.positions import (
 from subreplay.audit.passes.repeats import Deliveries, deliveries_once
 from subreplay.audit.rules import publication, redelivery
 from subreplay.audit.rules.commits import NONE
+from subreplay.audit.rules.dead_letters import by_policy
 from subreplay.audit.rules.flow import early, soonest
 from subreplay.audit.rules.partitions import keyed_routing
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
@@ -213,7 +214,19 @@ class _Batch:
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
         # how it ended, rows that contradict one another do not tell
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
+        if self.context.terms.max_redeliveries is not None and len(at):
+            letters = self._dead_letters(positions)
+            by_policy(attempts, positions[BEGIN], positions[END], letters, self.context)
         return positions, attempts
+
+    def _dead_letters(self, positions: Ints) -> Ints:
+        """When the dead letter of each position that was delivered was published."""
+        published = np.full(positions.shape[1], NEVER)
+        served = np.flatnonzero(positions[BEGIN] < positions[END])
+        where = np.stack([numbers(self.attempts, name) for name in ("ledger", "entry", "batch_index")])
+        scope, letters = self.dispatcher.timeline.scope, self.context.dead_letters
+        published[served] = letters.published(scope, where[:, positions[BEGIN, served]])
+        return published
 
     def _rejects(self, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """What rows in quarantine could explain."""

@@ -13,10 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import MANY, Code, Excuse, Rule
-from subreplay.audit.deliveries import Flags
+from subreplay.audit.context import Context
+from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.model.columns import Ints, gathered, ints
+from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXCUSES, NACKED, NTH, PREVIOUS
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
 from subreplay.model.rows import Scope
 from subreplay.model.words import clock, position
 
@@ -36,6 +38,29 @@ RULES = (
         "ConsumerImpl.processPossibleToDLQ (3.2.3, 4.0.8); row D-DLQ-1",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
+    ),
+    Rule(
+        Code.DLQ_MISSED,
+        "Delivered more often than the dead letter policy allows",
+        "A message comes maxRedeliverCount + 1 times at most, and is then a dead letter. A redelivery count that "
+        "starts anew, or never rises, keeps the policy from acting.",
+        "InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ (4.0.8): the count is lost with the dispatcher's "
+        "consumers; row D-DLQ-1",
+        sentence="{message} of key {key} was delivered {times} times, last to {consumer} at {at}, which is more often "
+        "than the dead letter policy allows, and no dead letter names it: its redelivery count {count}",
+        promised=MANY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
+    ),
+    Rule(
+        Code.DLQ_ACKED,
+        "A dead letter of an acknowledged message",
+        "A message that was acknowledged does not go to the dead letter topic: it was processed, and is processed "
+        "again from there. (A client acknowledges a message itself once its dead letter is stored.)",
+        "ConsumerImpl.possibleSendToDeadLetterTopicMessages (4.0.8); apache/pulsar#26125; row D-DLQ-1",
+        sentence="{message} of key {key} was acknowledged by {consumer} at {acked}, and it is a dead letter, too",
+        cause="its client sends what it had noted for the dead letter topic, also if it was acknowledged since",
+        promised=MANY,
+        needs=frozenset({Need.DELIVERIES, Need.ACKNOWLEDGEMENTS, Need.DEAD_LETTER_POLICY}),
     ),
 )
 
@@ -88,6 +113,34 @@ def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejecte
             given_up = row["nacked"] or row["redelivery_count"] > max_redeliveries
             if given_up or row["acked"]:
                 yield _missing(row, missing if given_up else Excuse.LAST_ATTEMPT)
+
+
+def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Context) -> None:
+    """DLQ_MISSED and DLQ_ACKED over the attempts (``redelivery``) of messages, each from ``begin`` to ``end``, whose
+    dead letters were published at these times; and what is on the dead letter topic is not UNACKED."""
+    limit, skew = context.terms.max_redeliveries or 0, context.terms.clock_skew
+    served = np.flatnonzero(begin < end)
+    first, last, arrived = begin[served], end[served] - 1, letters[served] != NEVER
+    codes, excuses, counts = attempts[CODES], attempts[EXCUSES], attempts[COUNT]
+    known, acked, nacked = (attempts[row] != UNKNOWN for row in (AT, ACKED, NACKED))
+    codes[last[arrived]] &= ~Code.UNACKED.bit
+    published = np.repeat(letters, end - begin)
+    by_application = known & acked & ~nacked & (counts <= limit) & (published != NEVER)
+    codes[by_application & (attempts[ACKED] < published - skew)] |= Code.DLQ_ACKED.bit
+
+    falls = known & (attempts[NTH] > 0) & (np.diff(counts, prepend=0) < 0)
+    at_limit = (counts > limit) | ((counts == limit) & (acked | nacked))  # which is for DLQ_INCOMPLETE
+    ended = np.logical_or.reduceat(at_limit, first)
+    missed = ~arrived & ~ended & (np.add.reduceat(known.astype(np.int64), first) > limit + 1)
+    given_back = np.add.reduceat((known & (attempts[PREVIOUS] != Ending.CLOSED)).astype(np.int64), first) - 1
+    codes[last[missed]] |= Code.DLQ_MISSED.bit
+    for holds, excuse in (
+        (given_back <= limit, Excuse.DISCONNECTS_UNCOUNTED),
+        (np.logical_or.reduceat(acked, first), Excuse.LAST_ATTEMPT),
+        (np.logical_or.reduceat(falls, first), Excuse.COUNT_RESTARTED),
+        (np.full(len(served), context.dead_letters.rejected), Excuse.LETTERS_REJECTED),
+    ):
+        excuses[last[missed & holds]] |= excuse.bit
 
 
 def disorder(batches: Iterable[pa.RecordBatch]) -> Iterator[Finding]:

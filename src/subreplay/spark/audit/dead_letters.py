@@ -9,12 +9,14 @@ from functools import partial
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
+from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
 from subreplay.model.tables import VIOLATIONS
 from subreplay.model.words import KeyWords
 from subreplay.spark.audit.passes import key_words
 from subreplay.spark.audit.topic_findings import Told
+from subreplay.spark.collect import rows
 from subreplay.spark.read.inputs import Inputs
 from subreplay.spark.read.log import Log, happened, nanos
 from subreplay.spark.schemas import spark_schema
@@ -42,6 +44,13 @@ def found(
     )
     ordered = letters(arrived, day, judge.words).repartition("topic", "partition", "key")
     return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))
+
+
+def arrived(inputs: Inputs, rejected: bool) -> DeadLetters:
+    """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
+    if inputs.dead_letters is None:
+        return DeadLetters()
+    return DeadLetters.of(rows(inputs.dead_letters.select("origin.*", nanos("publish_time").alias("at"))), rejected)
 
 
 def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, words: KeyWords) -> DataFrame:

@@ -66,6 +66,7 @@ def fold(source: Source) -> Judge:
         found.last,
         found.uncovered,
         source.rejects,
+        dead_letters.arrived(source.inputs, "dead_letters" in found.with_rejected),
         config.keys.words,
         begins=begins,
         lookback=config.traffic.lookback_days * DAY,

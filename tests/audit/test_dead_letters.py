@@ -1,0 +1,61 @@
+"""Dead letters beside the deliveries of their messages."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from subreplay.audit.codes import Code, Excuse, excuse_of
+from subreplay.audit.dead_letters import DeadLetters
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.terms import Terms
+from subreplay.model.columns import NEVER
+from subreplay.model.rows import Scope
+from subreplay.policies import make
+from tests.audit.rules.test_every_rule import on_dead_letter_topic
+from tests.support.history import findings_of, history
+from tests.support.pure import audit_by, judge_of
+
+SHARED, TWICE = make("pulsar.shared", "pulsar-4.0"), Terms(max_redeliveries=2)
+RESTARTS = "+C1 a1>C1 a1? a1>C1*1 a1? -C1 +C1 a1>C1 a1? a1>C1*1 a1?"
+
+
+def test_a_count_that_starts_anew_is_named_and_the_message_is_found_once():
+    tables = history("a1 a2", RESTARTS + " a2>C1 a2!")
+    judge = judge_of(SHARED, tables, TWICE)
+    rows = [r for b in Explainer(judge, "s").violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()]
+    (row,) = (row for row in rows if row["code"] == "DLQ_MISSED")
+    assert "was delivered 4 times, last to C1" in row["explanation"]
+    assert row["cause"] == Excuse.COUNT_RESTARTED.sentence
+
+
+@pytest.mark.parametrize(
+    "story",
+    ["+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1!", "+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1?"],
+    ids=["not too often", "for DLQ_INCOMPLETE"],
+)
+def test_what_the_policy_allows_is_not_too_often(story):
+    assert "DLQ_MISSED" not in {code.upper() for code, _ in findings_of(SHARED, history("a1", story), TWICE)}
+
+
+def test_a_message_that_was_acknowledged_in_the_end_is_counted_and_does_not_fail():
+    tables = history("a1", RESTARTS + " a1>C1 a1!")
+    rows = audit_by(judge_of(SHARED, tables, TWICE), tables).to_pylist()
+    (row,) = (row for row in rows if row["codes"] & Code.DLQ_MISSED.bit)
+    assert excuse_of(Code.DLQ_MISSED, row["excuses"]) is Excuse.LAST_ATTEMPT
+
+
+def test_a_dead_letter_is_not_unacked():
+    tables = history("a1 a2", "+C1 a1>C1 a2>C1")
+    assert [where for code, where in findings_of(SHARED, tables, TWICE) if code == "unacked"] == [(0, -1), (1, -1)]
+    tables = on_dead_letter_topic(200)(tables)
+    assert [where for code, where in findings_of(SHARED, tables, TWICE) if code == "unacked"] == [(1, -1)]
+
+
+def test_letters_are_found_by_position():
+    rows = [(1, 5, -1, 30), (1, 5, -1, 20), (0, 9, 2, 10)]
+    names = ("ledger", "entry", "batch_index", "at")
+    letters = DeadLetters.of([{"topic": "t", "partition": 0} | dict(zip(names, r, strict=True)) for r in rows])
+    asked = np.array([(0, 9, 2), (1, 5, -1), (1, 5, 0), (2, 0, -1)]).T
+    assert letters.published(Scope("t", 0), asked).tolist() == [10, 20, NEVER, NEVER]
+    assert letters.published(Scope("t", 1), asked).tolist() == [NEVER] * 4
