@@ -46,6 +46,7 @@ class Figures:
     lacking: frozenset[Need] = frozenset()  # what rules need and the data do not have
     held: Sequence[Stored] = ()  # what the tables hold, where they have nothing of what was asked for
     quarantine: Sequence[Row] = ()  # table, column, rule, remedy, count, example: why rows were rejected
+    needless: frozenset[str] = frozenset()  # tables on whose rows in quarantine nothing depends
     repeated: Mapping[str, int] = field(default_factory=dict)  # rows that say the same as another one, by table
     contradicted: Mapping[str, int] = field(default_factory=dict)  # ... of the same event as another one, and otherwise
     unknown_consumers: tuple[str, ...] = ()  # that were served, though the membership has none of that name join

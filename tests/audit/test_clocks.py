@@ -192,6 +192,14 @@ def test_what_is_broken_either_way_is_no_matter_of_clocks() -> None:
     )
 
 
+def test_a_backlog_is_no_clock_that_is_ahead() -> None:
+    late, receipts, behind = Shift("c1", SECOND, ALL), Shift("c2", SECOND, ("received_at",)), Shift("c3", -SECOND, ALL)
+    worse = Clocks((late, receipts, behind), {Code.LOST: 1}, {Code.NOT_CONNECTED: 2})
+    assert worse.likely == (receipts, behind)
+    better = Clocks((late, receipts, behind), {Code.LOST: 2}, {Code.NOT_CONNECTED: 2})
+    assert better.likely == better.shifts
+
+
 def test_of_many_clocks_a_few_are_named() -> None:
     many = Clocks(tuple(Shift(f"c{n}", n * SECOND, ALL) for n in range(1, 8)))
     assert many.sentence.startswith("clocks differ from the broker's: c1 (1.00 s ahead of it), c2 (2.00 s ahead of it)")

@@ -31,6 +31,27 @@ DISORDER = history("a1 a2", "+C1 a2>C1 a1>C1 a1! a2!")
 AGAIN = history("a1", "+C1 a1>C1 a1>C1 a1!")
 WAITS = history("a1 a2", "+C1 a1>C1 a1!")
 NOT_STORED = LOST | {"messages": LOST["messages"].slice(1)}
+SERVED = {"C1": 100, "C2": 200}
+
+
+@pytest.mark.parametrize(
+    ("rejected", "hides"),
+    [
+        (Reject("membership", consumer="C1", at=50, event="join"), False),
+        (Reject("membership", event="join"), False),
+        (Reject("deliveries"), False),
+        (Reject("membership", consumer="C1", at=50, event="leave"), True),
+        (Reject("membership", consumer="C1", at=150, event="leave"), False),
+        (Reject("membership", consumer="C9", at=50, event="crash"), False),
+        (Reject("membership", at=150, event="leave"), True),
+        (Reject("membership", at=201), False),
+        (Reject("membership", consumer="C1"), True),
+    ],
+)
+def test_a_rejected_member_matters_where_somebody_may_have_left_by_it_and_was_served_since(rejected, hides):
+    assert Rejects((rejected,)).may_hide_a_leave(SERVED) is hides
+
+
 LONG_AGO, LATER = START * 1_000, (START + 10_000 * STEP) * 1_000
 
 

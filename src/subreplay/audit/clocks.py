@@ -7,6 +7,9 @@ that a consumer's times show (``LAGS``), the quickest one in a hundred says what
 * *ahead*: even the quickest are late, by more than clocks may differ, and half of all are hardly later than these. Who
   is slow, stuck or has a full queue is late by something else each time.
 
+Who drains a backlog as fast as it was published is late by the same each time, too. But then more promises are broken
+with its clock corrected than as recorded (``Clocks.likely``): it would have been served before it joined.
+
 By acknowledgements alone nobody is ahead: work that always takes as long looks the same. By dispatches alone nobody is
 off where no other consumer is in time: then it may be the producers' clocks. Fewer than ``FEW`` deliveries tell
 nothing.
@@ -47,6 +50,11 @@ class Shift(NamedTuple):
     consumer: str
     by: int
     columns: tuple[str, ...]
+
+    @property
+    def may_be_backlog(self) -> bool:
+        """Whether its messages may as well have waited before they were dispatched."""
+        return self.by > 0 and "at" in self.columns
 
     @property
     def words(self) -> str:
@@ -195,6 +203,13 @@ class Clocks:
     def doubtful(self) -> bool:
         """Whether a rule is broken by one of both only."""
         return set(self.recorded) != set(self.corrected)
+
+    @property
+    def likely(self) -> tuple[Shift, ...]:
+        """The shifts without those of a backlog: where clocks that are ahead are corrected and more fails than before,
+        their messages had waited."""
+        worse = sum(self.corrected.values()) > sum(self.recorded.values())
+        return tuple(shift for shift in self.shifts if not (worse and shift.may_be_backlog))
 
     @property
     def sentence(self) -> str:

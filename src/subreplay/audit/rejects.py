@@ -6,7 +6,7 @@ deliveries and messages it could be about, as narrowly as the row can be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -31,6 +31,7 @@ class Reject(NamedTuple):
     entry: int | None = None
     consumer: str | None = None
     at: int | None = None
+    event: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ class Rejects:
     def of(self, table: str, partition: int) -> list[Reject]:
         """Rejected rows of a table that may be about a topic partition."""
         return [r for r in self.rows if r.table == table and r.partition in (None, partition)]
+
+    def may_hide_a_leave(self, served: Mapping[str, int]) -> bool:
+        """Whether somebody who was ``served``, last at a time (ns), may have left before by a rejected row of the
+        membership. Of a missing join what its consumer, or another one in its place, was given tells by a finding."""
+        events = (r for r in self.rows if r.table == "membership" and r.event != "join")
+        return any(
+            r.consumer in (None, name) and last >= (UNKNOWN if r.at is None else r.at)
+            for r in events
+            for name, last in served.items()
+        )
 
     def excuses(self, partition: int, ledger: Ints, entry: Ints, at: Ints, consumer: pa.Array) -> Ints:
         """The bits of what rejected rows could explain, for deliveries and for messages never delivered (``at`` is

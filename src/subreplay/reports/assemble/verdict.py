@@ -162,13 +162,13 @@ def share_judged(figures: Figures) -> float:
 
 
 def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
-    """Tables of which more is in quarantine than the run tolerates."""
+    """Tables of which more is in quarantine than the run tolerates, unless nothing depends on it."""
     read = sum(row["valid"] + row["quarantined"] for row in figures.inputs)
     for row in figures.inputs:
         table, rejected = row["table"], row["quarantined"]
         rows = read if table == "ingest" else row["valid"] + rejected
         tolerated = getattr(config.tolerate, table)
-        if rejected > tolerated * rows:
+        if rejected > tolerated * rows and table not in figures.needless:
             limit = f", more than the {tolerated:.2%} that the run tolerates" if tolerated else ""
             yield f"{rejected:,} of {rows:,} rows of {table} are in quarantine{limit}"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -11,7 +11,8 @@ from pyspark.sql import DataFrame, Window
 
 from subreplay.audit import sums
 from subreplay.audit.acts import Seen, acts_seen
-from subreplay.audit.clocks import Clocks, failing, may_be_off, shifts
+from subreplay.audit.clocks import Clocks, Shift, failing, may_be_off, shifts
+from subreplay.audit.codes import Excuse
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.selectors import best_fit
@@ -95,6 +96,7 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: DataFrame | p
         contradicted={"membership": source.statistics.contradicted, "deliveries": summed.totals["contradicted"]},
         quarantine=reasons(source.inputs, source.statistics.with_rejected),
         numbered=source.numbered,
+        needless=_needless(source, findings),
         scattered=_scattered(source, judge, judged) if mixed else None,
         acts=_acts(judge, summed.acts),
     )
@@ -212,14 +214,31 @@ def _clocks(
         return Clocks()
     rows = framed(source, judge, _every_row(source, judge, judged))
     off = shifts(collect.rows(clocks.lags(rows)), judge.terms.clock_skew)
-    if not off:
-        return Clocks()
+    while off:
+        given = Clocks(off, recorded, _corrected(source, judge, found, off))
+        if given.likely == off:
+            return given
+        off = given.likely
+    return Clocks()
+
+
+def _corrected(
+    source: Source, judge: Judge, found: DataFrame | pa.Table | Counted, off: Sequence[Shift]
+) -> Mapping[Code, int]:
+    """What fails with clocks corrected, by rule."""
     log = clocks.corrected(source.log_of_night(), off)
     again = passes.deliveries(passes.judged(log, judge))
     counted = passes.finding_counts(again, judge, source.width)
     counted = counted.unionByName(passes.counts_of_others(framed(source, judge, found), source.width))
     by_code = counted.groupBy("code", "excuse").agg(F.sum("count").alias("count"))
-    return Clocks(off, recorded, failing(collect.rows(by_code), judge.standings))
+    return failing(collect.rows(by_code), judge.standings)
+
+
+def _needless(source: Source, findings: collect.Rows) -> frozenset[str]:
+    """The membership, where rows of it are in quarantine, explain no finding and hide none."""
+    doubted = any(row["excuse"] in (Excuse.MEMBERSHIP_REJECTED, Excuse.MEMBER_REJECTED) for row in findings)
+    hides = doubted or source.rejects.may_hide_a_leave(source.statistics.last_served)
+    return frozenset() if hides else frozenset({"membership"})
 
 
 def _every_row(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Table:

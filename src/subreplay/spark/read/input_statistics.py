@@ -42,7 +42,8 @@ class InputStatistics(NamedTuple):
     ``lowest``, ``served``: the lowest position of each log, and what was delivered first of it (see ``beginning``).
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
-    ``last``: the last delivery (ns). ``end``: the last delivery, publication or membership event (ns).
+    ``last``: the last delivery (ns), ``last_served`` that of each consumer.
+    ``end``: the last delivery, publication or membership event (ns).
     ``copies``: so many messages are exact copies of others, and are left out.
     ``crowded``, ``constant``: some messages have the same position; all of a topic partition have.
     ``group``: what is known of a Kafka group beside its deliveries.
@@ -61,6 +62,7 @@ class InputStatistics(NamedTuple):
     widest: int
     plain: bool
     last: int
+    last_served: Mapping[str, int]
     end: int
     group: GroupStory = GroupStory()
     copies: int = 0
@@ -131,6 +133,7 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         widest=max((row["widest"] for row in stored), default=0),
         plain=not any(row["other"] for row in stored if row["valid"]),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
+        last_served={row["consumer"]: row["last"] for row in sorted(delivered, key=itemgetter("last"))},
         end=max(
             (
                 *(row["last"] for row in (*stored, *served) if row["valid"] and row["last"] is not None),

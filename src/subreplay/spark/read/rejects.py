@@ -82,5 +82,6 @@ def _columns(table: str) -> list[Column]:
     if table == "deliveries":
         return [readable(table, name).alias(name) for name in ("ledger", "entry")]
     if table == "membership":
-        return [readable(table, "consumer").alias("consumer"), _asked_for().alias("at")]
+        named = [readable(table, name).alias(name) for name in ("consumer", "event")]
+        return [*named, _asked_for().alias("at")]
     return []
