@@ -86,6 +86,8 @@ def test_whole_files_are_of_their_format(parquet: bytes, tmp_path: Path) -> None
         (b"Obj\x01avro", "avro"),
         (b"CreateTime:1584680012228\tPartition:0\tkey\nCreateTime:1584680012265\tPartition:2\tkey\n", None),
         (b"2026-11-20 INFO started, ready\n2026-11-20 INFO stopped\n", None),
+        (b"[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n", None),
+        (b'[{"a": 1},\n {"a": 2}]\n', "json"),
         (b"# HELP a_total help, text\na_total 1\n", None),
         (b"a,b\n", None),
     ],

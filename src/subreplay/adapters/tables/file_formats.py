@@ -109,8 +109,11 @@ def _is_json(head: bytes) -> bool:
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if not text.startswith((b"{", b"[")):
         return False
+    first = text.decode(errors="replace").lstrip("[ \r\n\t")
+    if not first.startswith("{"):  # lines of logs begin with brackets, too
+        return False
     try:
-        json.JSONDecoder().raw_decode(text.decode(errors="replace").lstrip("[ \r\n\t"))
+        json.JSONDecoder().raw_decode(first)
     except ValueError:
         return text.startswith((b'{"', b"{\n", b"{\r", b"{ ", b"[{", b"[\n", b"[ "))
     return True
