@@ -67,6 +67,15 @@ def sticky_keys(
     return pc.coalesce(known, _keyless(producer, sequence_id, rule))
 
 
+def spreads_keyless(profile: str) -> bool:
+    """Whether messages without a key are spread by producer and sequence id. Raises ConfigError on an unknown profile.
+
+    >>> spreads_keyless("pulsar-3.2"), spreads_keyless("pulsar-4.0")
+    (False, True)
+    """
+    return rule_of("the sticky key", KEYLESS, profile).per_message
+
+
 def _keyless(producer: Column, sequence_id: Column, rule: KeylessRule) -> Column | pa.Scalar:
     if not rule.per_message:
         return pa.scalar(rule.constant, pa.large_binary())

@@ -259,9 +259,9 @@ def _against(answer: Answer) -> str:
 
 
 def _reasons(scenarios: Sequence[ScenarioView]) -> Iterable[Padding]:
-    """Who is idle and what is unowned, scenario by scenario."""
+    """Who is idle, what is unowned and what else is to be known, scenario by scenario."""
     for s in scenarios[:MOST_ROWS]:
-        told = [*_idle(s.per_consumer), *([f"unowned: {s.unowned_why}"] if s.unowned else [])]
+        told = [*_idle(s.per_consumer), *([f"unowned: {s.unowned_why}"] if s.unowned else []), *filter(None, [s.note])]
         if told:
             yield Padding(Text(f"{s.name}: {'; '.join(told)}"), (0, 0, 0, 2))
 

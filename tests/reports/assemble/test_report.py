@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from subreplay.figures import Figures
+from subreplay.audit.needs import Need
+from subreplay.figures import DispatchFigures, Figures
 from subreplay.model.rows import Scope
 from subreplay.policies import make
 from subreplay.reports.assemble import epochs, loads, moves
@@ -101,6 +102,49 @@ def test_an_idle_consumer_is_there_with_its_reason_and_so_are_unowned_messages()
         "a": (10, ""), "b": (0, "its partitions had no message"), "c": (0, "no partition was left for it")
     }  # fmt: skip
     assert (view.unowned, view.unowned_why) == (5, "5 while nobody was connected")
+
+
+@pytest.mark.parametrize(
+    ("policy", "profile", "lacking", "assumed"),
+    [
+        ("pulsar.key_shared.auto_split", "pulsar-4.0", {Need.STICKY_KEYS}, True),
+        ("pulsar.key_shared.auto_split", "pulsar-4.0", set(), False),
+        ("pulsar.key_shared.auto_split", "pulsar-3.2", {Need.STICKY_KEYS}, False),  # all have one constant key
+        ("pulsar.shared", "pulsar-4.0", {Need.STICKY_KEYS}, False),
+    ],
+)
+def test_the_spread_of_messages_without_a_key_is_named_as_assumed_where_nothing_tells_it(
+    policy: str, profile: str, lacking: set[Need], assumed: bool
+) -> None:
+    plan = planned(policy, [PlannedMember("a", 0, None)], profile=profile)
+    (view,) = scenario_views((plan,), counted(plan, lacking=frozenset(lacking)))
+    assert ("the spread of messages without a key is assumed" in view.note) is assumed
+
+
+def test_a_replayed_scenario_has_what_its_consumers_took() -> None:
+    plan = planned(
+        "pulsar.shared",
+        [PlannedMember("a", 0, None), PlannedMember("b", 0, None), PlannedMember("c", 90 * SECOND, None)],
+    )
+    taken = [
+        {"consumer": name, "window": window, "width": WIDTH, "messages": n, "bytes": n, "redelivered": 0,
+         "busy_until": 0, "delivered_until": 80 * SECOND}
+        for name, n in (("a", 300), ("b", 100)) for window in (None, 0)
+    ]  # fmt: skip
+    replay = DispatchFigures(
+        plan, "1 s", None, (), last_published=10, end=200 * SECOND, steps=64, outcomes=(), latencies=(), taken=taken,
+        pending=(), backlog=(), held=(), waits=(), hash_waits=(), drains=(),
+    )  # fmt: skip
+    rows = [
+        {"scenario": "s", "level": "window", **given(0, "a", 200)},
+        {"scenario": "s", "level": "window", **given(0, "b", 200)},
+    ]
+    rows += [{"scenario": "s", "level": "scenario", "messages": 400, "keys": 1, "messages_moved": 0, "keys_moved": 0}]
+    (view,) = scenario_views((plan,), counted(plan, traffic=rows), (replay,))
+    assert (view.replayed, view.max_share, view.consumers) == (True, 0.75, 3)
+    assert {one.consumer: (one.messages, one.note) for one in view.per_consumer} == {
+        "a": (300, ""), "b": (100, ""), "c": (0, "joined when every message was at another consumer already")
+    }  # fmt: skip
 
 
 def test_without_members_there_is_no_map() -> None:

@@ -14,9 +14,11 @@ Number = TypeVar("Number", bound=float)
 
 
 def answers(scenarios: Sequence[ScenarioView], dispatch: Sequence[DispatchView]) -> tuple[Answer, ...]:
-    """The best scenario of each measure, of those that leave no message without an owner, if there are any such; else
-    of those that serve somebody."""
+    """The best scenario of each measure, of those that leave no message without an owner and drain, if there are any
+    such; else of those that serve somebody."""
+    never = {view.name for view in dispatch if view.drain.took_ns is None}
     whole = [s for s in scenarios if not s.unowned] or [s for s in scenarios if s.max_share > 0]
+    whole = [s for s in whole if s.name not in never] or whole
     return tuple([answer for answer in (*_of_load(whole), *_of_dispatch(dispatch)) if answer is not None])
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 import numpy as np
 
+from subreplay.audit.needs import Need
 from subreplay.figures import DispatchFigures, Figures, Row
+from subreplay.hashing.sticky_key import spreads_keyless
 from subreplay.model.words import instant
 from subreplay.reports.assemble.dispatch import never_taken
 from subreplay.reports.assemble.loads import messages_by_window
@@ -57,6 +59,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
     changed, slots_moved, flows = _moved(plan, first, figures.extent["last"] + 1)
     never = 0 if replay is None else never_taken(replay)
     owns = plan.policy.routing != "any"
+    notes = (_producers(plan, rows), _retained(plan, rows), _rejected(plan), _assumed(plan, figures.lacking))
     return ScenarioView(
         name=plan.name,
         policy=plan.policy.name,
@@ -78,7 +81,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
         unowned_why=_never(never) if replay is not None else unowned(plan, rows["move"]),
         per_consumer=consumers,
         replayed=replay is not None,
-        note="; ".join(part for part in (_producers(plan, rows), _retained(plan, rows), _rejected(plan)) if part),
+        note="; ".join(filter(None, notes)),
         load=_load(served, sums, shares, first, last, width),
         flows=flows[:FLOWS],
         flows_left_out=max(len(flows) - FLOWS, 0),
@@ -191,6 +194,16 @@ def _retained(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
     more = f" and {len(kept) - PARTITIONS:,} more partitions" if len(kept) > PARTITIONS else ""
     messages, size = (sum(row[name] for row in rows["kept"]) for name in ("messages", "bytes"))
     return f"retention keeps {messages:,} messages, {size:,} bytes ({'; '.join(kept[:PARTITIONS])}{more})"
+
+
+def _assumed(plan: Plan, lacking: Collection[Need]) -> str:
+    """What is assumed of messages without a key, where the data do not tell what spreads them."""
+    if Need.STICKY_KEYS not in lacking or plan.policy.routing != "slot" or not spreads_keyless(plan.policy.profile):
+        return ""
+    return (
+        f"the spread of messages without a key is assumed: {plan.policy.profile} spreads them by producer name and "
+        "sequence id, which the data do not have"
+    )
 
 
 def _rejected(plan: Plan) -> str:

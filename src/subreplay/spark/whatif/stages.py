@@ -43,6 +43,7 @@ def sum_traffic(source: Source) -> Figures:
         quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
         left_out=source.inputs.other_topics,
         repeated={"messages": source.statistics.copies}, numbered=source.numbered,
+        lacking=source.statistics.lacking,
     )  # fmt: skip
 
 
