@@ -10,12 +10,13 @@ import yaml
 from pydantic import BaseModel
 
 from subreplay.config import run as config
-from subreplay.config.dispatch import Dispatch
+from subreplay.config.dispatch import Consumers, Dispatch
 from subreplay.config.fields import parse_duration
 from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import GroupScenario, Member, Scenario
+from subreplay.dispatch.service import Fixed
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
 from subreplay.profiles import KEYLESS
 from tests.support.run_files import run
@@ -188,3 +189,25 @@ def test_the_digest_follows_what_decides_the_result(tmp_path):
     assert run(tmp_path, "windows: {width: 2s}\nsubscription: {name: s}").judged == RunConfig().judged
     assert run(tmp_path, "topic: {ttl: 1h}").judged != RunConfig().judged
     assert run(tmp_path, "subscription: {profile: pulsar-3.2}").digest != RunConfig().digest
+
+
+def test_a_group_of_invented_members_does_not_wait_for_more_unless_the_scenario_says_so():
+    def delay(**section):
+        policy = GroupScenario(name="s", policy="kafka.range", profile="kafka-4.0", **section).make_policy()
+        return policy.initial_rebalance_delay_us
+
+    members, option = [{"consumer": "c"}], "group.initial.rebalance.delay.ms"
+    assert delay(members=members) == 0
+    assert (
+        delay(members=members, options={option: 2000}) == delay(members=members, dispatch={option: 2000}) == 2_000_000
+    )
+    assert delay() == 3_000_000
+
+
+def test_an_application_may_hang_or_acknowledge_nothing_from_an_instant_on():
+    halts = Consumers.model_validate({"no_ack": {"start": "1s"}, "hang": {"start": "2s", "end": "3s"}})
+    model = halts.model(Fixed(), 10)
+    assert (model.stuck_from, model.stuck_until) == (10 + 10**9, None)
+    assert (model.hangs_from, model.hangs_until) == (10 + 2 * 10**9, 10 + 3 * 10**9)
+    assert halts.halts == "takes no message from 2 s to 3 s and acknowledges no message from 1 s on"
+    assert Consumers.model_validate({"stuck": {"start": "1s"}}).no_ack == halts.no_ack  # its former name

@@ -4,7 +4,7 @@ from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions
 from subreplay.timelines.group_timeline import GroupTimeline
-from subreplay.whatif.scenario import PlannedMember, planned_events, recorded, silence
+from subreplay.whatif.scenario import PlannedMember, on_partitions, planned_events, recorded, silence
 
 SECOND = 1_000_000_000
 DETECTED = make("kafka.range", "kafka-4.0", session_timeout_us=0)  # as adapters of coordinators' records set it
@@ -56,3 +56,8 @@ def test_recorded_members_with_equal_names_are_different_consumers_whatever_tell
     joins = [MembershipEvent(Scope("t"), "join", "c", Instant(at), Instant(at)) for at in (0, 1)]
     assert [event.label for event in recorded(joins)] == ["c", "c (2)"]
     assert [event.label for event in recorded(joins[:1])] == ["c"]
+
+
+def test_the_members_of_a_group_are_at_the_partitions_of_every_topic():
+    events = {Scope(topic): (MembershipEvent(Scope(topic), "join", "c", Instant(0), Instant(0)),) for topic in "ab"}
+    assert [*on_partitions(events, 2)] == [Scope("a", 0), Scope("a", 1), Scope("b", 0), Scope("b", 1)]

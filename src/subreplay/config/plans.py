@@ -10,6 +10,7 @@ from subreplay.config.scenario import AnyScenario, Member
 from subreplay.hashing.producer_routing import default_scheme
 from subreplay.model.partitioners import Part
 from subreplay.model.rows import MembershipEvent, Scope
+from subreplay.timelines.namesakes import with_aliases
 from subreplay.traffic.routing import ProducerRouting
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
@@ -64,7 +65,8 @@ def plans(config: RunConfig, events: Events | None) -> list[Plan]:
 
     Members that a scenario invents join at time 0.
     """
-    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), events)]
+    told = {} if events is None else {scope: tuple(with_aliases(mine, assumed=True)) for scope, mine in events.items()}
+    found = [] if events is None else [plan(RECORDED, config.subscription.make_policy(), told)]
     topic = config.subscription.topic or "persistent://public/default/topic"
     somewhere: Events = events or {Scope(topic): ()}
     for scenario in config.scenarios:

@@ -102,6 +102,7 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
     seen = dispatcher_events(events, scopes or [(inputs.topic, number) for number in sorted(partitions)], untold)
     group = GroupStory() if of_group is None else GroupStory.of(seen, events, of_group.result())
     last = {Scope(inputs.topic, row["partition"]): row["last"] for row in sorted(delivered, key=itemgetter("last"))}
+    last = {} if inputs.scopes else last  # deliveries are counted by partition, whatever the topic
     uncovered = frozenset(scope for scope, at in last.items() if _first_join(seen[scope]) > at)
     return InputStatistics(
         counts=_counts(

@@ -379,7 +379,7 @@ def _topics_of_group(
     leaves out. A group is read where the policy of the subscription or of a scenario is one; where its members are
     recorded, it reads the topics that they subscribe to."""
     policies = (config.subscription.make_policy(), *(scenario.make_policy() for scenario in config.scenarios))
-    if not any(is_group(policy) for policy in policies):
+    if config.traffic.inferred() or not any(is_group(policy) for policy in policies):
         return (), ()
     subscribed = _some(tables["membership"], "topic", config.subscription.name)
     found = [Scope(*pair) for pair in sorted(_distinct(tables["messages"], "topic", "partition"))]
