@@ -110,11 +110,11 @@ def published(after: int) -> Callable[[History], History]:
     return change
 
 
-def on_dead_letter_topic(step: int) -> Callable[[History], History]:
+def on_dead_letter_topic(step: int, batch_index: int = -1) -> Callable[[History], History]:
     """The first message is a dead letter since this step."""
 
     def change(tables: History) -> History:
-        letter = {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": 0, "batch_index": -1}
+        letter = {"topic": TOPIC, "partition": -1, "ledger": 1, "entry": 0, "batch_index": batch_index}
         return tables | {"dead_letters": pa.Table.from_pylist([letter | {"at": (START + step * STEP) * 1000}])}
 
     return change

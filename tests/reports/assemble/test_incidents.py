@@ -26,7 +26,18 @@ from subreplay.reports.assemble.findings import code_summaries
 from subreplay.reports.finding_data import CodeSummary
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
-from tests.audit.rules.test_every_rule import HELD, HOME, IDLE, SOON, Story, Told, of_key
+from tests.audit.rules.test_every_rule import (
+    HELD,
+    HOME,
+    IDLE,
+    NACKS,
+    SOON,
+    THRICE,
+    Story,
+    Told,
+    of_key,
+    on_dead_letter_topic,
+)
 from tests.support.history import History, auto_split, history
 from tests.support.pure import audit_by, judge_of
 
@@ -101,6 +112,7 @@ TOGETHER = "+C1 +C2 n1>C1 n1! ~200 n2>C1 n2!"
 FIVE, AGAIN_ALL = "a1 a2 a3 a4 a5", "a2>C1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!"
 READ_AGAIN = f"+C1 a1>C1 a1! {AGAIN_ALL} -C1 ~{{}} +C1 {AGAIN_ALL}"
 GROUP_AGAIN = f"+C1 =C1 a1>C1 a1! {AGAIN_ALL} C1!5 /C1 -C1 ~{{}} +C1 =C1 {AGAIN_ALL} C1!5"
+ACKNOWLEDGED = "+C1 a1>C1 a2>C1 a1! a2!"
 SWAPPED = "+C1 +C2 a2>C2 a1>C2 a1! a2!"
 LEFT = "+C1 +C2 +C3 -C3 n1>C1 n1! ~250 n2>C1 n2!"
 ASTRAY = "a3>C2 a3! a4>C2 a4!"
@@ -240,6 +252,18 @@ CASES: dict[str, tuple[Story | Told, Story | Told]] = {
     "apache/pulsar#23603": (
         in_partitions(KEY_SHARED, "p", "p"),
         in_partitions(KEY_SHARED, "p", "q"),
+    ),
+    "apache/pulsar#26125": (
+        Story("a1,a2", ACKNOWLEDGED, SHARED, THRICE, change=on_dead_letter_topic(300, 0)),
+        Story("a1 a2", ACKNOWLEDGED, SHARED, THRICE, change=on_dead_letter_topic(300)),  # no batch
+    ),
+    "apache/pulsar-site#1117": (
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1? a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1?", SHARED, THRICE),
+        Story("a1", NACKS, SHARED, THRICE),  # the count never rose
+    ),
+    "apache/pulsar-client-node#368": (
+        Story("a1", NACKS, SHARED, THRICE),
+        Story("a1", "+C1 a1>C1 a1? a1>C1*1 a1? a1>C1 a1? a1>C1*1 a1? a1>C1*2 a1?", SHARED, THRICE),  # it fell
     ),
     "confluentinc/librdkafka#2782": (
         Story("a1 a2", "+C1 +C2 =C1 a1>C1 a2>C1 C1!2 /C1 =C2 C2!1", RANGE),
