@@ -118,6 +118,91 @@ def test_a_member_that_joined_before_the_last_one_left_finds_the_commits():
     assert duplicates(RANGE, story) == (4, 0)
 
 
+def failing(policy, log, story, terms=NOTHING_TOLD, change=lambda tables: tables):
+    """The rules of which a finding fails, or leaves the verdict unknown."""
+    return {code for code, _ in findings_of(policy, change(history(log, story)), terms) if code.isupper()}
+
+
+def test_what_a_declared_reset_skipped_is_not_lost():
+    story, at = "+C1 a1>C1 a1! ~9 a4>C1 a4!", (START + 103 * STEP) * 1_000
+    assert failing(EXCLUSIVE, "a1 a2 a3 a4", story) == {"LOST", "SKIP"}
+    assert not failing(EXCLUSIVE, "a1 a2 a3 a4", story, Terms(resets=(Reset(at, to=(1, 3, -1)),)))
+    assert failing(EXCLUSIVE, "a1 a2 a3 a4", story, Terms(resets=(Reset(at, to=(1, 2, -1)),))) == {"LOST", "SKIP"}
+
+
+@pytest.mark.parametrize(("known", "fails"), [(True, True), (False, False)])
+def test_whether_a_batch_may_be_redelivered_whole_depends_on_batch_index_acknowledgements(known, fails):
+    story = "+C1 a1>C1 a2>C1 a1! -C1 +C1 a1>C1*1 a2>C1*1 a2!"
+    assert ("DUP_DELIVERY" in failing(SHARED, "a1,a2", story, Terms(batch_index_acks=known))) == fails
+
+
+def with_offsets(entries, aborted=()):
+    """Messages and deliveries at other offsets: markers lie between them."""
+
+    def change(tables):
+        for name, table in tables.items():
+            if "entry" in table.column_names:
+                moved = pa.array([entries[entry] for entry in table["entry"].to_pylist()], pa.int64())
+                table = table.set_column(table.schema.get_field_index("entry"), table.schema.field("entry"), moved)
+            tables[name] = table
+        flags = pa.array([entry in aborted for entry in tables["messages"]["entry"].to_pylist()])
+        index = tables["messages"].schema.get_field_index("aborted")
+        field = tables["messages"].schema.field("aborted")
+        return tables | {"messages": tables["messages"].set_column(index, field, flags)}
+
+    return change
+
+
+SKIPPED = "+C1 =C1 a1>C1 a1! a3>C1 a3!"
+
+
+@pytest.mark.parametrize(
+    ("entries", "aborted", "terms", "excuse"),
+    [
+        ([0, 2, 4], (), NOTHING_TOLD, Excuse.MAY_BE_ABORTED),
+        ([0, 2, 4], (2,), NOTHING_TOLD, Excuse.ABORTED),
+        ([0, 2, 4], (), Terms(isolation="read_uncommitted"), Excuse.NONE),
+        ([0, 2, 4], (2,), Terms(isolation="read_uncommitted"), Excuse.NONE),
+        ([0, 1, 2], (), NOTHING_TOLD, Excuse.NONE),  # no marker follows
+    ],
+)
+def test_a_skipped_record_before_a_marker_may_be_of_an_aborted_transaction(entries, aborted, terms, excuse):
+    tables = with_offsets(entries, aborted)(history("a1 a2 a3", SKIPPED))
+    rows = audit_by(judge_of(RANGE, tables, terms), tables)
+    lost = rows.filter(pa.array(rows["codes"].to_numpy() & Code.LOST.bit != 0))
+    assert [excuse_of(Code.LOST, row["excuses"]) for row in lost.to_pylist()] == [excuse]
+
+
+def replicated(clusters):
+    """Messages of clusters that they were replicated from."""
+
+    def change(tables):
+        index = tables["messages"].schema.get_field_index("replicated_from")
+        field = tables["messages"].schema.field("replicated_from")
+        return tables | {"messages": tables["messages"].set_column(index, field, pa.array(clusters, pa.string()))}
+
+    return change
+
+
+def test_producers_of_one_name_in_two_clusters_are_two():
+    log, story = "a1#0 a2#1 a3#2 a4#1 a5#3", "+C1 a1>C1 a2>C1 a3>C1 a4>C1 a5>C1"
+    assert failing(SHARED, log, story) == {"DUP_PUBLISH"}
+    assert not failing(SHARED, log, story, change=replicated([None, None, None, "eu", None]))
+
+
+def test_an_id_with_another_key_is_of_another_producer_of_that_name():
+    story = "+C1 a1>C1 b1>C1 a2>C1 b2>C1 a3>C1 b3>C1"
+    assert not failing(SHARED, "a1#0 b1#0 a2#1 b2#1 a3#2 b3#2", story)
+    assert failing(SHARED, "a1#0 a2#1 b1#2 a3#1", "+C1 a1>C1 a2>C1 b1>C1 a3>C1") == {"DUP_PUBLISH"}
+
+
+def test_what_a_producer_sent_again_after_an_unload_has_that_cause():
+    again = "+C1@x a1>C1@x a2>C1@x -C1@x +C1@x a3>C1@x a4>C1@x"
+    assert not failing(SHARED, "a1#0 a2#1 a3#1 a4#2", again)
+    assert failing(SHARED, "a1#0 a2#1 a3#1 a4#2", "+C1@x a1>C1@x a2>C1@x a3>C1@x a4>C1@x") == {"DUP_PUBLISH"}
+    assert failing(SHARED, "a1#0 a2#1 a3#1 a4#2", again, Terms(deduplication=True)) == {"DUP_PUBLISH"}
+
+
 def test_causes_name_the_act_and_sums_count_it():
     tables = history(LOG, BACK + AGAIN)
     judge = judge_of(SHARED, tables)

@@ -37,6 +37,8 @@ OF_COLUMNS: dict[str, list[Any]] = {
     "sequence_id": [0, 1, None],
     "chunk_id": [None, None, None, 0, 5],
     "chunk_count": [None, None, None, 2],
+    "replicated_from": [None, None, "eu", ""],
+    "aborted": [None, False, True],
     "origin": [None, None, {"topic": "t", "partition": 0, "ledger": 1, "entry": 2, "batch_index": -1}],
     "size": [10, 20, None, -1],
     "type": ["Shared"],

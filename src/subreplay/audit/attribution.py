@@ -40,6 +40,7 @@ _OF_CODES: Final[Mapping[Code, Party]] = {
     **dict.fromkeys((Code.TWO_OWNERS, Code.OWNER_DIFFERS), "coordinator"),
     **dict.fromkeys((Code.DIVERGENT_ID, Code.UNKNOWN_MESSAGE, Code.BEFORE_PUBLICATION), "data"),
     Code.UNSEEN: "nobody",
+    Code.DROPPED: "broker",
 }  # fmt: skip
 # A broker pushes; a Kafka consumer polls: what it is not given, it did not fetch
 _OF_A_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
@@ -51,6 +52,10 @@ _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
     Excuse.EXPIRED: "operator",
     Excuse.RESET: "operator",
     Excuse.COMPACTED: "operator",
+    Excuse.RESET: "operator",
+    Excuse.RESENT: "client library",
+    Excuse.ABORTED: "producer",
+    Excuse.MAY_BE_ABORTED: "producer",
 }
 
 

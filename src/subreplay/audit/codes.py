@@ -71,6 +71,7 @@ class Code(IntEnum):
     LATE = 43
     DLQ_MISSED = 44
     DLQ_ACKED = 45
+    DROPPED = 46
 
     @property
     def bit(self) -> int:
@@ -119,6 +120,10 @@ class Excuse(IntEnum):
     RESET = 33
     DISCONNECTS_UNCOUNTED = 34
     COUNT_RESTARTED = 35
+    BATCH_INDEX_UNSAID = 36
+    ABORTED = 37
+    MAY_BE_ABORTED = 38
+    RESENT = 39
 
     @property
     def bit(self) -> int:
@@ -242,7 +247,25 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.RESET: (
         "the cursor or the offsets had been reset, or a consumer had sought back",
-        _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK},
+        _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK, Code.LOST},
+    ),
+    Excuse.BATCH_INDEX_UNSAID: (
+        "batch-index acknowledgements may be off, so that a whole batch is redelivered (they are on by default since "
+        "4.1, PIP-391; topic.batch_index_acks says whether they are on)",
+        frozenset({Code.DUP_DELIVERY}),
+    ),
+    Excuse.ABORTED: (
+        "its transaction was aborted, so a read_committed group skips it",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.MAY_BE_ABORTED: (
+        "it could be a record of an aborted transaction, which a read_committed group skips: a marker follows it "
+        "(column aborted, or subscription.isolation: read_uncommitted, says)",
+        frozenset({Code.LOST}),
+    ),
+    Excuse.RESENT: (
+        "the topic was unloaded, and its producer sent again what was not confirmed",
+        frozenset({Code.DUP_PUBLISH}),
     ),
     Excuse.DISCONNECTS_UNCOUNTED: (
         "its consumers left without a negative acknowledgement, and a disconnect does not raise the count",
@@ -301,6 +324,8 @@ _DOUBTFUL: Final = frozenset(
         Excuse.LETTERS_REJECTED,
         Excuse.SEEKS_UNTOLD,
         Excuse.PRIORITIES_UNTOLD,
+        Excuse.BATCH_INDEX_UNSAID,
+        Excuse.MAY_BE_ABORTED,
     }
 )
 LEGAL: Final = tuple(e for e in Excuse if e and not e.doubtful)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 
 from subreplay.audit.acts import Act, acts_of
 from subreplay.audit.checkpoint import Arrays
-from subreplay.audit.codes import MANY, kind_of
+from subreplay.audit.codes import MANY, Excuse, kind_of
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.needs import Need
 from subreplay.audit.rejects import Rejects
@@ -21,7 +22,7 @@ from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import Scope
 from subreplay.model.words import IN_THE_CLEAR, KeyWords
 from subreplay.policies.base import Policy
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
 from subreplay.timelines.timeline import Timeline
 
 UNKNOWN_SIZE = -1
@@ -30,6 +31,13 @@ UNKNOWN_SIZE = -1
 # Whether a newcomer waits until all that was read before it joined is acknowledged, and may itself get what was
 # (`PersistentStickyKeyDispatcherMultipleConsumers.recentlyJoinedConsumers`); elsewhere hashes wait one by one.
 JOIN_WAITS_FOR_ALL = ByProfile({DOCUMENTED: True, PULSAR_3_2: True, PULSAR_4_0: False})
+
+
+# Whether the messages of a batch are acknowledged one by one by default: both sides enable it since 4.1 (PIP-391), and
+# many clusters of 4.0 had enabled it before
+BATCH_INDEX_ACKS: Final[ByProfile[bool | None]] = ByProfile(
+    {DOCUMENTED: False, PULSAR_2_10: False, PULSAR_3_2: False, PULSAR_4_0: None, PULSAR_4_2: True}
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +136,18 @@ class Context:
         declared."""
         known = not self.lacking & {Need.MEMBERSHIP, Need.EXACT_MEMBERSHIP}
         return acts_of(timeline, self.terms.resets, known)
+
+    @property
+    def batch_again(self) -> int:
+        """The bit of what explains that a batch is redelivered whole, acknowledged messages too; 0: nothing does."""
+        known = self.terms.batch_index_acks
+        known = BATCH_INDEX_ACKS.get(self.policy.profile) if known is None else known
+        return 0 if known else Excuse.BATCH_INDEX_UNSAID.bit if known is None else Excuse.BATCH_AGAIN.bit
+
+    def drops(self, topic: str) -> bool:
+        """Whether a topic drops what nobody can take at once (row L-NONPERS-1)."""
+        persistent = self.terms.persistent
+        return topic.startswith("non-persistent://") if persistent is None else not persistent
 
     @property
     def receipts(self) -> bool:

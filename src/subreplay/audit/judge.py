@@ -46,7 +46,7 @@ from subreplay.model.rows import Scope, Standing
 from subreplay.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
-_UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN}))
+_UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN, Code.DROPPED}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
 _ACTS = "acts"  # what the first pass tells the second of acts
 

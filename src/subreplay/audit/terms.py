@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from subreplay.audit.acts import Reset
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Routing
 from subreplay.model.subscription import InitialPosition
 
+Isolation = Literal["read_committed", "read_uncommitted"]
 SECOND = 1_000_000_000
 
 
@@ -24,7 +26,9 @@ class Terms:
     brokers may differ; ``ttl`` the topic's time to live; ``compacted`` whether the subscription reads compacted;
     ``deduplication`` whether the topic deduplicates; ``max_redeliveries`` the dead letter policy's
     ``maxRedeliverCount``; ``initial_position`` where the subscription, or the group, began
-    (``subscriptionInitialPosition``, ``auto.offset.reset``); ``resets`` acts of operators and clients that are known.
+    (``subscriptionInitialPosition``, ``auto.offset.reset``); ``resets`` acts of operators and clients that are known;
+    ``batch_index_acks`` whether messages of a batch are acknowledged one by one; ``persistent`` False: what nobody can
+    take at once is dropped; ``isolation`` the isolation level of a Kafka group.
     """
 
     tick: int = SECOND
@@ -42,6 +46,9 @@ class Terms:
     max_redeliveries: int | None = None
     initial_position: InitialPosition | None = None
     resets: tuple[Reset, ...] = ()
+    batch_index_acks: bool | None = None
+    persistent: bool | None = None
+    isolation: Isolation | None = None
 
     @property
     def lacking(self) -> frozenset[Need]:

@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, ValidationError,
 from subreplay.audit.acts import Kind as ActKind
 from subreplay.audit.acts import Reset
 from subreplay.audit.routing import Routing, RoutingMode
-from subreplay.audit.terms import Terms
+from subreplay.audit.terms import Isolation, Terms
 from subreplay.config import mistakes
 from subreplay.config.fields import (
     INT_31,
@@ -65,6 +65,7 @@ class Subscription(Model):
     policy: str = "pulsar.key_shared.consistent_hash"
     profile: str = "pulsar-4.0"
     options: dict[str, Any] = Field(default_factory=dict)
+    isolation: Isolation | None = None
 
     def make_policy(self) -> Policy:
         return make(self.policy, self.profile, **policy_options(self.policy, self.options))
@@ -141,6 +142,8 @@ class Topic(Model):
     dead_letter: DeadLetter | None = None
     initial_position: InitialPosition | None = None
     resets: tuple[DeclaredReset, ...] = ()
+    batch_index_acks: bool | None = None
+    persistent: bool | None = None
 
     def terms(self, scheme: str) -> Terms:
         """For the rules, in ns; ``scheme`` is that of producers of which the run does not name it."""
@@ -157,6 +160,8 @@ class Topic(Model):
             max_redeliveries=None if self.dead_letter is None else self.dead_letter.max_redeliveries,
             initial_position=self.initial_position,
             resets=tuple(declared.reset for declared in self.resets),
+            batch_index_acks=self.batch_index_acks,
+            persistent=self.persistent,
         )
 
 
@@ -345,6 +350,7 @@ class RunConfig(Model, defer_build=False):
             late_after=self.liveness.threshold("late_after", *of),
             max_unacked_per_consumer=self.liveness.max_unacked_per_consumer or None,
             max_unacked_per_subscription=self.liveness.max_unacked_per_subscription or None,
+            isolation=self.subscription.isolation,
         )
 
     @property

@@ -101,6 +101,7 @@ GENERATION: Final = Numbers(
 )
 _TIMEOUT = Numbers(0, 2**31 - 1, "a timeout is from 0 to 2,147,483,647 ms", "write null where it is not known")
 _NAME = Words("a name is not empty", "map the column")
+_CLUSTER = Words("a cluster's name is not empty", "write null where the message was published here")
 _INSTANCE = Words("an instance is not empty", "leave it null where unknown")
 
 _POSITION: dict[str, Legal] = {
@@ -119,6 +120,7 @@ LEGAL: Final[dict[str, dict[str, Legal]]] = {
         "size": SIZE,
         "chunk_id": _CHUNK_ID,
         "chunk_count": _CHUNK_COUNT,
+        "replicated_from": _CLUSTER,
         **{f"origin.{name}": legal for name, legal in _POSITION.items()},
     },
     "membership": {

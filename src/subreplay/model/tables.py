@@ -49,6 +49,8 @@ MESSAGES: Final = pa.schema(
         pa.field("chunk_uuid", pa.string()),
         pa.field("chunk_id", pa.int32()),
         pa.field("chunk_count", pa.int32()),
+        pa.field("replicated_from", pa.string()),  # the cluster that it was replicated from; null: published here
+        pa.field("aborted", pa.bool_()),  # a record of a transaction that was aborted
         pa.field("origin", ORIGIN),  # of a dead letter (properties REAL_TOPIC, ORIGIN_MESSAGE_ID): the message it was
     ]
 )
@@ -185,6 +187,8 @@ LOG: Final = pa.schema(
         pa.field("size", pa.int64()),
         pa.field("chunk_id", pa.int32()),
         pa.field("chunk_count", pa.int32()),
+        pa.field("replicated_from", pa.string()),
+        pa.field("aborted", pa.bool_()),
         pa.field("consumer", pa.string()),
         pa.field("instance", pa.string()),
         pa.field("redelivery_count", pa.int64()),

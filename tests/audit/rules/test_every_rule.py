@@ -35,7 +35,7 @@ KEY_SHARED, UNORDERED, OLDER = auto_split(), auto_split(allow_out_of_order=True)
 SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "documented")
 STICKY, READER = make("pulsar.key_shared.sticky", "pulsar-4.0"), make("pulsar.key_hash_range", "pulsar-4.0")
 RANGE = make("kafka.range", "kafka-4.0")
-SOON, THRICE = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3)
+SOON, THRICE, DROPS = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3), Terms(persistent=False)
 HOME = producer_partition(key_of("a").decode(), 2)
 
 
@@ -249,6 +249,11 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1 a2", "+C1 a1>C1 a1!"),
         Story("a1", "+C1 a1>C1 a1!"),
         Story("n1 a1", "+C1[33000-65535] n1>C1 n1!", READER),
+    ),
+    Code.DROPPED: (
+        Story("a1 a2", "+C1 a1>C1 a1!", SHARED, terms=DROPS),
+        Story("a1", "+C1 a1>C1 a1!", SHARED, terms=DROPS),
+        Story("a1 a2", "+C1 a1>C1 a1!", SHARED),  # it waits
     ),
     Code.UNACKED: (
         Story("a1", "+C1 a1>C1"),

@@ -61,7 +61,7 @@ def _messages(batch: pa.RecordBatch) -> pa.RecordBatch:
             "sequence_id": _sequence_ids(columns),
             "own_sequence_id": columns["sequence_id"],
             **({"deliver_at": nanos(columns, "deliver_at")} if "deliver_at" in columns else {}),
-            **_there(columns, "size", "chunk_id", "chunk_count"),
+            **_there(columns, "size", "chunk_id", "chunk_count", "replicated_from", "aborted"),
         },
     )
 

@@ -42,6 +42,7 @@ class Message:
     stream: tuple[object, ...] = ()
     sequence_id: int = -1
     chunk: tuple[int, int] = (-1, 0)
+    content: object = None  # its key and size
     attempts: list[Attempt] = field(default_factory=list)
 
     @property
@@ -208,7 +209,9 @@ def _publish(judge: Judge, message: Message, row: Mapping[str, Any]) -> None:
     message.published, message.due = row["at"], max(row["at"], _time(row, "deliver_at") if judge.delays else UNKNOWN)
     message.mixed = bool(keys.mixed[0])
     key = own_keys(one)[0].as_py() if row["batch_index"] >= 0 else None
-    message.stream = (row["producer"],) if key is None else (row["producer"], key)
+    producer = row["producer"], row["replicated_from"]
+    message.stream = (producer,) if key is None else (producer, key)
+    message.content = row["key"] or b"", row["size"] or 0
     message.chunk = (-1 if row["chunk_id"] is None else row["chunk_id"], row["chunk_count"] or 0)
     message.sequence_id = -1 if message.chunk[0] > 0 else row["own_sequence_id"]
 

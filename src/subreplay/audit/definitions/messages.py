@@ -29,7 +29,9 @@ def publications(messages: Iterable[Message]) -> dict[Position, Code]:
         lowest = min((e.sequence_id for e in run), default=None)
         same = [e for e in past if (e.stream[0], e.sequence_id) == (m.stream[0], m.sequence_id)][-1:]
         going_on = bool(same) and lowest is not None and same[0] in run and m.sequence_id > lowest
-        if same and (going_on or same[0].published == m.published):
+        if going_on and same[0].content != m.content:
+            continue
+        if same and same[0].content == m.content and (going_on or same[0].published == m.published):
             found[m.position] = Code.DUP_PUBLISH
             continue
         if lowest is not None and m.sequence_id <= lowest:

@@ -7,7 +7,7 @@ CUM_ACK_MISUSE, and those of ``positions``.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -51,10 +51,14 @@ from subreplay.model.tables import CHECKPOINT, FACTS
 
 _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
-                "chunk_id", "chunk_count")  # fmt: skip
+                "chunk_id", "chunk_count", "replicated_from", "aborted")  # fmt: skip
 _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
                   "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "by_receipt",
                   "before")  # fmt: skip
+
+
+SEND_TIMEOUT: Final = 30_000_000_000
+"""How long (ns) a producer tries to send a message (sendTimeout), so how long before an unload it may have begun."""
 
 
 def position_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
@@ -140,6 +144,9 @@ class _Batch:
             soonest(self.published, self.due, self.context.terms.tick, self.context.policy.profile)
             < self.state.beginning.settled
         )
+        self.aborted, self.skipped = flags(self.messages, "aborted"), self._skipped()
+        self.aborted &= self.context.of_group & (self.context.terms.isolation != "read_uncommitted")
+        self.may_be_aborted = self._may_be_aborted()
         message = self.head[self.of_delivery]  # of each delivery; -1: unknown
         at, seq = numbers(self.attempts, "at"), numbers(self.attempts, "seq", 0)
         owners = owners_at(
@@ -207,11 +214,20 @@ class _Batch:
         positions[CODES], positions[TWIN:] = self._message_codes(), UNKNOWN
         active = self.context.policy.routing == "partition"
         read_positions(
-            self.state, positions, self._published(), attempts, self.context.receipts, active, self.context.of_group
+            self.state,
+            positions,
+            self._published(),
+            attempts,
+            self.context.receipts,
+            active,
+            self.context.of_group,
+            self.context.batch_again,
         )
         positions[CODES, _of(self.before, self.head, True)] = 0  # what a message is by itself, its own day said
         found = np.flatnonzero((positions[CODES] != 0) & (positions[FIRST] < positions[END]))
         attempts[redelivery.CODES, positions[FIRST, found]] |= positions[CODES, found]
+        resent = found[self._resent(positions)[found]]
+        attempts[redelivery.EXCUSES, positions[FIRST, resent]] |= Excuse.RESENT.bit
         # how it ended, rows that contradict one another do not tell
         attempts[redelivery.CODES, self.once.contradicted > 0] &= ~Code.UNACKED.bit
         if self.context.terms.max_redeliveries is not None and len(at):
@@ -321,8 +337,42 @@ class _Batch:
         """From when on each position's absence is no fault: its time to live, or always where it proves nothing."""
         terms = self.context.terms
         lapses = np.full(len(self.messages), NEVER) if terms.ttl is None else self.published + terms.ttl
-        lapses[self.part_of_chunks | self.earlier | terms.compacted] = UNKNOWN
-        return _of(lapses, self.head, UNKNOWN)
+        drops = self.context.drops(self.dispatcher.timeline.scope.topic)
+        lapses[self.part_of_chunks | self.earlier | terms.compacted | drops | self.aborted | self.skipped] = UNKNOWN
+        lapses = _of(lapses, self.head, UNKNOWN)
+        lapses[self.may_be_aborted] = UNKNOWN
+        return lapses
+
+    def _skipped(self) -> NDArray[np.bool_]:
+        """Messages that a declared act skipped: it began behind them."""
+        skipped = np.zeros(len(self.messages), np.bool_)
+        for reset in (act.declared for act in self.state.acts if act.declared is not None):
+            passed = self.published <= reset.at
+            if reset.to is not None:
+                where = (numbers(self.messages, name) for name in ("ledger", "entry", "batch_index"))
+                skipped |= passed & ~_not_before(reset.to, *where)
+            elif reset.to_time is not None:
+                skipped |= passed & (self.published < reset.to_time)
+        return skipped
+
+    def _may_be_aborted(self) -> NDArray[np.bool_]:
+        """Positions of records of a Kafka group that were never delivered, up to an offset that holds no record: the
+        marker of their transaction, if they were aborted. What follows the last one is not known here: a marker, where
+        there are others."""
+        bounds, entry = self.bounds, np.zeros(len(self.head), np.int64)
+        unserved = (bounds[1:] == bounds[:-1]) & (self.head >= 0)
+        isolation = self.context.terms.isolation
+        if not self.context.of_group or isolation == "read_uncommitted" or not unserved.any():
+            return np.zeros(len(self.head), np.bool_)
+        entry[self.of_message] = numbers(self.messages, "entry")
+        entry[self.of_delivery] = numbers(self.attempts, "entry")
+        marker = np.append(np.diff(entry) > 1, False)
+        marker[-1] = marker.any()
+        ends = marker | ~unserved | np.append(~unserved[1:], True)  # the last of each run
+        ends[-1] = True
+        last = np.flatnonzero(ends)[np.searchsorted(np.flatnonzero(ends), np.arange(len(ends)))]
+        found: Flags = unserved & marker[last]
+        return found
 
     def _message_codes(self) -> Ints:
         """Findings about each position's message itself."""
@@ -342,13 +392,30 @@ class _Batch:
             codes[_of(wrong, self.head, False)] |= Code.ROUTING_MISMATCH.bit
         return codes
 
+    def _resent(self, positions: Ints) -> NDArray[np.bool_]:
+        """Positions whose message was stored before, when an unload kept its producer from hearing of it."""
+        resent = np.zeros(len(self.head), np.bool_)
+        if self.context.terms.deduplication:
+            return resent
+        published = _of(self.published, self.head, UNKNOWN)
+        for act in self.state.acts:
+            if act.how == "again" or (act.declared is not None and act.declared.kind == "unload"):
+                resent |= (published >= act.at - SEND_TIMEOUT) & (published <= act.at)
+        resent &= positions[CODES] & Code.DUP_PUBLISH.bit != 0
+        return resent
+
     def _published(self) -> Ints:
         """The messages as producers put them there (see ``publication``)."""
         rows = self.messages
         m = np.empty((publication.MESSAGE, rows.num_rows), np.int64)
         names = column(rows, "producer").fill_null("").dictionary_encode()
         m[publication.PRODUCER] = key_identity(names.dictionary)[np.asarray(names.indices)]
+        origins = column(rows, "replicated_from")
+        if origins.null_count < len(origins):  # producers' names are those of their clusters
+            clusters = origins.fill_null("").dictionary_encode()
+            m[publication.PRODUCER] ^= (key_identity(clusters.dictionary) >> 1)[np.asarray(clusters.indices)]
         m[publication.STREAM] = m[publication.PRODUCER]
+        m[publication.CONTENT] = key_identity(column(rows, "key").fill_null(b"")) ^ numbers(rows, "size", 0)
         batched = np.flatnonzero(numbers(rows, "batch_index") >= 0)
         m[publication.STREAM, batched] ^= key_identity(own_keys(rows.take(pa.array(batched)))) >> 1
         m[publication.SEQUENCE] = np.where((self.chunk > 0) | self.before, -1, numbers(rows, "own_sequence_id", -1))
@@ -388,6 +455,10 @@ class _Batch:
         excuses = np.where(self.part_of_chunks[message], Excuse.PART_OF_CHUNKS.bit, 0)
         excuses[self.last_of_chunks[message]] |= LAST_CHUNK
         excuses[self.earlier[message]] |= Excuse.DELIVERED_EARLIER.bit
+        excuses[self.skipped[message]] |= Excuse.RESET.bit
+        excuses[self.aborted[message]] |= Excuse.ABORTED.bit
+        excuses[self.may_be_aborted[waiting] & ~self.aborted[message]] |= Excuse.MAY_BE_ABORTED.bit
+        excuses[self._resent(positions)[waiting]] |= Excuse.RESENT.bit
         entry = numbers(self.messages, "ledger")[message], numbers(self.messages, "entry")[message]
         nobody = pa.nulls(len(waiting), pa.string())
         excuses |= self._rejects(*entry, np.full(len(waiting), NEVER), nobody)

@@ -90,12 +90,19 @@ class PositionState:
 
 
 def read_positions(
-    state: PositionState, positions: Ints, messages: Ints, attempts: Ints, receipts: bool, active: bool, group: bool
+    state: PositionState,
+    positions: Ints,
+    messages: Ints,
+    attempts: Ints,
+    receipts: bool,
+    active: bool,
+    group: bool,
+    batch_again: int = 0,
 ) -> None:
     """Fill in the results of ``positions`` and ``attempts``; ``messages`` get indices for their identities.
 
     ``receipts``: whether applications recorded what they took; ``active``: whether one consumer alone is active;
-    ``group``: whether it is a member of a Kafka group.
+    ``group``: whether it is a member of a Kafka group; ``batch_again``: see ``Context``.
     """
     state.room(positions.shape[1])
     messages[PRODUCER] = state.streams.indices(messages[PRODUCER])
@@ -103,7 +110,7 @@ def read_positions(
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
         state.patterns.at, state.patterns.rows, state.patterns.served, positions, messages, attempts, receipts, active,
-        group,
+        group, batch_again,
     )  # fmt: skip
 
 
@@ -111,10 +118,11 @@ def read_positions(
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
     pattern: Ints, served: Ints, p: Ints, m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
+    batch_again: int,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
-            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group)
+            p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group, batch_again)
             if len(acts) and p[HEAD, i] >= 0:
                 see_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
         if p[HEAD, i] >= 0:

@@ -15,7 +15,7 @@ from subreplay.audit.codes import GROUP, Code, Excuse, Rule
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import operation
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.model.columns import UNKNOWN, Ints, flags, ints
 
 RULES = (
     Rule(
@@ -55,16 +55,18 @@ that the client made by itself, at intervals."""
 KINDS: Final = np.array([NONE, NONE, COMMITTED, REFUSED, AUTOMATIC])
 """The same by the ``kind`` of rows in ``LOG``."""
 
-# What is carried of a partition's commits: the ordinal committed last, the highest one, the lowest delivered since, the
-# highest one of which a commit was refused since, and whether the last one was automatic
-_LATEST, _HIGHEST, _LOWEST, _FAILED, _AUTOMATIC = range(5)
+# What is carried of a partition's commits: the ordinal committed last, the highest one, what explains that a record
+# below the former was delivered since (bits of excuses), the highest one of which a commit was refused since, and
+# whether the last one was automatic
+_LATEST, _HIGHEST, _WHY, _FAILED, _AUTOMATIC = range(5)
 _REVOKED, _CRASHED, _CLOSED = int(Ending.REVOKED), int(Ending.CRASHED), int(Ending.CLOSED)
 _BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
+_GOES_BACK = _SOUGHT_BACK | Excuse.RESET.bit | Excuse.SEEKS_UNTOLD.bit
 
 
 def nothing_committed() -> Ints:
     """A partition of which nothing is committed yet."""
-    return np.array([[UNKNOWN, UNKNOWN, NEVER, UNKNOWN, 0]], np.int64)
+    return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0]], np.int64)
 
 
 def highest(offsets: Ints) -> int:
@@ -97,15 +99,15 @@ def _read(
                     previous[i] |= AUTOMATIC_COMMITS
             if not again[i] and session[i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
                 codes[i] |= _AHEAD
-            offsets[0, _LOWEST] = min(offsets[0, _LOWEST], ordinal[i])
+            if ordinal[i] < offsets[0, _LATEST]:  # what was never delivered before was sought
+                offsets[0, _WHY] |= excuses[i] & _GOES_BACK if again[i] else _SOUGHT_BACK
         elif commit[i] == REFUSED:
             offsets[0, _FAILED] = max(offsets[0, _FAILED], ordinal[i])
         else:
             if ordinal[i] < offsets[0, _LATEST]:
                 codes[i] |= _BACK
-                if offsets[0, _LOWEST] < offsets[0, _LATEST]:
-                    excuses[i] |= _SOUGHT_BACK
-            offsets[0, _LATEST], offsets[0, _LOWEST] = ordinal[i], NEVER
+                excuses[i] |= offsets[0, _WHY]
+            offsets[0, _LATEST], offsets[0, _WHY] = ordinal[i], 0
             offsets[0, _HIGHEST] = max(offsets[0, _HIGHEST], ordinal[i])
             offsets[0, _AUTOMATIC] = commit[i] == AUTOMATIC
             if ordinal[i] >= offsets[0, _FAILED]:

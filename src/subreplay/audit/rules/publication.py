@@ -28,7 +28,7 @@ RULES = (
         Code.DUP_PUBLISH,
         "Published twice",
         "A producer's sequence id stands once in a partition (of the latest 65,536 messages; the chunks of one message "
-        "share theirs).",
+        "share theirs). Producers of one name in other clusters, and messages with another key or size, are others.",
         "MessageDeduplication (3.2.3, 4.0.8); row L-DEDUP-1",
         sentence="{message} has the producer and the sequence id of {twin}",
         witness="twin",
@@ -72,16 +72,16 @@ RULES = (
 _LOWEST, _STARTS, _START, _HIGHEST, _POSITION = range(5)
 STREAM_STATE: Final = 7
 MEMORY: Final = 1 << 16
-# A recent message: its producer, the start it is of, sequence id, publish time, position
-_OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _AT_POSITION = range(5)
-_RECENT: Final = 7
+# A recent message: its producer, the start it is of, sequence id, publish time, position (three columns), content
+_OF_PRODUCER, _OF_START, _ID, _PUBLISHED, _AT_POSITION, _CONTENT = 0, 1, 2, 3, 4, 7
+_RECENT: Final = 8
 
 # The columns of a message, as the rows of a matrix in order of position. PRODUCER and STREAM are identities, then
 # indices of states; a stream is what is promised to be in order: a producer's messages, or, of those it batched, the
 # ones of one key, since batches by key overtake one another. SEQUENCE is negative where it counts for nothing: a later
-# chunk, or none known.
-STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX = range(7)
-MESSAGE: Final = 7
+# chunk, or none known. CONTENT is an identity of its key and size.
+STREAM, PRODUCER, SEQUENCE, PUBLISHED, LEDGER, ENTRY, BATCH_INDEX, CONTENT = range(8)
+MESSAGE: Final = 8
 
 
 def recent_messages() -> Ints:
@@ -97,14 +97,18 @@ def in_sequence(
     streams: Ints, recent: Ints, m: Ints, i: int, p: Ints, twin: int, at: int
 ) -> int:  # pragma: no cover - compiled
     """The bit PRODUCER_ORDER or DUP_PUBLISH, if message ``i`` breaks it; the position it collides with goes to
-    ``p[twin:, at]``."""
+    ``p[twin:, at]``. An id with another key or size is that of another producer of that name: a replicated message
+    keeps the name that its producer has in the cluster it comes from."""
     sequence, q, s = m[SEQUENCE, i], m[PRODUCER, i], m[STREAM, i]
     if sequence < 0:
         return 0
     r = (sequence + 7919 * q) & (MEMORY - 1)  # ids of one producer follow one another; producers are kept apart
     if recent[r, _OF_PRODUCER] == q and recent[r, _ID] == sequence:
         going_on = recent[r, _OF_START] == streams[q, _STARTS] and sequence > streams[q, _LOWEST]
-        if going_on or recent[r, _PUBLISHED] == m[PUBLISHED, i]:
+        if recent[r, _CONTENT] != m[CONTENT, i]:
+            if going_on:
+                return 0
+        elif going_on or recent[r, _PUBLISHED] == m[PUBLISHED, i]:
             for w in range(3):
                 p[twin + w, at] = recent[r, _AT_POSITION + w]
             return _DUP
@@ -113,7 +117,7 @@ def in_sequence(
     if streams[s, _START] != streams[q, _STARTS]:
         streams[s, _START], streams[s, _HIGHEST] = streams[q, _STARTS], UNKNOWN
     recent[r, _OF_PRODUCER], recent[r, _OF_START], recent[r, _ID] = q, streams[q, _STARTS], sequence
-    recent[r, _PUBLISHED] = m[PUBLISHED, i]
+    recent[r, _PUBLISHED], recent[r, _CONTENT] = m[PUBLISHED, i], m[CONTENT, i]
     for w in range(3):
         recent[r, _AT_POSITION + w] = m[LEDGER + w, i]
     if sequence < streams[s, _HIGHEST]:

@@ -101,7 +101,7 @@ ATTEMPT = 18
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _UNASKED = Code.REDELIVERED_UNASKED.bit
 _EARLY, _UNACKED, _LOST = Code.ACK_EARLY.bit, Code.UNACKED.bit, Code.LOST.bit
-_BATCH_AGAIN, _READ_TWICE, _SOUGHT_BACK = Excuse.BATCH_AGAIN.bit, Excuse.READ_TWICE.bit, Excuse.SOUGHT_BACK.bit
+_READ_TWICE, _SOUGHT_BACK = Excuse.READ_TWICE.bit, Excuse.SOUGHT_BACK.bit
 _BY_ACT = Excuse.RESET.bit
 READ_TWICE: Final = 10_000_000
 """How far apart (ns) two reads of the messages to come again may be that both found one (recorded of 4.0.8: 1 ms)."""
@@ -109,10 +109,13 @@ _ACKED, _NACKED, _OPEN, _SOUGHT = (int(e) for e in (Ending.ACKED, Ending.NACKED,
 
 
 @hot
-def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> Any:  # pragma: no cover - compiled
+def read_message(
+    a: Ints, begin: int, end: int, receipts: bool, group: bool, batch_again: int
+) -> Any:  # pragma: no cover - compiled
     """The rules of this file, over the attempts to deliver one message; LOST where ``receipts`` show that it was
     acknowledged and no application took it. In a Kafka ``group`` an application that asks for a redelivery seeks back,
-    and gets what it had committed, too. Returns its first delivery (``end``: none) and first acknowledgement.
+    and gets what it had committed, too. ``batch_again`` is the bit of what explains that a batch is redelivered whole.
+    Returns its first delivery (``end``: none) and first acknowledgement.
 
     An acknowledgement without a delivery (of the log of another day) ends the deliveries before it. One that is ignored
     ends its delivery, too, but the message may come again. A delivery with redelivery count 0, of which the one before
@@ -154,7 +157,7 @@ def read_message(a: Ints, begin: int, end: int, receipts: bool, group: bool) -> 
                 a[RESET, j] = act
                 a[EXCUSES, j] |= _BY_ACT
             if a[PARTLY, j]:
-                a[EXCUSES, j] |= _BATCH_AGAIN
+                a[EXCUSES, j] |= batch_again
             until = at
         elif a[OWNED, j] and open_until > at and a[COUNT, j] > highest and not group:
             a[CODES, j] |= _UNASKED

@@ -65,6 +65,16 @@ RULES = (
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
     Rule(
+        Code.DROPPED,
+        "Dropped by a non-persistent topic",
+        "A non-persistent topic drops what no consumer can take at once: it is never delivered.",
+        "NonPersistentDispatcherMultipleConsumers.sendMessages (3.2.3, 4.0.8); row L-NONPERS-1",
+        sentence="{message} of key {key}, published at {published}, was dropped: the topic is non-persistent",
+        cause="no consumer had permits for it, and a non-persistent topic stores nothing",
+        allowed=EVERY,
+        needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
+    ),
+    Rule(
         Code.STARVED,
         "Waits for an idle consumer",
         "A message that is due waits longer than the threshold when the data end, though its owner is connected and "
@@ -96,6 +106,7 @@ MIDNIGHT: Final = 1_000_000_000
 REORDERED: Final = 1_000
 """How many entries of the log are read at once at most."""
 
+_PUBLISHED: Final = Code.PRODUCER_ORDER.bit | Code.DUP_PUBLISH.bit | Code.DIVERGENT_ID.bit | Code.ROUTING_MISMATCH.bit
 _LOST, _HOMELESS = Code.LOST.bit, Code.UNROUTABLE.bit
 
 
@@ -203,6 +214,8 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
         holder = longest_of(member, BEFORE_JOIN, PAIR // 2)
         due = np.where(ordinal > member[:, READ_AT_JOIN], np.maximum(due, member[:, JOINED]), NEVER)
         _held(context, holder, due, last, ints(rows, "key_id"), found)
+    if context.drops(timeline.scope.topic):
+        found.codes[:] = found.codes & _PUBLISHED | Code.DROPPED.bit
     waits_for = judge_waiting(context, dispatcher, state, rows, np.where(seen, ripe, NEVER), holder, found)
     return found, waits_for
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Literal
 
 from subreplay import __version__
+from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
 from subreplay.config.run import RunConfig
 from subreplay.figures import Figures, Row
@@ -140,6 +141,10 @@ def facts(policy: Policy, figures: Figures, scenarios: Sequence[ScenarioView]) -
         why = f"the run names {figures.topic}, so {others} are left out; without subscription.topic a group reads all"
         found.append(Fact("Topics", "warning", why))
     found += [Fact("Producers", one.value, one.sentence) for one in figures.producers]
+    dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
+    if dropped:
+        share = f"{dropped:,} of {figures.extent['messages']:,} = {dropped / figures.extent['messages']:.1%}"
+        found.append(Fact("Dropped", share, "no consumer could take them at once: the topic is non-persistent"))
     found += [Fact(seen.title, instant(seen.act.at), seen.sentence) for seen in figures.acts]
     if figures.unknown_consumers and figures.members:
         unknown, known = (told("consumer", names) for names in (figures.unknown_consumers, figures.members))

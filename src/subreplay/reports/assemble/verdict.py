@@ -61,6 +61,11 @@ def headline(run: RunInfo, judged: Judgement, figures: Figures) -> str:
     if figures.night is not None and figures.missed:
         skipped = f" No night between {figures.night} and {run.date} was audited: what happened then was not looked at."
     acts = "".join(f" {seen.sentence[0].upper()}{seen.sentence[1:]}." for seen in figures.acts[:MOST_ACTS])
+    dropped = sum(row["count"] for row in figures.findings if row["code"] == Code.DROPPED.name)
+    if dropped:
+        messages = figures.extent["messages"]
+        share = f"{dropped:,} of {messages:,} messages ({dropped / messages:.1%})"
+        acts += f" {share} were dropped: the topic is non-persistent."
     return _sentence(run, judged, figures) + acts + skipped
 
 

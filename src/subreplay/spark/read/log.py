@@ -121,7 +121,7 @@ def message_rows(messages: DataFrame, judged: Column, *, before: bool) -> DataFr
             "sequence_id": F.coalesce("batch_sequence_id", "sequence_id"),
             "own_sequence_id": F.col("sequence_id"),
             "deliver_at": nanos("deliver_at"),
-            **{c: F.col(c) for c in ("size", "chunk_id", "chunk_count")},
+            **{c: F.col(c) for c in ("size", "chunk_id", "chunk_count", "replicated_from", "aborted")},
         },
     )
 
