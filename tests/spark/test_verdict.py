@@ -106,10 +106,10 @@ def test_tables_without_a_row_end_with_a_page_and_what_the_run_says(
     assert "ll input tables are empty" in found.page
 
 
-def test_tables_of_which_every_row_was_rejected_are_not_quiet(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_which_every_row_was_rejected_are_refused_and_not_quiet(spark: SparkSession, tmp_path: Path) -> None:
     wrong = {name: changed({name: table}, name, topic="")[name] for name, table in KEPT.items()}
     written(tmp_path, wrong, require={"quiet_days": "valid"})
-    assert reported(tmp_path, "audit").code == 3
+    assert main(["audit", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path)]) == 2
 
 
 # quarantine

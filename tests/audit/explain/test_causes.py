@@ -53,6 +53,8 @@ CAUSES = {
     Code.STICKY_GAP: "epoch 1: C1 joined",
     Code.STICKY_OVERLAP: "epoch 2: C2 joined and was rejected",
     Code.STARVED: "nothing is seen that blocks it",
+    Code.STALLED: "nothing recorded blocks it",
+    Code.LATE: "nothing recorded blocked it",
     Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ",
     Code.REDELIVERED_UNASKED: "no cause seen",
     Code.COMMIT_NOT_OWNER: "unexplained",

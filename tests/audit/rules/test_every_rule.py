@@ -35,6 +35,7 @@ KEY_SHARED, UNORDERED, OLDER = auto_split(), auto_split(allow_out_of_order=True)
 SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", "documented")
 STICKY, READER = make("pulsar.key_shared.sticky", "pulsar-4.0"), make("pulsar.key_hash_range", "pulsar-4.0")
 RANGE = make("kafka.range", "kafka-4.0")
+WAITING = Terms(stalled_after=500_000_000, late_after=500_000_000)
 SOON, THRICE, DROPS = Terms(stuck_after=500_000_000), Terms(max_redeliveries=3), Terms(persistent=False)
 HOME = producer_partition(key_of("a").decode(), 2)
 
@@ -329,6 +330,16 @@ CASES: dict[Code, tuple[Story | Told, Story | Told, Story | Told]] = {  # broken
         Story("a1 n1 n2", IDLE.format(250)),
         Story("a1 n1 n2", IDLE.format(10)),
         Story("a1 n1 n2", IDLE.format(250).replace("n1>C1", "n1>C9")),  # somebody unknown is there too
+    ),
+    Code.STALLED: (
+        Story("n1 n2", "+C1 n1>C1 n1! ~100 n1^", SHARED, WAITING),
+        Story("n1 n2", "+C1 n1>C1 n1! -C1 ~100 n1^", SHARED, WAITING),  # nobody was connected
+        Story("n1 n2", "+C1 n1>C1 n1! ~10 n1^", SHARED, WAITING),
+    ),
+    Code.LATE: (
+        Story("n1 n2", "+C1 n1>C1 n1! ~100 n2>C1 n2!", SHARED, WAITING),
+        Story("n1 n2", "+C1 n1>C1 n1! -C1 ~100 +C1 n2>C1 n2!", SHARED, WAITING),  # nobody was connected
+        Story("n1 n2", "+C1 n1>C1 n1! ~10 n2>C1 n2!", SHARED, WAITING),
     ),
     Code.BEFORE_PUBLICATION: (
         Story("a1", "+C1 a1>C1 a1!", change=published(2_500_000)),

@@ -139,6 +139,13 @@ def test_thresholds_that_are_not_set_turn_the_rules_off():
     assert waits(SHARED, "a1 a2", "+C1 a1>C1 a1! ~1000 a1^", off) == []
 
 
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_what_expired_before_a_consumer_joined_keeps_nobody_waiting(policy):
+    terms = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF, ttl=3 * HALF)
+    assert waits(policy, "n1 n2", "+C1 n1>C1 n1! -C1 ~500 +C1 ~900 n1^", terms) == []
+    assert waits(policy, "n1 n2", "+C1 n1>C1 n1! ~900 n1^", terms) == ["STALLED n2"]
+
+
 def test_topics_that_store_nothing_keep_no_message_waiting():
     tables = history("n1 n2", "+C1 n1>C1 n1! ~100 n1^")
     for name, table in tables.items():

@@ -464,21 +464,25 @@ def judge_waiting(
             waits_for[behind] = owner[behind]
     mine = np.flatnonzero(waits & ~kept)
     np.minimum.at(watch.units[:, OLDEST], unit[mine], freed[mine])
+    ttl = context.terms.ttl
+    expires = np.full(len(owner), NEVER) if ttl is None else ints(rows, "published") + ttl
     for of in np.unique(unit[mine]).tolist():
         waiting = mine[unit[mine] == of]
-        _judge_silence(context, state, of, waiting, freed[waiting], end, limits, found)
+        _judge_silence(context, state, of, waiting, freed[waiting], expires[waiting], end, limits, found)
     named = found.codes & (_STUCK | Code.STALLED.bit | Code.STARVED.bit) != 0
     return np.where(named & (owner >= 0), owner, waits_for)
 
 
 def _judge_silence(
-    context: Context, state: Seen, unit: int, waiting: Ints, free_at: Ints, end: int, limits: Limits, found: Found
-) -> None:
-    """What the messages waiting for one consumer, or for any, wait for when the data end."""
+    context: Context, state: Seen, unit: int, waiting: Ints, free_at: Ints, expires: Ints, end: int, limits: Limits,
+    found: Found,
+) -> None:  # fmt: skip
+    """What the messages waiting for one consumer, or for any, wait for when the data end; those that had expired when
+    it became silent do not."""
     watch, stalled_after = state.watch, context.terms.stalled_after or NEVER
     begin, until, held, evidence = _silence(watch, unit, end, limits)
     since = max(begin, int(watch.units[unit, OLDEST]))
-    waiting = waiting[free_at <= until]
+    waiting = waiting[(free_at <= until) & (expires > begin)]
     if held:
         if until - since >= limits.stuck_after:
             _blocked(found, waiting, evidence, held)
