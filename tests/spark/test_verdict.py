@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.cli import main
+from subreplay.spark import collect
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 from tests.support.tables import table_of
@@ -191,3 +193,19 @@ def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(
     written(tmp_path / "none", changed(keyless, "messages", producer=None))
     assert main(["audit", "--config", str(tmp_path / "none/run.yaml"), "--out", str(tmp_path / "none")]) == 2
     assert "the messages do not tell their keys; map them" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("few", [True, False], ids=["on the driver", "by tasks"])
+@pytest.mark.parametrize(("steps", "day"), [(700_000, "2023-11-15 "), (70, "")], ids=["two days", "one day"])
+def test_sentences_show_dates_where_a_run_spans_more_than_a_day(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, steps: int, day: str
+) -> None:
+    if not few:
+        monkeypatch.setattr(collect, "MOST_ROWS", -1)
+    tables = history("a1 a2", f"+C1 a1>C1 a1! ~{steps} -C1 a2>C1 a2!")
+    written(tmp_path, tables, output={"tables": str(tmp_path / "tables")})
+    reported(tmp_path, "audit")
+    rows = pl.read_delta(str(tmp_path / "tables" / "violations")).to_dicts()
+    (found,) = [row for row in rows if row["code"] == "NOT_CONNECTED"]
+    for words in (found["explanation"], found["cause"], found["witness"][0]):
+        assert re.search(r"(?:at |\()(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{6}", words)[1] == (day or None)

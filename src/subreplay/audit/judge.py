@@ -60,6 +60,7 @@ class Judge(Context):
     ``findings_only``: of judged rows those without a finding are left out.
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
     ``basis``: what the judging rests on, in words; the next night's must be the same.
+    ``dates``: the run spans several days, so that sentences show instants with their dates.
     """
 
     begins: Mapping[Scope, int] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Judge(Context):
     findings_only: bool = False
     lookback: int = NEVER
     basis: str = ""
+    dates: bool = False
 
     @cached_property
     def standings(self) -> Mapping[Code, Standing]:

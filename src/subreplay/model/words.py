@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.model.columns import Ints
+from subreplay.model.columns import DAY, Ints
 
 DIGEST = 12  # hexadecimal digits of a key's digest
 MOST_SLOTS_TOLD: Final = 65_536
@@ -35,9 +35,18 @@ def instant(at: int) -> str:
     return (_EPOCH + timedelta(microseconds=at // 1_000)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def clock(at: int) -> str:
-    """The time of day alone, for sentences."""
-    return instant(at)[11:-1]
+def clock(at: int, dates: bool = False) -> str:
+    """The time of day, for sentences; with its date where a run has several.
+
+    >>> clock(1_500_000_000), clock(1_500_000_000, dates=True)
+    ('00:00:01.500000', '1970-01-01 00:00:01.500000')
+    """
+    return instant(at)[:-1].replace("T", " ") if dates else instant(at)[11:-1]
+
+
+def has_dates(first: int, last: int) -> bool:
+    """Whether a run from ``first`` to ``last`` (ns) has several days (UTC), so that sentences show dates."""
+    return first // DAY != last // DAY
 
 
 def position(ledger: int, entry: int, batch_index: int) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from subreplay.config.plans import Events, plans
 from subreplay.config.run import RunConfig, Spark
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.model.words import has_dates
 from subreplay.timelines.happenings import event_words
 from subreplay.whatif.assign import Plan
 
@@ -68,7 +69,9 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
         if len(plan.timelines) > 1:
             yield f"  {scope.full_name}"
         before: str | None = None
-        for epoch in timeline.epochs[1:]:
+        changes = timeline.epochs[1:]
+        dates = bool(changes) and has_dates(changes[0].start.at, changes[-1].start.at)
+        for epoch in changes:
             owner = int(timeline.owner_at(slots, hashes, np.array([epoch.index], np.int32))[0])
             name = (
                 timeline.consumers[owner].label
@@ -78,5 +81,5 @@ def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
                 else "nobody"
             )
             moved = "" if name == before else f"  <- {'moved from ' + before if before else 'first owner'}"
-            yield f"  {event_words(epoch)}: {name}{moved}"
+            yield f"  {event_words(epoch, dates)}: {name}{moved}"
             before = name

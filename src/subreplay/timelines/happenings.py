@@ -16,23 +16,24 @@ _UNDER_WAY = {"join": "was joining", "leave": "was leaving", "crash": "was disco
 _MOST_NAMED = 4  # consumers of one change
 
 
-def event_words(epoch: Epoch) -> str:
-    """The event that opened an epoch, in words; where its consumer shared its name, with its instance."""
+def event_words(epoch: Epoch, dates: bool = False) -> str:
+    """The event that opened an epoch, in words; where its consumer shared its name, with its instance. ``dates``: its
+    instant is shown with the date."""
     if epoch.cause is None:
         return "epoch 0: nobody had joined yet"
     refused = " and was rejected" if epoch.rejected else ""
     event = epoch.cause.event
     happened = f"{_who(epoch.cause)} {_VERBS[event]}" if event in _VERBS else "a rebalance"
-    return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at)}"
+    return f"epoch {epoch.index}: {happened}{refused} at {clock(epoch.start.at, dates)}"
 
 
-def change_under_way(epoch: Epoch) -> str:
+def change_under_way(epoch: Epoch, dates: bool = False) -> str:
     """The change that opened an epoch, in words, as somebody sees it who asks before it is complete."""
     if epoch.cause is None:
         return event_words(epoch)
     verb = _UNDER_WAY.get(epoch.cause.event)
     happening = "a rebalance was under way" if verb is None else f"{_who(epoch.cause)} {verb}"
-    return f"epoch {epoch.index}: {happening} since {clock(epoch.since.at)}"
+    return f"epoch {epoch.index}: {happening} since {clock(epoch.since.at, dates)}"
 
 
 def _who(cause: MembershipEvent) -> str:

@@ -46,6 +46,7 @@ CAUSES = {
     Code.ROUTING_MISMATCH: "its producer chooses partitions otherwise",
     Code.KEY_TWO_PARTITIONS: "producer p changed its mind",
     Code.EARLY: "unexplained",
+    Code.DROPPED: "no consumer had permits for it",
     Code.OVER_PERMITS: "unexplained",
     Code.STUCK: "C1 held ",
     Code.DLQ_ORDER: "each consumer gives up its messages by itself",

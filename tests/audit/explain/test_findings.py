@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +10,14 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.judge import Judge
+from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
 from subreplay.audit.terms import Terms
 from subreplay.policies import make
 from subreplay.policies.base import Policy
 from tests.support.history import auto_split, history
+from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 KEY_SHARED, FAILOVER = auto_split(), make("pulsar.failover", "documented")
@@ -96,3 +100,35 @@ def test_a_finding_counts_when_it_was_delivered_or_else_published() -> None:
     assert {row["at"] is None for row in found} == {True, False}
     assert all(row["moment"] == row["at"] for row in found if row["at"])
     assert all(row["date"] == row["moment"].date() for row in found)
+
+
+def test_sentences_witnesses_and_causes_show_dates_where_the_run_spans_several_days() -> None:
+    tables = history("a1 a2 a3", "+C1 a1>C1 +C2 a2>C2 ~700000 a1! a2! -C1 a3>C1 a3!")
+    judge = judge_of(KEY_SHARED, tables)
+    rows = audit_by(judge, tables)
+
+    def told_by(judge: Judge) -> dict[str, dict[str, Any]]:
+        return {row["code"]: row for batch in Explainer(judge, "sub").violations(rows.to_batches())
+                for row in batch.to_pylist()}  # fmt: skip
+
+    dated, timed = told_by(replace(judge, dates=True)), told_by(judge)
+    went_on = dated["BEFORE_PREDECESSOR_ACK"]
+    earlier = "1:0 at C1 (2023-11-14 22:13:21.010000, ended 2023-11-15 00:10:01.040000)"
+    assert went_on["explanation"].endswith(
+        f"went on to C2 with 1:1 at 2023-11-14 22:13:21.030000 while {earlier} was open"
+    )
+    assert went_on["witness"][1] == earlier
+    assert went_on["cause"] == "epoch 2: C2 joined at 2023-11-14 22:13:21.020000"
+    assert dated["NOT_CONNECTED"]["cause"] == "epoch 3: C1 left at 2023-11-15 00:10:01.060000"
+    assert timed.keys() == dated.keys()
+    for code, row in timed.items():
+        assert "2023-" not in f"{row['explanation']} {row['witness']} {row['cause']}", code
+
+
+@pytest.mark.parametrize("dates", [False, True])
+def test_findings_about_a_topic_partition_show_dates_alike(dates: bool) -> None:
+    timeline = fold(make("pulsar.key_shared.sticky", "pulsar-4.0"), "+C1[0-9] +C2[5-65535]")
+    found = [*sticky_ranges(timeline, dates)]
+    assert {finding.code for finding in found} == {Code.STICKY_GAP, Code.STICKY_OVERLAP}
+    for words in (text for finding in found for text in (finding.explanation, finding.cause)):
+        assert ("1970-01-01 00:00:" in words) == dates

@@ -15,10 +15,15 @@ TIMES = some.one_of(some.none(), some.integers(0, 4 * 10**18))
 INDEXES = some.integers(-1, 2**31 - 1)
 
 
-@given(some.lists(TIMES))
-def test_times_of_day(times: list[int | None]) -> None:
-    told = wording.clock(pa.array(times, pa.int64())).to_pylist()
-    assert told == [None if at is None else words.clock(at) for at in times]
+@given(some.lists(TIMES), some.booleans())
+def test_instants_with_and_without_their_dates(times: list[int | None], dates: bool) -> None:
+    told = wording.clock(pa.array(times, pa.int64()), dates).to_pylist()
+    assert told == [None if at is None else words.clock(at, dates) for at in times]
+
+
+@pytest.mark.parametrize(("last", "dates"), [(86_399_999_999_999, False), (86_400_000_000_000, True)])
+def test_a_run_has_dates_once_it_ends_on_another_day(last: int, dates: bool) -> None:
+    assert words.has_dates(0, last) == dates
 
 
 @given(some.lists(some.tuples(some.integers(0, 2**62), some.integers(0, 2**62), INDEXES)))

@@ -73,13 +73,13 @@ class Causes:
             return known
         timeline = self._judge.dispatcher(Scope(topic, partition)).timeline
         self._base[topic, partition] = base = len(self._starts)
-        opened = [event_words(epoch) for epoch in timeline.epochs]
+        opened = [event_words(epoch, self._judge.dates) for epoch in timeline.epochs]
         leaves = (words if epoch.left else None for epoch, words in zip(timeline.epochs, opened, strict=True))
         left = accumulate(leaves, lambda latest, words: words or latest, initial=UNEXPLAINED)
         self._starts = np.append(self._starts, [epoch.start.at for epoch in timeline.epochs])
         self._since = np.append(self._since, [epoch.since.at for epoch in timeline.epochs])
         self._opened = pa.concat_arrays([self._opened, pa.array(opened, pa.string())])
-        opening = [change_under_way(epoch) for epoch in timeline.epochs]
+        opening = [change_under_way(epoch, self._judge.dates) for epoch in timeline.epochs]
         self._opening = pa.concat_arrays([self._opening, pa.array(opening, pa.string())])
         self._left = pa.concat_arrays([self._left, pa.array([*left][1:], pa.string())])
         return base
@@ -99,8 +99,9 @@ class Causes:
             ended = pc.min_element_wise(ended, NEVER if known == UNKNOWN else known)
             lasted = pc.if_else(pc.equal(ended, NEVER), "", joined(" (", duration(pc.subtract(ended, at)), ")"))
             counted = joined(
-                "consumer ", name, ", which held ", number(held), " unacknowledged since ", clock(at), lasted
-            )
+                "consumer ", name, ", which held ", number(held), " unacknowledged since ",
+                clock(at, self._judge.dates), lasted,
+            )  # fmt: skip
             one = joined(name, " held an earlier message without acknowledging it")
             return pc.if_else(pc.fill_null(pc.greater(held, 0), False), counted, one)
         return self._of_event(rows, code, epochs)
@@ -161,8 +162,9 @@ class Causes:
         joins = [epoch for epoch in epochs if epoch.joined is not None and epoch.joined.label == consumer]
         refused = [epoch for epoch in epochs if epoch.rejected and epoch.cause and epoch.cause.consumer == consumer]
         first = (joins or refused)[:1]
-        before = event_words(first[0]) if first else f"no join of {consumer or 'it'} is recorded"
-        return np.array([epoch.since.at for epoch in left], np.int64), [before, *map(event_words, left)]
+        words = [event_words(epoch, self._judge.dates) for epoch in (*first, *left)]
+        words = words if first else [f"no join of {consumer or 'it'} is recorded", *words]
+        return np.array([epoch.since.at for epoch in left], np.int64), words
 
     def _acts(self, rows: pa.Table, mine: Ints) -> pa.Array:
         """The acts that explain ``mine`` of some rows; null for the others."""

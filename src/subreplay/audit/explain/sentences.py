@@ -30,10 +30,11 @@ _ENDINGS: Final = {
 @dataclass(frozen=True)
 class Words:
     """What sentences say of some rows, column by column; each is made once, when it is asked for. ``end``: that of the
-    data (ns)."""
+    data (ns). ``dates``: instants are shown with their dates."""
 
     rows: pa.Table
     end: int = UNKNOWN
+    dates: bool = False
     made: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, name: str) -> pa.Array:
@@ -50,8 +51,14 @@ class Words:
     def delivery(self, witness: str) -> pa.Array:
         """A witness in words; null for none."""
         given = self.given(witness)
-        told = (pc.struct_field(given, name) for name in ("consumer", "at", "held_until"))
-        return wording.delivery(wording.position_of(given), *told)
+        consumer, at, until = (pc.struct_field(given, name) for name in ("consumer", "at", "held_until"))
+        return wording.delivery(wording.position_of(given), consumer, at, until, self.dates)
+
+    def clock(self, at: pa.Array) -> pa.Array:
+        return wording.clock(at, self.dates)
+
+    def clock_if_known(self, name: str, unknown: str = "") -> pa.Array:
+        return wording.clock_if_known(self.given(name), unknown, self.dates)
 
     def lost(self) -> pa.Array:
         """What became of a lost message."""
@@ -88,7 +95,7 @@ class Words:
         """What a message waited for, or the consumer that reached its limit with it."""
         held, consumer = self.holder("held"), self.holder("consumer")
         first = wording.joined(
-            "which held ", wording.number(held), " unacknowledged since ", wording.clock(self.holder("at")),
+            "which held ", wording.number(held), " unacknowledged since ", self.clock(self.holder("at")),
             " (first: ", wording.position_of(self.given("holder_witness")), ")",
         )  # fmt: skip
         message = wording.joined(self.of("message"), " of key ", self.of("key"))
@@ -118,7 +125,7 @@ class Words:
         """How long a message was held back, as far as the data go."""
         since = pc.max_element_wise(self.given("due"), self.holder("at"), skip_nulls=False)
         ended = wording.joined(wording.seconds(pc.subtract(self.holder("held_until"), since)), " s")
-        return pc.if_else(self.given("delivered"), ended, wording.joined("from ", wording.clock(since), " to the end,"))
+        return pc.if_else(self.given("delivered"), ended, wording.joined("from ", self.clock(since), " to the end,"))
 
 
 _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
@@ -132,15 +139,17 @@ _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "slot": lambda w: wording.numbered(w.given("slot"), "not shown"),
     "consumer": lambda w: wording.otherwise(w.given("consumer"), "nobody"),
     "expected": lambda w: wording.otherwise(w.given("expected"), "nobody"),
-    "at": lambda w: wording.clock(w.given("at")),
-    "published": lambda w: wording.clock_if_known(w.given("published"), "an unknown time"),
-    "due": lambda w: wording.clock_if_known(w.given("due")),
+    "at": lambda w: w.clock(w.given("at")),
+    "published": lambda w: w.clock_if_known("published", "an unknown time"),
+    "due": lambda w: w.clock_if_known("due"),
     "early": lambda w: wording.seconds(pc.subtract(w.given("due"), w.given("at"))),
-    "acked": lambda w: wording.clock_if_known(w.given("acked")),
+    "acked": lambda w: w.clock_if_known("acked"),
     "order_witness": lambda w: w.delivery("order_witness"),
     "owner_witness": lambda w: w.delivery("owner_witness"),
     "holder_witness": lambda w: w.delivery("holder_witness"),
-    "delivery": lambda w: wording.delivery(w.of("message"), w.given("consumer"), w.given("at"), w.given("held_until")),
+    "delivery": lambda w: wording.delivery(
+        w.of("message"), w.given("consumer"), w.given("at"), w.given("held_until"), w.dates
+    ),
     "wait": Words.wait,
     "waited": lambda w: pc.fill_null(wording.duration(w.waited()), "to the end"),
     "free_owner": Words.free_owner,

@@ -65,7 +65,7 @@ class Trace:
         ends = {(_position_of(row), row["at"], row["seq"], row["consumer"]): row for row in attempts}
         yield from self._published()
         for wait in self.waits:
-            yield Happening(wait["since"], WAITED, _position_of(wait), _wait(wait))
+            yield Happening(wait["since"], WAITED, _position_of(wait), _wait(wait, self.judge.dates))
         for row in self.judged.to_pylist():
             if row["delivered"]:
                 yield from self._delivered(row, ends.get((_position_of(row), row["at"], row["seq"], self._name(row))))
@@ -118,7 +118,7 @@ class Trace:
             scope = Scope(row["topic"], row["partition"])
             slots.setdefault(scope, {})[slot] = hash32
             owner = self._owner(scope, row["at"], slot, hash32)
-            due = f", due at {clock(row['deliver_at'])}" if row["deliver_at"] is not None else ""
+            due = f", due at {clock(row['deliver_at'], self.judge.dates)}" if row["deliver_at"] is not None else ""
             yield Happening(row["at"], PUBLISHED, _position_of(row), f"published{_by_whom(row)}{due}{owner}")
         last = self._last()
         for scope, mine in slots.items():
@@ -145,7 +145,7 @@ class Trace:
         epoch = int(timeline.epoch_at(np.array([at]), np.array([0]))[0])
         name = self._names(scope, slot, hash32, np.array([epoch]))[0]
         whose = f"slot {slot} belongs to" if policy.routing == "slot" else "active is"
-        return f"; {whose} {name} ({event_words(timeline.epochs[epoch])})"
+        return f"; {whose} {name} ({event_words(timeline.epochs[epoch], self.judge.dates)})"
 
     def _changes(self, scope: Scope, slot: int, hash32: int, first: int, last: int) -> Iterator[Happening]:
         """By which events a slot got another owner, after a first and up to a last instant."""
@@ -159,7 +159,7 @@ class Trace:
         what = f"slot {slot}" if self.judge.policy.routing == "slot" else scope.full_name
         for epoch, before, after in zip(inside, names, names[1:], strict=False):
             if before != after:
-                said = f"{event_words(epoch)}: {what} goes from {before} to {after}"
+                said = f"{event_words(epoch, self.judge.dates)}: {what} goes from {before} to {after}"
                 yield Happening(epoch.start.at, CHANGED, "", said)
 
     def _names(self, scope: Scope, slot: int, hash32: int, epochs: Ints) -> list[str]:
@@ -204,8 +204,8 @@ def finding_lines(row: Row) -> Iterator[str]:
     yield from (f"    witness: {witness}" for witness in row["witness"])
 
 
-def _wait(wait: Row) -> str:
-    until = "the end" if wait["until"] == NEVER else clock(wait["until"])
+def _wait(wait: Row, dates: bool) -> str:
+    until = "the end" if wait["until"] == NEVER else clock(wait["until"], dates)
     holder = position(wait["holder"]["ledger"], wait["holder"]["entry"], wait["holder"]["batch_index"])
     others = f"{wait['of']:,} others, last by " if wait["of"] > 1 else ""
     return f"held back by {others}{holder} at {wait['consumer']} until {until}"

@@ -38,16 +38,17 @@ def numbered(column: pa.Array, word: str) -> pa.Array:
     return pc.if_else(pc.less(column, 0), word, number(column))
 
 
-def clock(at: pa.Array) -> pa.Array:
+def clock(at: pa.Array, dates: bool = False) -> pa.Array:
     """``words.clock`` of times in ns."""
-    micros = np.asarray(at.fill_null(0), np.int64) % DAY // 1_000
-    return pc.if_else(at.is_valid(), pa.array(micros, pa.time64("us")).cast(pa.string()), NOTHING)
+    nanos, kind = np.asarray(at.fill_null(0), np.int64), pa.timestamp("us") if dates else pa.time64("us")
+    micros = (nanos if dates else nanos % DAY) // 1_000
+    return pc.if_else(at.is_valid(), pa.array(micros, kind).cast(pa.string()), NOTHING)
 
 
-def clock_if_known(at: pa.Array, unknown: str = "") -> pa.Array:
+def clock_if_known(at: pa.Array, unknown: str = "", dates: bool = False) -> pa.Array:
     """The same where a time lies between the epoch and ``NEVER``."""
     known = pc.and_(pc.greater(at, 0), pc.less(at, NEVER))
-    return pc.if_else(known, clock(at), unknown)
+    return pc.if_else(known, clock(at, dates), unknown)
 
 
 def position(ledger: pa.Array, entry: pa.Array, batch_index: pa.Array) -> pa.Array:
@@ -82,10 +83,10 @@ def duration(nanos: pa.Array) -> pa.Array:
     return said
 
 
-def delivery(where: pa.Array, consumer: pa.Array, at: pa.Array, held_until: pa.Array) -> pa.Array:
+def delivery(where: pa.Array, consumer: pa.Array, at: pa.Array, held_until: pa.Array, dates: bool = False) -> pa.Array:
     """A delivery; null where the position is."""
-    end = pc.if_else(pc.equal(held_until, NEVER), "never ended", joined("ended ", clock(held_until)))
-    return joined(where, " at ", otherwise(consumer, "nobody"), " (", clock(at), ", ", end, ")")
+    end = pc.if_else(pc.equal(held_until, NEVER), "never ended", joined("ended ", clock(held_until, dates)))
+    return joined(where, " at ", otherwise(consumer, "nobody"), " (", clock(at, dates), ", ", end, ")")
 
 
 def filled(template: str, word: Callable[[str], pa.Array]) -> pa.Array:

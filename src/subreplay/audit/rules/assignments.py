@@ -86,20 +86,20 @@ class GroupStory(NamedTuple):
         return frozenset(need for need, is_known in told.items() if not is_known)
 
 
-def assignment_findings(policy: Policy, story: GroupStory) -> Iterator[Finding]:
+def assignment_findings(policy: Policy, story: GroupStory, dates: bool = False) -> Iterator[Finding]:
     """The findings of this file, which are about groups of Kafka only."""
     if is_group(policy):
-        yield from _of_group(policy, story)
+        yield from _of_group(policy, story, dates)
 
 
-def _of_group(policy: Any, story: GroupStory) -> Iterator[Finding]:
+def _of_group(policy: Any, story: GroupStory, dates: bool) -> Iterator[Finding]:
     for scope, changes in story.changes.items():
-        yield from two_owners(scope, changes, story.told.get(scope, ()))
-        yield from told_differs(scope, story.told.get(scope, ()))
-    yield from owner_differs(policy, story)
+        yield from two_owners(scope, changes, story.told.get(scope, ()), dates)
+        yield from told_differs(scope, story.told.get(scope, ()), dates)
+    yield from owner_differs(policy, story, dates)
 
 
-def two_owners(scope: Scope, changes: Story, told: Story) -> Iterator[Finding]:
+def two_owners(scope: Scope, changes: Story, told: Story, dates: bool = False) -> Iterator[Finding]:
     """TWO_OWNERS of a partition, by what its consumers were told."""
     open_: list[Interval] = []
     for one in intervals(told, changes):
@@ -108,10 +108,10 @@ def two_owners(scope: Scope, changes: Story, told: Story) -> Iterator[Finding]:
         for other in open_:
             if other.consumer != one.consumer:
                 excuse = Excuse.DID_NOT_KNOW if _had_left(other, changes, one.assigned) else Excuse.NONE
-                until = "the end" if other.ended is None else clock(other.ended.at.at)
+                until = "the end" if other.ended is None else clock(other.ended.at.at, dates)
                 yield Finding(
                     Code.TWO_OWNERS, scope, at.at,
-                    f"partition {scope.partition} was assigned to {one.consumer} at {clock(at.at)}, though "
+                    f"partition {scope.partition} was assigned to {one.consumer} at {clock(at.at, dates)}, though "
                     f"{other.consumer} owned it until {until}",
                     "its earlier owner had left the group" if excuse else "unexplained",
                     consumer=one.consumer, excuse=excuse,
@@ -126,7 +126,7 @@ def _had_left(owner: Interval, changes: Story, assigned: MembershipEvent) -> boo
     return left and owner.ended is not None and owner.ended.event == "lost"
 
 
-def told_differs(scope: Scope, told: Story) -> Iterator[Finding]:
+def told_differs(scope: Scope, told: Story, dates: bool = False) -> Iterator[Finding]:
     """TOLD_DIFFERS of a partition: callbacks beside the decisions among what is ``told``."""
     decided = [e for e in told if e.event in ("owner", "withdrawn")]
     for event in told:
@@ -136,8 +136,8 @@ def told_differs(scope: Scope, told: Story) -> Iterator[Finding]:
         if event.consumer not in owners:
             yield Finding(
                 Code.TOLD_DIFFERS, scope, event.at.at,
-                f"{event.consumer} was assigned partition {scope.partition} at {clock(event.at.at)} in generation "
-                f"{event.generation}, in which it is {owners[-1] if owners else 'nobody'}'s",
+                f"{event.consumer} was assigned partition {scope.partition} at {clock(event.at.at, dates)} in "
+                f"generation {event.generation}, in which it is {owners[-1] if owners else 'nobody'}'s",
                 "unexplained", consumer=event.consumer,
             )  # fmt: skip
 
@@ -189,7 +189,7 @@ def _possible_ids(topics: Sequence[str]) -> Iterator[dict[str, UUID]]:
             break
 
 
-def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
+def owner_differs(policy: Policy, story: GroupStory, dates: bool = False) -> Iterator[Finding]:
     """OWNER_DIFFERS: one finding for each partition of a decision.
 
     The uniform assignor goes by the ids of topics, which nothing tells: of the orders that these can bring about, the
@@ -202,6 +202,6 @@ def owner_differs(policy: Policy, story: GroupStory) -> Iterator[Finding]:
                 yield Finding(
                     Code.OWNER_DIFFERS, scope, decision.at,
                     f"generation {decision.generation} gave partition {topic_partition.partition} to "
-                    f"{decided or 'nobody'} at {clock(decision.at)}; by {policy.name} it is {due or 'nobody'}'s",
+                    f"{decided or 'nobody'} at {clock(decision.at, dates)}; by {policy.name} it is {due or 'nobody'}'s",
                     "unexplained", consumer=decided,
                 )  # fmt: skip

@@ -101,7 +101,9 @@ STREAM = ("topic", "partition", "key", "ledger", "entry", "batch_index")
 """The order in which ``LETTERS`` are read: key by key, each as the dead letter topic has it."""
 
 
-def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejected: bool = False) -> Iterator[Finding]:
+def incomplete(
+    batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejected: bool = False, dates: bool = False
+) -> Iterator[Finding]:
     """DLQ_INCOMPLETE over ``EXHAUSTED``, where ``max_redeliveries`` is ``DeadLetterPolicy.maxRedeliverCount``.
 
     A message that was acknowledged at its last attempt may have been processed there: excused. One that is still
@@ -112,7 +114,7 @@ def incomplete(batches: Iterable[pa.RecordBatch], max_redeliveries: int, rejecte
         for row in batch.to_pylist():
             given_up = row["nacked"] or row["redelivery_count"] > max_redeliveries
             if given_up or row["acked"]:
-                yield _missing(row, missing if given_up else Excuse.LAST_ATTEMPT)
+                yield _missing(row, missing if given_up else Excuse.LAST_ATTEMPT, dates)
 
 
 def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Context) -> None:
@@ -172,18 +174,18 @@ def _behind(rows: pa.Table) -> tuple[Flags, Ints]:
     return height < highest, np.maximum.accumulate(np.where(rises, np.arange(n), 0))
 
 
-def _missing(row: Mapping[str, Any], excuse: Excuse) -> Finding:
+def _missing(row: Mapping[str, Any], excuse: Excuse, dates: bool) -> Finding:
     return Finding(
         Code.DLQ_INCOMPLETE,
         Scope(row["topic"], row["partition"]),
         row["at"],
         f"{position(*_position(row))} of key {row['key'] or '(none)'} was last delivered to {row['consumer']} at "
-        f"{clock(row['at'])} with redelivery count {row['redelivery_count']}, and no dead letter names it",
+        f"{clock(row['at'], dates)} with redelivery count {row['redelivery_count']}, and no dead letter names it",
         _why_missing(row),
         _position(row),
         row["consumer"],
         row["key"],
-        witness=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'])})",),
+        witness=(f"{position(*_position(row))} at {row['consumer']} ({clock(row['at'], dates)})",),
         excuse=excuse,
     )
 

@@ -71,7 +71,9 @@ def keyed_routing(routing: Routing, keys: pa.Array, producers: pa.Array, partiti
     return misrouted(replace(routing, mode=mode), keys, producers, np.full(len(keys), partition, np.int64))
 
 
-def keys_in_two_partitions(rows: pa.Table, partitioners: Partitioners | None = None) -> Iterator[Finding]:
+def keys_in_two_partitions(
+    rows: pa.Table, partitioners: Partitioners | None = None, dates: bool = False
+) -> Iterator[Finding]:
     """KEY_TWO_PARTITIONS in ``FIRST_MESSAGES`` of keys that are in more than one: one finding for each partition but
     those known before, or that of most of its messages (of the first ones, where there are as many). ``partitioners``
     may explain why."""
@@ -89,7 +91,7 @@ def keys_in_two_partitions(rows: pa.Table, partitioners: Partitioners | None = N
                 Scope(other["topic"], other["partition"]),
                 other["published"],
                 f"{found} of key {other['key']} was published to partition {other['partition']} at "
-                f"{clock(other['published'])}; most of its key, from {elsewhere} on, are in partition "
+                f"{clock(other['published'], dates)}; most of its key, from {elsewhere} on, are in partition "
                 f"{home['partition']}",
                 _why_of(partitioners, home, other) or _why(home["producer"], other["producer"]),
                 (other["ledger"], other["entry"], other["batch_index"]),
@@ -129,7 +131,7 @@ def _why(first: str | None, other: str | None) -> str:
     return f"producers {first} and {other} choose partitions differently"
 
 
-def keyless_strays(routing: Routing, rows: pa.Table) -> Iterator[Finding]:
+def keyless_strays(routing: Routing, rows: pa.Table, dates: bool = False) -> Iterator[Finding]:
     """ROUTING_MISMATCH of messages without a key, in ``FIRST_MESSAGES`` of each producer's; what is known was told."""
     rows = rows.sort_by([("published", "ascending"), ("partition", "ascending")])
     partitions: Ints = ints(rows, "partition")
@@ -142,7 +144,7 @@ def keyless_strays(routing: Routing, rows: pa.Table) -> Iterator[Finding]:
             Code.ROUTING_MISMATCH,
             Scope(row["topic"], row["partition"]),
             row["published"],
-            f"{where}, published by {row['producer']} at {clock(row['published'])}: {found.words(i)}",
+            f"{where}, published by {row['producer']} at {clock(row['published'], dates)}: {found.words(i)}",
             f"producer {row['producer']} changed its partition, or one of its name started anew",
             (row["ledger"], row["entry"], row["batch_index"]),
         )

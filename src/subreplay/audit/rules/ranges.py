@@ -36,16 +36,16 @@ RULES = (
 )
 
 
-def sticky_ranges(timeline: Timeline) -> Iterator[Finding]:
+def sticky_ranges(timeline: Timeline, dates: bool = False) -> Iterator[Finding]:
     """STICKY_GAP, once for each gap when it opens, and STICKY_OVERLAP, once for each consumer refused."""
     if timeline.policy.name not in _STICKY:
         return
     gaps = [_gaps(timeline, epoch) for epoch in timeline.epochs]
     for epoch in timeline.epochs[1:]:
         for gap in sorted(gaps[epoch.index] - gaps[epoch.index - 1]):
-            yield _gap(timeline, epoch, gap, gaps)
+            yield _gap(timeline, epoch, gap, gaps, dates)
         if epoch.rejected is not None and epoch.cause is not None:
-            yield from _overlap(timeline, epoch, epoch.cause.ranges or ())
+            yield from _overlap(timeline, epoch, epoch.cause.ranges or (), dates)
 
 
 def _gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
@@ -54,21 +54,21 @@ def _gaps(timeline: Timeline, epoch: Epoch) -> frozenset[Range]:
     return frozenset(timeline.table(epoch.index).gaps(timeline.policy.space))
 
 
-def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Range]]) -> Finding:
+def _gap(timeline: Timeline, opened: Epoch, gap: Range, gaps: list[frozenset[Range]], dates: bool) -> Finding:
     closed = next((e for e in timeline.epochs[opened.index :] if gap not in gaps[e.index]), None)
-    until = f"until {clock(closed.start.at)}" if closed else "until the end"
+    until = f"until {clock(closed.start.at, dates)}" if closed else "until the end"
     return Finding(
         Code.STICKY_GAP,
         timeline.scope,
         opened.start.at,
-        f"slots {gap[0]}..{gap[1]} had no owner from {clock(opened.start.at)} {until}",
-        event_words(opened),
+        f"slots {gap[0]}..{gap[1]} had no owner from {clock(opened.start.at, dates)} {until}",
+        event_words(opened, dates),
         slot=gap[0],
         epoch=opened.index,
     )
 
 
-def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...]) -> Iterator[Finding]:
+def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...], dates: bool) -> Iterator[Finding]:
     assert epoch.cause is not None
     for start, end, owner in timeline.table(epoch.index).rows():
         for low, high in asked:
@@ -79,9 +79,9 @@ def _overlap(timeline: Timeline, epoch: Epoch, asked: tuple[Range, ...]) -> Iter
                     Code.STICKY_OVERLAP,
                     timeline.scope,
                     epoch.start.at,
-                    f"{epoch.cause.label} was refused at {clock(epoch.start.at)}: it asked for slots "
+                    f"{epoch.cause.label} was refused at {clock(epoch.start.at, dates)}: it asked for slots "
                     f"{low}..{high}, of which {name} serves {shared[0]}..{shared[1]}",
-                    event_words(epoch),
+                    event_words(epoch, dates),
                     consumer=epoch.cause.label,
                     slot=shared[0],
                     epoch=epoch.index,

@@ -40,7 +40,7 @@ def found(
     told = Told(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
     missing = exhausted(inputs, log, arrived, limit, judge.words).mapInArrow(
-        told.by(partial(incomplete, max_redeliveries=limit, rejected=rejected)), shape
+        told.by(partial(incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates)), shape
     )
     ordered = letters(arrived, day, judge.words).repartition("topic", "partition", "key")
     return missing.unionAll(ordered.sortWithinPartitions(*STREAM).mapInArrow(told.by(disorder), shape))

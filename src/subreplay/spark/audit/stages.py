@@ -72,6 +72,7 @@ def fold(source: Source) -> Judge:
         lookback=config.traffic.lookback_days * DAY,
         end=found.end,
         basis=checkpoint.basis(config),
+        dates=source.dates,
     )
 
 
@@ -136,7 +137,7 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Tabl
     subscription = source.config.subscription.name
     explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
-    assigned = assignment_findings(judge.policy, source.statistics.group)
+    assigned = assignment_findings(judge.policy, source.statistics.group, judge.dates)
     ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
     others = [*_of_messages(source, judge, since)]
     if isinstance(judged.rows, pa.Table):

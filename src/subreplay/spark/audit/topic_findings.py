@@ -32,7 +32,7 @@ TOGETHER: Final = 10_000  # findings that are put into words at a time
 def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Iterable[Finding] = ()) -> pa.Table:
     """Findings about sticky ranges, and ``others``, which are about a Kafka group; what happened before ``since`` (ns)
     was told by an earlier night."""
-    ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline))
+    ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline, judge.dates))
     return Told(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
 
 
@@ -50,7 +50,7 @@ def of_keys(
         pairs = told.select("key", "partition", F.lit(True).alias("told")).distinct()
         keyed = keyed.join(pairs, ["key", "partition"], "left")
         keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
-    rule = partial(keys_in_two_partitions, partitioners=partitioners)
+    rule = partial(keys_in_two_partitions, partitioners=partitioners, dates=judge.dates)
     return _each(keyed, Told(subscription, judge.standings).by(_of(rule)))
 
 
@@ -66,10 +66,10 @@ def astray(messages: DataFrame, judge: Judge, subscription: str) -> DataFrame:
     assert routing is not None  # or none may
     # where a rejected message is, its producer may have begun
     rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
-    excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
+    excuse, dates = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE, judge.dates
 
     def strays(mine: pa.Table) -> Iterator[Finding]:
-        return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine))
+        return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine, dates))
 
     rows = firsts(messages.where("key IS NULL"), judge.words)
     return _each(rows, Told(subscription, judge.standings).by(_of(strays)))

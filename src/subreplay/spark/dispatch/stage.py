@@ -148,7 +148,9 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     config = source.config
     section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
     terms, words = config.terms, config.keys.words
-    judges = {name: _judge_of(folded, terms, section.get(name), words) for name, folded in scenarios.items()}
+    judges = {
+        name: _judge_of(folded, terms, section.get(name), words, source.dates) for name, folded in scenarios.items()
+    }
     parts = []
     for name, judge in judges.items():
         mine = rows.where(F.col("scenario") == name)
@@ -180,14 +182,14 @@ def _judge(source: Source, scenarios: Mapping[str, Plan], rows: DataFrame) -> di
     return found
 
 
-def _judge_of(folded: Plan, terms: Terms, section: Dispatch | None, words: KeyWords) -> Judge:
+def _judge_of(folded: Plan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
     dispatchers = {}
     for scope, timeline in folded.timelines.items():
         queues = (
             {} if section is None else {c.label: section.of(c.name).receiver_queue_size for c in timeline.consumers}
         )
         dispatchers[scope] = Dispatcher.of(timeline, queues)
-    return Judge(folded.policy, dispatchers, terms=terms, words=words)
+    return Judge(folded.policy, dispatchers, terms=terms, words=words, dates=dates)
 
 
 def _recorded_times(source: Source) -> Empirical:

@@ -43,7 +43,7 @@ class InputStatistics(NamedTuple):
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
     ``last``: the last delivery (ns), ``last_served`` that of each consumer.
-    ``end``: the last delivery, publication or membership event (ns).
+    ``first``, ``end``: the first and the last delivery, publication or membership event (ns).
     ``copies``: so many messages are exact copies of others, and are left out.
     ``crowded``, ``constant``: some messages have the same position; all of a topic partition have.
     ``group``: what is known of a Kafka group beside its deliveries.
@@ -63,6 +63,7 @@ class InputStatistics(NamedTuple):
     plain: bool
     last: int
     last_served: Mapping[str, int]
+    first: int
     end: int
     group: GroupStory = GroupStory()
     copies: int = 0
@@ -135,6 +136,13 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         plain=not any(row["other"] for row in stored if row["valid"]),
         last=max((row["last"] for row in delivered), default=UNKNOWN),
         last_served={row["consumer"]: row["last"] for row in sorted(delivered, key=itemgetter("last"))},
+        first=min(
+            (
+                *(row["first"] for row in (*stored, *served) if row["valid"] and row["first"] is not None),
+                *(event.since.at for of_scope in seen.values() for event in of_scope),
+            ),
+            default=UNKNOWN,
+        ),
         end=max(
             (
                 *(row["last"] for row in (*stored, *served) if row["valid"] and row["last"] is not None),

@@ -26,6 +26,7 @@ from subreplay.model.held import Stored
 from subreplay.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.model.tables import QUARANTINE
+from subreplay.model.words import has_dates
 from subreplay.spark import collect, lake, profiled
 from subreplay.spark.collect import fits
 from subreplay.spark.on_demand import started
@@ -183,6 +184,11 @@ class Source:
     def horizon(self) -> int:
         """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
         return NEVER if self.begin == UNKNOWN else self.begin + DAY - 1
+
+    @property
+    def dates(self) -> bool:
+        """Whether sentences show dates: not in a run of one date."""
+        return self.config.date is None and has_dates(self.statistics.first, self.statistics.end)
 
     @property
     def width(self) -> int:
