@@ -12,6 +12,7 @@ from subreplay.adapters import ADAPTERS
 from subreplay.audit.acts import Reset, acts_of, acts_seen
 from subreplay.audit.codes import Code, Excuse, excuse_of, unexcused
 from subreplay.audit.explain.causes import Causes
+from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.sums import acts as counts_of_acts
 from subreplay.audit.terms import Terms
 from subreplay.policies import make
@@ -87,6 +88,11 @@ def test_a_message_before_the_position_is_a_violation_beside_a_reset():
 
 def test_a_nack_after_a_reset_is_no_violation():
     assert duplicates(SHARED, BACK + "a2>C1 a2? a2>C1*1 a2! a3>C1 a3! a4>C1 a4! a5>C1 a5!") == (0, 5)
+
+
+def explained(judge, tables):
+    rows = audit_by(judge, tables).to_batches()
+    return [row for batch in Explainer(judge, "sub").violations(rows) for row in batch.to_pylist()]
 
 
 AT = (START + 112 * STEP) * 1_000  # between the last acknowledgement and the leave
@@ -215,6 +221,30 @@ def test_causes_name_the_act_and_sums_count_it():
     assert {excuse_of(Code.DUP_DELIVERY, excuses) for excuses in again["excuses"].to_pylist()} == {Excuse.RESET}
 
 
+@pytest.mark.parametrize(
+    ("kind", "party", "words"),
+    [
+        ("reset", "operator", "alice reset the cursor at "),
+        ("unload", "operator", "alice unloaded the topic at "),
+        ("seek", "consumer application", "alice sought at "),
+    ],
+)
+def test_a_finding_is_attributed_to_whose_act_it_was(kind, party, words):
+    tables = history("a1 a2 a3 a4 a5", f"+C1 {READ} ~9 a4>C1")
+    judge = judge_of(SHARED, tables, Terms(resets=(Reset(AT, kind, to=(1, 0, -1), by="alice"),)))
+    found = [row for row in explained(judge, tables) if row["code"] == "DUP_DELIVERY"]
+    assert [(row["verdict"], row["attribution"]) for row in found] == [("valid", party)]
+    assert found[0]["cause"].startswith(words)
+
+
+def test_what_a_reset_skipped_names_it_as_its_cause():
+    tables = history("a1 a2 a3 a4", "+C1 a1>C1 a1! ~9 a4>C1 a4!")
+    reset = Reset((START + 103 * STEP) * 1_000, to=(1, 3, -1), by="operator")
+    found = explained(judge_of(EXCLUSIVE, tables, Terms(resets=(reset,))), tables)
+    causes = {row["cause"][:26] for row in found if row["code"] == "LOST"}
+    assert causes == {"operator reset the cursor "}
+
+
 def test_acts_of_several_partitions_at_one_time_are_one_act():
     reset = Reset(AT, "reset", by="operator")
     timeline = fold(SHARED, "+C1")
@@ -224,7 +254,8 @@ def test_acts_of_several_partitions_at_one_time_are_one_act():
     ]
     (seen,) = acts_seen(acts, rows)
     assert (seen.title, seen.acknowledged, seen.redelivered) == ("Cursor reset", 4, 6)
-    assert seen.sentence.endswith("by operator; 6 redelivered from 0/5:0, 1/5:1 on, 4 of them acknowledged before")
+    assert seen.sentence.endswith("; 6 redelivered from 0/5:0, 1/5:1 on, 4 of them acknowledged before")
+    assert seen.sentence.startswith("operator reset the cursor at ")
 
 
 INCIDENTS = Path(__file__).parents[1] / "data" / "recordings-incidents" / "4.2.4"

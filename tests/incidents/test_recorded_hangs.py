@@ -54,6 +54,31 @@ def test_a_consumer_that_the_broker_blocked_at_its_limit_is_named_although_nobod
     assert "which held 60 unacknowledged since 18:45:34.601223 (first: 5:175)" in report["headline"]
 
 
+@pytest.mark.parametrize(
+    ("recording", "act"),
+    [
+        (
+            "i7_reset_cursor_admin",
+            "Operator reset the cursor at 2026-11-28T18:45:42.932000Z to what was published from "
+            "2026-11-28T18:45:33.903000Z on; 368 redelivered from 3:353 on, 361 of them acknowledged before",
+        ),
+        (
+            "i8_seek_by_consumer",
+            "Consumer m1 sought at 2026-11-28T18:45:42.800000Z to what was published from "
+            "2026-11-28T18:45:34.784000Z on; 288 redelivered from 7:287 on, 286 of them acknowledged before",
+        ),
+        (
+            "i9_unload_with_unacked",
+            "Operator unloaded the topic at 2026-11-28T18:46:41.882000Z; 92 redelivered from 17:220 on",
+        ),
+    ],
+)
+def test_an_act_that_the_brokers_log_names_is_no_violation_and_the_headline_names_it(recording, act, tmp_path):
+    code, report = audited(recording, tmp_path)
+    assert (code, failing(report)) == (0, {})
+    assert act in report["headline"]
+
+
 def audited(recording: str, folder: Path):
     """Ingest and audit a recording by the command: the exit code and the report."""
     assert cli.main(["ingest", str(RECORDINGS / recording), "--to", str(folder / "in"), "--quiet"]) == 0

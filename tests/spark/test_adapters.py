@@ -37,6 +37,12 @@ KEYS = {
 }
 
 
+UNLOADED = (
+    b"2026-11-22T01:36:48,600+0000 [web-1] INFO  org.apache.pulsar.broker.admin.impl.PersistentTopicsBase - [null]"
+    b" Unloading topic persistent://public/default/l08_shared_nack_close_dlq-1795311403\n"
+)
+
+
 def brokers_logs(folder: Path) -> Path:
     """Logs of three brokers: rotated, packed, one of them twice, with lines of other topics, and a line that is cut."""
     folder.mkdir()
@@ -44,7 +50,7 @@ def brokers_logs(folder: Path) -> Path:
         lines = gzip.decompress((DATA / f"broker_log/{name}.log.gz").read_bytes()).splitlines(keepends=True)
         half = len(lines) // 2
         (folder / f"{name}.log.1.gz").write_bytes(gzip.compress(b"".join(lines[:half])))
-        (folder / f"{name}.log").write_bytes(b"".join(lines[half:]) + lines[-1][:-9])
+        (folder / f"{name}.log").write_bytes(b"".join(lines[half:]) + UNLOADED + lines[-1][:-9])
     (folder / "copy.log").write_bytes(b"".join(lines[:half]))
     return folder
 
@@ -120,6 +126,7 @@ def test_brokers_logs(spark: SparkSession, tmp_path: Path) -> None:
     path = brokers_logs(tmp_path / "logs")
     with sources.reading(spark, "pulsar-broker-log", path, Options()) as read:
         same(read, ADAPTERS["pulsar-broker-log"](path))
+        assert [act["kind"] for act in read.told.run["topic"]["resets"]] == ["unload"]
 
 
 @pytest.mark.parametrize(

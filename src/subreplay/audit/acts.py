@@ -102,6 +102,12 @@ _VERBS: Final = {
 }  # fmt: skip
 
 
+_DONE: Final = {
+    "reset": "reset the cursor", "seek": "sought", "unload": "unloaded the topic",
+    "expired": "let the committed offsets expire",
+}  # fmt: skip
+
+
 _TITLES: Final = {
     "reset": "Cursor reset", "seek": "Seek", "unload": "Topic unload", "expired": "Expired offsets",
 }  # fmt: skip
@@ -111,8 +117,8 @@ def _declared(reset: Reset) -> str:
     to = "" if reset.to is None else f" to {position(*reset.to)}"
     if reset.to_time is not None:
         to += f" to what was published from {instant(reset.to_time)} on"
-    by = f" by {reset.by}" if reset.by else ""
-    return f"{_VERBS[reset.kind]} at {instant(reset.at)}{to}{by}"
+    act = f"{reset.by} {_DONE[reset.kind]}" if reset.by else _VERBS[reset.kind]
+    return f"{act} at {instant(reset.at)}{to}"
 
 
 class Seen(NamedTuple):

@@ -50,7 +50,6 @@ _OF_A_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
 _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
     Excuse.SOUGHT_BACK: "consumer application",
     Excuse.EXPIRED: "operator",
-    Excuse.RESET: "operator",
     Excuse.COMPACTED: "operator",
     Excuse.RESET: "operator",
     Excuse.RESENT: "client library",
@@ -59,7 +58,9 @@ _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
 }
 
 
-def attributed(code: Code, excuse: Excuse = Excuse.NONE, of_group: bool = False) -> Party:
-    """Whose doing a finding is; ``of_group``: of a Kafka consumer group."""
+def attributed(code: Code, excuse: Excuse = Excuse.NONE, of_group: bool = False, sought: bool = False) -> Party:
+    """Whose doing a finding is; ``of_group``: of a Kafka consumer group, ``sought``: the act behind it is a seek."""
+    if sought and excuse is Excuse.RESET:
+        return "consumer application"
     by_group = _OF_A_GROUP.get(code) if of_group else None
     return _OF_EXCUSES.get(excuse) or by_group or _OF_CODES.get(code, "data")

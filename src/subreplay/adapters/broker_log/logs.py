@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, check_asked, pairs_of
+from subreplay.adapters.broker_log.acts import ACTS, resets
 from subreplay.adapters.broker_log.adapter import BACKWARDS, BATCH
 from subreplay.adapters.broker_log.events import FILES, duplicates, summed
 from subreplay.adapters.broker_log.parsing import MOST_FILES, NUMBERED, TOTALS, LogFile, begins, blocks
@@ -101,10 +102,10 @@ class Log:
 
     def concluded(
         self, of: Counted, cast: Cast, kinds: pa.Table, delivered: pa.Table, unnamed: Mapping[str, int],
-        seen: Stats | None,
+        seen: Stats | None, acts: pa.Table,
     ) -> Conclusion:  # fmt: skip
         """What is told at the end. ``delivered`` are the ``sizes`` of deliveries, ``unnamed`` the rejected ones by
-        file."""
+        file, ``acts`` (``ACTS``) those of all files."""
         rows = Counter(zip(*(cast.membership[name].to_pylist() for name in ("subscription", "topic")), strict=True))
         of_batch, single = set[tuple[str, int]](), Counter[tuple[str, int]]()
         for row in delivered.to_pylist():
@@ -117,6 +118,9 @@ class Log:
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
         selectors, polled = ((), ()) if seen is None else (seen.selectors, seen.notes)
         membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3, selectors)
+        acts = acts.filter(pc.invert(pc.is_in(acts["file"], value_set=pa.array(list(of.twice), pa.string()))))
+        if pairs and (found := resets(acts, pairs[0][1], pairs[0][0], membership)):
+            run["topic"] = {"resets": found}
         if unsure := sum(single[topic_partition] for topic_partition in of_batch):
             notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
@@ -196,7 +200,8 @@ def read(path: Path, options: Options) -> Ingested:
     deliveries, rejected = (pa.concat_tables(of_kind) for of_kind in tables.values())
     unnamed = [Rejected.of(row) for row in rejected.sort_by([("file", "ascending"), ("row", "ascending")]).to_pylist()]
     every = [row for block in parts for row in block.rejected if row.file not in of.twice] + unnamed
-    end = log.concluded(of, cast, kinds, sizes(deliveries), Counter(row.file for row in unnamed), seen)
+    end = log.concluded(of, cast, kinds, sizes(deliveries), Counter(row.file for row in unnamed), seen,
+                        pa.concat_tables([ACTS.empty_table(), *(block.acts for block in parts)]))  # fmt: skip
     rows = {"membership": end.membership, "deliveries": deliveries}
     return Ingested(rows, (*every, *(() if seen is None else seen.rejected)), *end[1:])
 

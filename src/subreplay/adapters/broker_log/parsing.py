@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options, Rejected
+from subreplay.adapters.broker_log.acts import ACTS, acts
 from subreplay.adapters.broker_log.events import EVENTS, FILES, Parsed, events
 from subreplay.adapters.broker_log.scan import Ints, scan
 from subreplay.adapters.broker_log.words import PROGRAM
@@ -61,11 +62,12 @@ class LogFile(NamedTuple):
 
 
 class Block(NamedTuple):
-    """What some lines tell: ``NUMBERED`` events, rejected lines and ``TOTALS``."""
+    """What some lines tell: ``NUMBERED`` events, rejected lines, ``TOTALS`` and ``ACTS``."""
 
     events: pa.Table
     rejected: tuple[Rejected, ...]
     totals: pa.Table
+    acts: pa.Table
 
 
 def blocks(file: LogFile) -> Iterator[Block]:
@@ -74,13 +76,13 @@ def blocks(file: LogFile) -> Iterator[Block]:
     for number, part in enumerate(log_lines(file.path, file.name)):
         if isinstance(part, Rejected):
             damage = {"file": file.name, "lines": 1, "known": 0, "quarantined": 1, "bytes": 0, "digest": 0, "kept": 0}
-            yield Block(NUMBERED.empty_table(), (part,), pa.Table.from_pylist([damage], TOTALS))
+            yield Block(NUMBERED.empty_table(), (part,), pa.Table.from_pylist([damage], TOTALS), ACTS.empty_table())
             continue
         parsed = events(part)
         found = _numbered(_wanted(parsed.events, file.options), order)
         version, of_3 = _look(part) if number == 0 else (None, False)
         kept = int(np.count_nonzero(np.diff(found["line"].to_numpy(), prepend=-1)))
-        yield Block(found, parsed.rejected, _totals(parsed, kept, order.back, version, of_3))
+        yield Block(found, parsed.rejected, _totals(parsed, kept, order.back, version, of_3), acts(part))
 
 
 def begins(head: bytes) -> int:

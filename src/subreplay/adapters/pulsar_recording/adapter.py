@@ -3,8 +3,9 @@
 A recording is a folder of gzip JSON lines (``messages``, ``broker_events``; optional ``deliveries``, ``membership``,
 ``dlq``: what arrived on the dead letter topic, ``scenario.json``). Dispatches, their order (``seq``), acknowledgements,
 redelivery requests and membership come from the broker's own events; the client's ``deliveries`` only add when the
-application took a message and gave it back, since a client's times are calls, not effects. A recording is one bounded
-capture, so it is read whole; tables of a data lake need no such adapter.
+application took a message and gave it back, since a client's times are calls, not effects. The broker's log beside them
+names resets, seeks and unloads. A recording is one bounded capture, so it is read whole; tables of a data lake need no
+such adapter.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from subreplay.adapters.base import Ingested, Reason
+from subreplay.adapters.broker_log.acts import ACTS, acts_of_file, resets
 from subreplay.adapters.canonical import base_topic, to_table
 from subreplay.adapters.jsonl import Lines, read_lines
 from subreplay.adapters.pulsar_recording.dead_letters import DeadLetter, dead_letter_rows, recorded_policy
@@ -82,6 +84,10 @@ def read(folder: Path) -> Ingested:
     named = run.get("subscription", {})
     if policy := recorded_policy(letters.rows.values(), deliveries, named.get("topic")):
         run["topic"] = {"dead_letter": policy}
+    log = folder / "broker.log.gz"
+    acts = acts_of_file(log) if named and log.exists() else ACTS.empty_table()
+    if len(acts) and (found := resets(acts, named["topic"], named["name"], tables["membership"])):
+        run.setdefault("topic", {})["resets"] = found
     if limits := scenario.broker_settings.limits:
         run["liveness"] = limits
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}

@@ -5,13 +5,14 @@ Causes are few: they name events and consumers, not messages, so that findings c
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
@@ -169,14 +170,31 @@ class Causes:
     def _acts(self, rows: pa.Table, mine: Ints) -> pa.Array:
         """The acts that explain ``mine`` of some rows; null for the others."""
         words: list[str | None] = [None] * rows.num_rows
-        some = rows.select(["topic", "partition", "at", "codes"]).take(pa.array(mine))
+        codes = ints(rows, "codes")
+        for row, act in self._act_of(rows, mine):
+            words[row] = act.words(bool(codes[row] & Code.DUP_DELIVERY.bit))
+        return pa.array(words, pa.string())
+
+    def sought(self, rows: pa.Table, mine: Ints) -> NDArray[np.bool_]:
+        """Which rows a declared seek explains, of ``mine``, which an act explains."""
+        found = np.zeros(rows.num_rows, np.bool_)
+        for row, act in self._act_of(rows, mine):
+            found[row] = act.declared is not None and act.declared.kind == "seek"
+        return found
+
+    def _act_of(self, rows: pa.Table, mine: Ints) -> Iterator[tuple[int, Act]]:
+        """The latest act before each of ``mine`` of some rows; of what was never delivered, the first after it."""
+        some = rows.select(["topic", "partition", "at", "published", "delivered"]).take(pa.array(mine))
         for row, of in zip(mine.tolist(), some.to_pylist(), strict=True):
             scope = Scope(of["topic"], of["partition"])
             if scope not in self._acts_of:
                 self._acts_of[scope] = self._judge.acts(self._judge.dispatcher(scope).timeline)
-            act = [act for act in self._acts_of[scope] if act.at < of["at"]][-1]
-            words[row] = act.words(bool(of["codes"] & Code.DUP_DELIVERY.bit))
-        return pa.array(words, pa.string())
+            acts = self._acts_of[scope]
+            if of["delivered"]:
+                near = [act for act in acts if act.at < of["at"]][-1:]
+            else:
+                near = [act for act in acts if act.declared is not None and act.at >= of["published"]][:1]
+            yield from ((row, act) for act in near)
 
     def _words(self, words: pa.Array, epochs: Ints) -> pa.Array:
         return words.take(pa.array(self._within(epochs)))

@@ -72,7 +72,8 @@ class Explainer:
         rule = RULES[code]
         other = words.of(rule.witness) if rule.witness else pa.nulls(rows.num_rows, pa.string())
         verdicts = [str(rule.verdict(self.judge.standings[code], of)) for of in Excuse]
-        parties = [attributed(code, of, self.judge.of_group) for of in Excuse]
+        parties = [attributed(code, of, self.judge.of_group, sought) for sought in (False, True) for of in Excuse]
+        sought = causes.sought(rows, np.flatnonzero(excuses == Excuse.RESET))
         sentence = wording.filled(rule.sentence, words.of)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
@@ -88,7 +89,7 @@ class Explainer:
                 other,
                 words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
-            "attribution": pa.array(parties).take(pa.array(excuses)),
+            "attribution": pa.array(parties).take(pa.array(excuses + len(Excuse) * sought)),
             "waited": words.waited_micros() if code in WAITING else pa.nulls(rows.num_rows, pa.int64()),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
             "circumstances": _circumstances(rows),

@@ -21,6 +21,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.base import Adapter, Options, Told
+from subreplay.adapters.broker_log.acts import ACTS
 from subreplay.adapters.broker_log.adapter import BATCH
 from subreplay.adapters.broker_log.deliveries import STEPS
 from subreplay.adapters.broker_log.logs import SIZES, Log, sizes
@@ -35,7 +36,7 @@ from subreplay.spark.dealing import dealt
 from subreplay.spark.session import KeptRows, partitions
 
 _PARSED: Final = {
-    "events": NUMBERED, REJECTED: QUARANTINE, "totals": TOTALS, "kinds": KINDS, "telling": NUMBERED,
+    "events": NUMBERED, REJECTED: QUARANTINE, "totals": TOTALS, "kinds": KINDS, "telling": NUMBERED, "acts": ACTS,
 }  # fmt: skip
 _UNNAMED: Final = pa.schema([("file", pa.string()), ("count", pa.int64())])
 _FOLDED: Final = {"deliveries": DELIVERIES, REJECTED: QUARANTINE, "sizes": SIZES, "unnamed": _UNNAMED}
@@ -46,7 +47,7 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     """Membership and deliveries of a log, as ``broker_log.logs.read`` gives them."""
     log = Log.of(path, options)
     parsed = kept.keep(tasks.by_parts(spark, log.files, _parsed, _PARSED), StorageLevel.DISK_ONLY)
-    small = tasks.small(parsed, "totals", "kinds", "telling")
+    small = tasks.small(parsed, "totals", "kinds", "telling", "acts")
     kinds = small["kinds"].group_by(KINDS.names).aggregate([])
     of = log.counted(small["totals"].cast(TOTALS), kinds)
     events, once = tasks.of_kind(parsed, "events"), ~F.col("file").isin(*of.twice)
@@ -61,7 +62,7 @@ def read(spark: SparkSession, kept: KeptRows, adapter: Adapter, path: Path, opti
     unnamed = Counter(unknown["file"].to_pylist())
     for row in counted["unnamed"].to_pylist():
         unnamed[row["file"]] += row["count"]
-    end = log.concluded(of, cast, kinds, counted["sizes"], unnamed, seen)
+    end = log.concluded(of, cast, kinds, counted["sizes"], unnamed, seen, small["acts"].cast(ACTS))
     others = pa.concat_tables([quarantine(() if seen is None else seen.rejected), unknown])
     deliveries, rejected = tasks.of_kind(folded, "deliveries"), tasks.of_kind(folded, REJECTED)
     rejected = tasks.of_kind(parsed, REJECTED).where(once).unionAll(rejected)
@@ -78,6 +79,7 @@ def _parsed(file: LogFile) -> Rows:
         yield "events", block.events
         yield REJECTED, quarantine(block.rejected)
         yield "totals", block.totals
+        yield "acts", block.acts
         yield "kinds", block.events.select(KINDS.names).group_by(KINDS.names).aggregate([])
         yield "telling", telling_of_members(block.events.filter(pc.is_valid(block.events["topic"])))
 
