@@ -38,8 +38,8 @@ KEYS = {
 
 
 UNLOADED = (
-    b"2026-11-22T01:36:48,600+0000 [web-1] INFO  org.apache.pulsar.broker.admin.impl.PersistentTopicsBase - [null]"
-    b" Unloading topic persistent://public/default/l08_shared_nack_close_dlq-1795311403\n"
+    b"2026-11-22T01:35:08,600+0000 [web-1] INFO  org.apache.pulsar.broker.admin.impl.PersistentTopicsBase - [null]"
+    b" Unloading topic persistent://public/default/l07_failover_nonpartitioned-1795311294\n"
 )
 
 
