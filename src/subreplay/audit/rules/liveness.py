@@ -441,7 +441,7 @@ def judge_waiting(
     """
     limits, watch, timeline = limits_of(context, 0), state.watch, dispatcher.timeline
     waits_for = np.full(rows.num_rows, -1)
-    if limits.silence == NEVER or dispatcher.timeline.scope.topic.startswith("non-persistent://"):
+    if limits.silence == NEVER or context.drops(dispatcher.timeline.scope.topic):
         return waits_for
     epoch, end = end_of(context, dispatcher, end_of_data(context, state.end))
     finish(watch, end, limits)
