@@ -102,6 +102,20 @@ def test_a_message_that_was_passed_over_for_long_is_late_although_its_consumer_i
     assert waits(SHARED, f"a1 {delays}", story, no_tick) == ["LATE a1"]
 
 
+@pytest.mark.parametrize(
+    ("story", "found"),
+    [
+        ("+C1 =C1 a1>C1 a1! ~100 a1^", ["STALLED a2", "STALLED a3"]),
+        ("+C1 =C1 a1>C1 ~100 a1^", ["STUCK a2", "STUCK a3"]),
+        ("+C1 +C2 =C1 a1>C1 a1! ~100 /C1 -C1 =C2 a2>C2 a3>C2", ["LATE a2", "LATE a3"]),
+        ("+C1 +C2 =C1 a1>C1 ~100 /C1 -C1 =C2 a2>C2 a3>C2", ["STUCK a2", "STUCK a3"]),
+        ("+C1 +C2 =C1 a1>C1 a1! /C1 -C1 ~100 =C2 a2>C2 a3>C2", []),  # nobody had the partition
+    ],
+)
+def test_a_kafka_consumer_that_fetches_nothing_keeps_its_partition_waiting(story, found):
+    assert [f for f in findings(RANGE, "a1 a2 a3", story, SOON, 0) if f.split()[0].upper() in LIVENESS] == found
+
+
 # what is not
 
 

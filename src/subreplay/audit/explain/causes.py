@@ -43,6 +43,8 @@ PASSED: Final = "later records of its partition were delivered, or committed"
 NOT_COUNTED: Final = "its redelivery count does not rise: its type of subscription, broker or client does not count"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
+NOT_FETCHED: Final = "its consumer did not fetch it: it hangs, polls rarely, or has paused the partition"
+_OF_FETCHING: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_ACT: Final = Excuse.RESET.codes | _OF_REDELIVERY
 
@@ -90,6 +92,8 @@ class Causes:
         routing = self._judge.terms.routing
         if code is Code.ROUTING_MISMATCH and routing is not None and routing.why:
             return pa.repeat(routing.why, rows.num_rows)
+        if code in _OF_FETCHING and self._judge.of_group:
+            return pa.repeat(NOT_FETCHED, rows.num_rows)
         if RULES[code].cause:
             return pa.repeat(RULES[code].cause, rows.num_rows)
         if code is Code.STUCK:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from subreplay.audit.codes import EVERY, Code, Excuse, Rule
 from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
@@ -188,13 +189,21 @@ def owed(context: Context, dispatcher: Dispatcher, rows: pa.Table, d: Ints) -> O
     late, epoch = late[epoch != d[EPOCH, late]], epoch[epoch != d[EPOCH, late]]
     hashes = ints(rows, "hash").astype(np.uint32)[late]
     owner[late] = timeline.owner_at(d[SLOT, late], hashes, epoch)
-    nobody = owner[late] < 0  # it was due when nobody owned it: who did before the one that got it
-    occupied = np.append(dispatcher.occupied, 0)
-    before = np.maximum(np.searchsorted(dispatcher.occupied, d[EPOCH, late[nobody]]) - 1, 0)
-    owner[late[nobody]] = timeline.owner_at(d[SLOT, late[nobody]], hashes[nobody], occupied[before].astype(np.int32))
+    nobody = np.flatnonzero(owner[late] < 0)  # it was due when nobody owned it: who did before the one that got it
+    owner[late[nobody]] = _before(dispatcher, d[EPOCH, late[nobody]], d[SLOT, late[nobody]], hashes[nobody])
     moved = late[owner[late] != d[SESSION, late]]
     since[moved] = dispatcher.starts[d[EPOCH, moved]]
     return Owed(due, owner, since)
+
+
+def _before(dispatcher: Dispatcher, epochs: Ints, slots: Ints, hashes: NDArray[np.uint32]) -> Ints:
+    """The sessions that owned slots before those of ``epochs`` did; -1 for nobody."""
+    timeline = dispatcher.timeline
+    if timeline.policy.routing == "partition":
+        return timeline.tenures.before[epochs]
+    before = np.maximum(np.searchsorted(dispatcher.occupied, epochs) - 1, 0)
+    occupied = np.append(dispatcher.occupied, 0)[before].astype(np.int32)
+    return np.asarray(timeline.owner_at(slots, hashes, occupied), np.int64)
 
 
 def room_for(watch: Watch, rows: int) -> Watch:
