@@ -56,6 +56,7 @@ CAUSES = {
     Code.STARVED: "nothing is seen that blocks it",
     Code.STALLED: "nothing recorded blocks it",
     Code.LATE: "nothing recorded blocked it",
+    Code.DROPPED: "no consumer had permits for it",
     Code.BEFORE_PUBLICATION: "the clocks of its producer and of the broker differ",
     Code.REDELIVERED_UNASKED: "no cause seen",
     Code.COMMIT_NOT_OWNER: "unexplained",
