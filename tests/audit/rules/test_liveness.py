@@ -138,6 +138,12 @@ def test_what_is_harmless_is_not_reported(policy, story):
     assert waits(policy, "n1 n2 n3", story) == []
 
 
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+@pytest.mark.parametrize("story", ["+C1:0 n1>C1 n1! ~100 n1^", "+C1:0 n1>C1 n1! ~100 n2>C1 n3>C1 n2! n3!"])
+def test_a_consumer_without_a_queue_is_served_only_while_it_asks(policy, story):
+    assert waits(policy, "n1 n2 n3", story) == []
+
+
 def test_a_delayed_message_is_not_due_before_its_time():
     assert waits(SHARED, "a1 a2+300", "+C1 a1>C1 a1! ~260 a2>C1 a2!") == []
     assert waits(SHARED, "a1 a2+900", "+C1 a1>C1 a1! ~300 a1^") == []

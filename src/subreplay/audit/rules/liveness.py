@@ -80,7 +80,7 @@ FIRST_KEPT: Final = 13
 EVIDENCE: Final = FIRST_KEPT + WITNESS
 UNIT: Final = EVIDENCE + WITNESS
 _STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
-_NOT_OVERTAKEN: Final = 1_000_000_000  # ns: a broker may hand out messages that are due together in any order
+NO_QUEUE: Final = -1
 
 
 @by_reference
@@ -153,8 +153,9 @@ def _room(context: Context, dispatcher: Dispatcher) -> Ints:
     """How many messages a consumer must hold before they may be what keeps others from it.
 
     A client returns permits when half of its queue was taken, so half a queue of messages can be enough. Where no
-    receiver queue is recorded, one message may be. A member of a Kafka group that holds records has not polled again.
-    Where no acknowledgement is recorded, nobody can be shown to hold anything.
+    receiver queue is recorded, one message may be. One without a queue has permits only while its application waits in
+    ``receive``, which nothing records: it is ``NO_QUEUE``. A member of a Kafka group that holds records has not polled
+    again. Where no acknowledgement is recorded, nobody can be shown to hold anything.
     """
     sizes = dispatcher.queue_sizes
     room = np.where(
@@ -164,6 +165,7 @@ def _room(context: Context, dispatcher: Dispatcher) -> Ints:
         room = np.minimum(room, max(1, context.terms.max_unacked_per_consumer // 2))
     if context.of_group:
         room = np.ones(len(sizes), np.int64)
+    room = np.where(sizes == 0, NO_QUEUE, room)
     return np.full(len(sizes), NEVER) if Need.ACKNOWLEDGEMENTS in context.lacking else room
 
 
@@ -231,6 +233,9 @@ def _note(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no c
     """Note a silence that ends: since when, and who held what in it."""
     u, whole = w.units, len(w.units) - 1
     begin, end, blocker, held = u[unit, PROGRESS], at, unit, 0
+    if unit < whole and u[unit, ROOM] == NO_QUEUE:
+        u[unit, TO] = UNKNOWN
+        return
     if unit < whole:
         held = u[unit, HOLDS] + u[unit, KEEPS]
         held = held if held >= u[unit, ROOM] else 0
@@ -238,7 +243,7 @@ def _note(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no c
         blocker, free, total, longest = -1, -1, 0, 0
         for s in range(whole):
             connected = min(at, u[s, CLOSING]) - max(begin, u[s, JOINED]) if u[s, JOINED] != NEVER else 0
-            if connected < limits.silence:
+            if connected < limits.silence or u[s, ROOM] == NO_QUEUE:
                 continue
             holds = u[s, HOLDS] + u[s, KEEPS]
             total += holds
@@ -525,6 +530,8 @@ def _silence(watch: Watch, unit: int, end: int, limits: Limits) -> tuple[int, in
     """The silence of a unit that lasts to the end, or to its leaving: since when, until when, how many messages one
     consumer holds in it that may be what blocks others, and the first of them."""
     u, whole = watch.units, len(watch.units) - 1
+    if unit < whole and u[unit, ROOM] == NO_QUEUE:
+        return end, end, 0, u[unit, EVIDENCE:UNIT]
     if unit < whole and u[unit, CLOSING] <= end and u[unit, TO] == u[unit, CLOSING]:
         return int(u[unit, FROM]), int(u[unit, TO]), int(u[unit, BLOCKED]), u[unit, EVIDENCE:UNIT]
     if unit < whole:
@@ -532,12 +539,13 @@ def _silence(watch: Watch, unit: int, end: int, limits: Limits) -> tuple[int, in
         until = min(end, int(u[unit, CLOSING]))
         return int(u[unit, PROGRESS]), until, held, u[unit, FIRST_KEPT:EVIDENCE]
     begin = int(u[whole, PROGRESS])
-    there = np.flatnonzero((u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end))
+    there = np.flatnonzero((u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end) & (u[:whole, ROOM] != NO_QUEUE))
+    if not len(there):
+        return end, end, 0, u[whole, EVIDENCE:UNIT]
     free = there[u[there, KEEPS] < u[there, ROOM]]
-    most = int(there[np.argmax(u[there, KEEPS])]) if len(there) else -1
-    if not len(there) or (len(free) and (limits.unacked == NEVER or 2 * u[there, KEEPS].sum() < limits.unacked)):
-        joined = int(u[free, JOINED].min()) if len(free) else end
-        return max(begin, joined), end, 0, u[whole, EVIDENCE:UNIT]
+    most = int(there[np.argmax(u[there, KEEPS])])
+    if len(free) and (limits.unacked == NEVER or 2 * u[there, KEEPS].sum() < limits.unacked):
+        return max(begin, int(u[free, JOINED].min())), end, 0, u[whole, EVIDENCE:UNIT]
     return begin, end, int(u[most, KEEPS]), u[most, FIRST_KEPT:EVIDENCE]
 
 
