@@ -37,7 +37,7 @@ from subreplay.audit.passes.timed import (
     with_owners,
 )
 from subreplay.audit.rules.commits import NONE, judge_commits
-from subreplay.audit.rules.liveness import watched
+from subreplay.audit.rules.liveness import finish, limits_of, watched
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
@@ -181,6 +181,7 @@ class Judge(Context):
             state = state or self._state(dispatcher, checkpoint)
             if not begun:
                 begin_instants(state)
+            finish(state.watch, self.horizon, limits_of(self, self.horizon))
             since = UNKNOWN if self.lookback == NEVER else self.horizon - self.lookback
             arrays = _named(_INSTANTS, state.checkpoint(still.keys, since)) | {
                 n: a for n, a in checkpoint.arrays().items() if n.startswith(_LOG)
