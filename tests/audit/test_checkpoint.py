@@ -84,4 +84,5 @@ def test_the_state_of_many_keys_and_sessions_is_small() -> None:
     judge = replace(judge_of(auto_split(), tables), horizon=(begin + 10_000_000_000) * 1000, lookback=NEVER)
     rows = judged_log(judge, log_of(tables["messages"], tables["deliveries"]))
     checkpoint = column(rows, "checkpoint").drop_null().to_pylist()
-    assert sum(len(row["data"]) for row in checkpoint) < 40 * keys
+    # 8 of them tell a message that was published twice from another one with its sequence id
+    assert sum(len(row["data"]) for row in checkpoint) < 48 * keys
