@@ -161,7 +161,7 @@ def _add(total: NDArray[np.uint64], values: pa.Array, salt: int) -> None:
 def _numbers(values: pa.Array) -> NDArray[np.uint64]:
     if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
         return key_identity(values).view(np.uint64)
-    if pa.types.is_timestamp(values.type):
+    if pa.types.is_timestamp(values.type) or pa.types.is_boolean(values.type):
         values = values.cast(pa.int64())
     found: NDArray[Any] = np.asarray(pc.fill_null(values, 0)).astype(np.int64)
     return found.view(np.uint64)
