@@ -219,7 +219,7 @@ def test_a_profile_is_made_of_the_columns_that_it_needs(read: Inputs, monkeypatc
 def test_a_table_that_is_named_is_read_alike_where_it_is_as_plain(
     spark: SparkSession, tmp_path: Path, more: dict[str, Any], is_read: bool
 ) -> None:
-    as_parquet(drawn("messages", random.Random(1), 100), tmp_path / "of_ours")
+    as_parquet(drawn("messages", random.Random(1), 200), tmp_path / "of_ours")
     given = {"path": str(tmp_path / "of_ours"), "format": "parquet"} | more
     asked = {"traffic": {"messages": given}, "subscription": {"topic": "t"}}
     found = read_inputs(spark, config.parse(asked, "run.yaml"), messages_only=True)
