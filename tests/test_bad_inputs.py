@@ -149,11 +149,23 @@ SECTION = "must be a section of keys: "
 DURATION = "not a duration; write a number and one of ms, s, m, h, d, e.g. 10s"
 MISTAKES = [
     ("orders", ": a run is a mapping of keys, not str"),
-    ("subscription: orders", f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: 'orders')"),
-    ("subscription:\n  - name: s", f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: [{{"),
-    ("date:\nsubscription:", f":2: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: nothing)"),
+    (
+        "subscription: orders",
+        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: 'orders')",
+    ),
+    (
+        "subscription:\n  - name: s",
+        f":1: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: [{{",
+    ),
+    (
+        "date:\nsubscription:",
+        f":2: subscription: {SECTION}name, topic, policy, profile, options, isolation (given: nothing)",
+    ),
     ("subscription:\n  nmae: s", ":2: unknown key subscription.nmae; did you mean 'name'?"),
-    ("subscription:\n  zzz: s", ":2: unknown key subscription.zzz; legal here: name, topic, policy, profile, options, isolation"),
+    (
+        "subscription:\n  zzz: s",
+        ":2: unknown key subscription.zzz; legal here: name, topic, policy, profile, options, isolation",
+    ),
     ("subscription:\n  name: 5", ":2: subscription.name: must be a text; put it into quotes (given: 5)"),
     ("subscription:\n  name: yes", ":2: subscription.name: must be a text; put it into quotes (given: true)"),
     ("subscription:\n  policy: [a]", ":2: subscription.policy: must be a text (given: ['a'])"),
