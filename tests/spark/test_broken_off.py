@@ -18,6 +18,16 @@ from tests.support.recordings import ROOT
 pytestmark = pytest.mark.long
 
 AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
+SLOW = """
+import time
+from subreplay import pipeline
+sum_audit = pipeline.sum_audit
+def wait_and_sum(*given):
+    time.sleep(30)
+    return sum_audit(*given)
+pipeline.sum_audit = wait_and_sum
+"""
+"""An audit that is not at its end before the signal comes, however slow this machine is."""
 SIGNALLED = """
 import os, signal, threading
 from pyspark.sql import SparkSession
@@ -50,7 +60,7 @@ def ended(run_file: Path, here: Path) -> Callable[..., tuple[int, list[str]]]:
 
     def run(done_to: Callable[[psutil.Process], None]) -> tuple[int, list[str]]:
         audit = subprocess.Popen(
-            [sys.executable, "-c", AUDIT, str(run_file)],
+            [sys.executable, "-c", SLOW + AUDIT, str(run_file)],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
