@@ -19,11 +19,11 @@ pytestmark = pytest.mark.long
 
 AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
 SLOW = """
-import time
+import sys, time
 from subreplay import pipeline
 sum_audit = pipeline.sum_audit
 def wait_and_sum(*given):
-    time.sleep(30)
+    time.sleep(int(sys.argv[2]))
     return sum_audit(*given)
 pipeline.sum_audit = wait_and_sum
 """
@@ -58,9 +58,9 @@ def run_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ended(run_file: Path, here: Path) -> Callable[..., tuple[int, list[str]]]:
     """Run an audit and do something to it while it judges; the exit code, and what it said after its stages."""
 
-    def run(done_to: Callable[[psutil.Process], None]) -> tuple[int, list[str]]:
+    def run(done_to: Callable[[psutil.Process], None], waits: int = 30) -> tuple[int, list[str]]:
         audit = subprocess.Popen(
-            [sys.executable, "-c", SLOW + AUDIT, str(run_file)],
+            [sys.executable, "-c", SLOW + AUDIT, str(run_file), str(waits)],
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,
@@ -100,7 +100,7 @@ def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, h
     def kill(audit: psutil.Process) -> None:
         next(p for p in audit.children(recursive=True) if p.name() == "java").kill()
 
-    returned, said = ended(kill)
+    returned, said = ended(kill, waits=3)
     assert returned == 4
     assert said == [
         "subreplay: Spark's Java process ended in the middle; run it again; if memory ran out, give it more "
