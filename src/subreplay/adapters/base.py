@@ -192,8 +192,8 @@ def told_of(tables: Mapping[str, pa.Table]) -> list[tuple[str, str]]:
 
 
 def pairs_of(rows: Mapping[tuple[str, str], int]) -> list[tuple[str, str]]:
-    """Subscriptions with their topics, those with the most ``rows`` first."""
-    return sorted(rows, key=lambda pair: (-rows[pair], pair))
+    """Subscriptions with their topics, those with the most ``rows`` first; of a system's own topics last."""
+    return sorted(rows, key=lambda pair: (pair[1].rpartition("/")[2].startswith("__"), -rows[pair], pair))
 
 
 def check_asked(path: Path, options: Options, subscriptions: Iterable[str], topics: Iterable[str]) -> None:

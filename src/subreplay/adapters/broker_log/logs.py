@@ -26,7 +26,8 @@ from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.files import head_of
 from subreplay.adapters.looks import Chosen, chosen
 from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
-from subreplay.adapters.pulsar_stats.adapter import Stats, counted, stats
+from subreplay.adapters.pulsar_stats.adapter import Stats, blocking, counted, stats
+from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.errors import InputError
 from subreplay.model.tables import DELIVERIES
 from subreplay.profiles.releases import nearest_profile
@@ -116,16 +117,20 @@ class Log:
         pairs = pairs_of(rows)
         version = pc.max(of.files["version"]).as_py()
         of_3 = bool(pc.any(of.files["of_3"]).as_py())
-        selectors, polled = ((), ()) if seen is None else (seen.selectors, seen.notes)
+        selectors = () if seen is None else seen.selectors
         membership, run, notes = suggested(pairs, cast.membership, kinds, version, of_3, selectors)
         acts = acts.filter(pc.invert(pc.is_in(acts["file"], value_set=pa.array(list(of.twice), pa.string()))))
         if pairs and (found := resets(acts, pairs[0][1], pairs[0][0], membership)):
             run["topic"] = {"resets": found}
+        if pairs and seen is not None:
+            concluded, said = concluded_limits(seen.found, *pairs[0])
+            run |= {"liveness": concluded} if concluded else {}
+            notes += [*said, *blocking(seen.found), *silent(seen.found)]
         if unsure := sum(single[topic_partition] for topic_partition in of_batch):
             notes.append(f"{unsure:,} deliveries of entries of one message count as of no batches, which the log does "
                          "not tell from batches of one: an audit goes by what the messages say")  # fmt: skip
         counts = (*of.counts(unnamed), *(() if seen is None else counted(seen)))
-        every = *NOTES, *notes, *polled, *of.notes(), *self.chosen.notes
+        every = *NOTES, *notes, *of.notes(), *self.chosen.notes
         return Conclusion(membership, counts, run, tuple(pairs[1:]), every)
 
 

@@ -4,8 +4,8 @@ A recording is a folder of gzip JSON lines (``messages``, ``broker_events``; opt
 ``dlq``: what arrived on the dead letter topic, ``scenario.json``). Dispatches, their order (``seq``), acknowledgements,
 redelivery requests and membership come from the broker's own events; the client's ``deliveries`` only add when the
 application took a message and gave it back, since a client's times are calls, not effects. The broker's log beside them
-names resets, seeks and unloads. A recording is one bounded capture, so it is read whole; tables of a data lake need no
-such adapter.
+names resets, seeks and unloads; polled statistics (``topic_stats``) show limits and consumers that hang. A recording is
+one bounded capture, so it is read whole; tables of a data lake need no such adapter.
 """
 
 from __future__ import annotations
@@ -38,8 +38,11 @@ from subreplay.adapters.pulsar_recording.rows import (
     message_rows,
 )
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
+from subreplay.adapters.pulsar_stats.adapter import counted, stats
+from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.profiles.releases import nearest_profile
 
+_POLLS = "topic_stats.jsonl.gz", "topic_stats.jsonl"
 UNDER_WAY = 10_000_000
 """How long (ns) a broker may still write to a connection that is closed; it takes a millisecond to notice."""
 
@@ -88,11 +91,20 @@ def read(folder: Path) -> Ingested:
     acts = acts_of_file(log) if named and log.exists() else ACTS.empty_table()
     if len(acts) and (found := resets(acts, named["topic"], named["name"], tables["membership"])):
         run.setdefault("topic", {})["resets"] = found
-    if limits := scenario.broker_settings.limits:
+    polls = next((path for path in map(folder.joinpath, _POLLS) if path.exists()), None)
+    sentences: tuple[str, ...] = (differs,) if differs else ()
+    concluded: dict[str, int] = {}
+    if named and polls is not None:
+        polled = stats(polls, topics=[named["topic"]], subscriptions=[named["name"]])
+        known = scenario.broker_settings.limits
+        concluded, notes_of_limits = concluded_limits(polled.found, named["name"], named["topic"], known)
+        sentences = (*sentences, *notes_of_limits, *silent(polled.found))
+        rejected, counts = (*rejected, *polled.rejected), (*counts, *counted(polled))
+    if limits := concluded | scenario.broker_settings.limits:
         run["liveness"] = limits
     others = {(e.subscription, base_topic(e.topic)[0]) for e in ordered if isinstance(e, Created)}
     rest = tuple(sorted(others - {(named.get("name"), named.get("topic"))}))
-    return Ingested(tables, rejected, counts, run, rest, (differs,) if differs else ())
+    return Ingested(tables, rejected, counts, run, rest, sentences)
 
 
 def reject_divergent(messages: Lines[Any]) -> None:

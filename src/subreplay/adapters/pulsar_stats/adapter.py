@@ -6,7 +6,7 @@ between two polls was never seen. Under Key_Shared they have the broker's own ha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
@@ -21,6 +21,7 @@ from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.looks import chosen
 from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
 from subreplay.adapters.pulsar_stats.answers import Collected, PollCounts, answers
+from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.adapters.pulsar_stats.membership import (
     POLLED,
     RANGES_SEEN,
@@ -65,7 +66,7 @@ class Stats:
     (``RANGES_SEEN``) and ``polled`` (``POLLED``). ``longest`` is the longest time (ns) between two polls of one topic
     partition: what a leave is known to. ``ahead`` (ns) is by how much a consumer was connected after the poll that
     shows it: how far the clocks of the broker and of who polled differ at least. ``selectors`` are concluded from the
-    ranges; ``notes`` are about consumers that block hashes."""
+    ranges. ``found`` are the sessions, for ``blocking`` and ``evidence``."""
 
     membership: pa.Table
     sessions: pa.Table
@@ -76,7 +77,7 @@ class Stats:
     longest: int
     ahead: int
     selectors: tuple[Selector, ...]
-    notes: tuple[str, ...]
+    found: tuple[Session, ...]
 
 
 def stats(
@@ -127,7 +128,7 @@ def stats(
     return Stats(
         joined, session_rows(found), range_rows(held), pa.Table.from_pylist(rows, schema=POLLED),
         tuple(collected.rejected), collected.counts, longest,
-        max([0, *(session.seen.since - session.first for session in found)]), tuple(chosen_by), blocking(found),
+        max([0, *(session.seen.since - session.first for session in found)]), tuple(chosen_by), tuple(found),
     )  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def read(path: Path, options: Options) -> Ingested:
     files = chosen(path, NAME)
     found = stats(path, files=files.mine, topic=options.topic, times=asked.reader.times, topics=asked.topics,
                   subscriptions=asked.subscriptions)  # fmt: skip
-    end = ended(path, options, found.membership, found.counts, found.selectors, (*found.notes, *files.notes))
+    end = ended(path, options, found.membership, found.counts, found.selectors, found.found, files.notes)
     return Ingested({"membership": found.membership}, found.rejected, *end[1:])
 
 
@@ -179,14 +180,17 @@ class Asked(NamedTuple):
 
 def ended(
     path: Path, options: Options, membership: pa.Table, counts: Mapping[str, PollCounts],
-    found: Iterable[Selector], notes: Iterable[str],
+    shown: Iterable[Selector], found: Sequence[Session], notes: Iterable[str],
 ) -> End:  # fmt: skip
     """What is told at the end. Raises ``InputError`` where the polls show nobody."""
     pairs = told_of({"membership": membership})
     if not pairs:
         raise InputError(f"{path}: the polls show no consumer{_of(options)}")
-    run, untold = _run(membership, *pairs[0], best_selector(found, *pairs[0]))
-    return End({"membership": membership}, of_files(counts), run, tuple(pairs[1:]), (*NOTES, *untold, *notes))
+    run, untold = _run(membership, *pairs[0], best_selector(shown, *pairs[0]))
+    concluded, said = concluded_limits(found, *pairs[0])
+    run |= {"liveness": concluded} if concluded else {}
+    every = *NOTES, *untold, *said, *blocking(found), *silent(found), *notes
+    return End({"membership": membership}, of_files(counts), run, tuple(pairs[1:]), every)
 
 
 def counted(found: Stats) -> tuple[FileCount, ...]:

@@ -21,8 +21,9 @@ import pyarrow as pa
 from subreplay.adapters.base import Options, Rejected
 from subreplay.adapters.looks import chosen
 from subreplay.adapters.pulsar_policies import Selector
-from subreplay.adapters.pulsar_stats.adapter import NAME, Asked, blocking, check_any, ended
+from subreplay.adapters.pulsar_stats.adapter import NAME, Asked, check_any, ended
 from subreplay.adapters.pulsar_stats.answers import Answer, Collected, PollCounts, answers
+from subreplay.adapters.pulsar_stats.evidence import restored
 from subreplay.adapters.pulsar_stats.membership import Session, membership, sessions
 from subreplay.adapters.pulsar_stats.polls import Poll, Reader, Seen, Shown
 from subreplay.adapters.pulsar_stats.selectors import selectors
@@ -133,7 +134,7 @@ def _concluded(path: Path, options: Options, notes: Iterable[str], known: Known,
     order = [(name, "ascending") for name in ("topic", "partition", "number")]
     found = [_session(row["session"]) for row in known["sessions"].sort_by(order).to_pylist()]
     shown = [Selector(**row) for row in known["selectors"].to_pylist()]
-    return ended(path, options, membership(found), counts, shown, (*blocking(found), *notes))
+    return ended(path, options, membership(found), counts, shown, found, notes)
 
 
 def _told(collected: Collected, numbers: Mapping[str, int]) -> Rows:
@@ -169,7 +170,8 @@ def _session(text: str) -> Session:
     told = json.loads(text)
     at_hashes = told["blocking"]
     blocking = None if at_hashes is None else (at_hashes[0], _tuples(at_hashes[1]))
-    return Session(**told | {"shown": _shown(told["shown"]), "seen": _seen(told["seen"]), "blocking": blocking})
+    return Session(**told | restored(told)
+                   | {"shown": _shown(told["shown"]), "seen": _seen(told["seen"]), "blocking": blocking})  # fmt: skip
 
 
 def _shown(told: dict[str, Any]) -> Shown:

@@ -15,6 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.canonical import day, micros
+from subreplay.adapters.pulsar_stats.evidence import Reached, Silence
 from subreplay.adapters.pulsar_stats.polls import Poll, Seen, Shown
 from subreplay.model.tables import MEMBERSHIP, RANGES, TIME
 
@@ -88,6 +89,21 @@ class Session:
     join_seq: int = 0
     leave_seq: int | None = None
     blocking: tuple[int, tuple[tuple[int, int, int], ...]] | None = None  # the last poll with hashes that it blocks
+    reached: tuple[Reached, Reached] = Reached(), Reached()  # by itself, and by its subscription
+    latest: Silence | None = None
+    silence: Silence | None = None  # the longest
+
+    def take(self, at: int, shown: Shown, seen: Seen) -> None:
+        """One more poll that shows it."""
+        self.last = at
+        if seen.blocked_hashes:
+            self.blocking = at, seen.blocked_hashes
+        by_itself, of_subscription = self.reached
+        self.reached = (by_itself.after(seen.blocked, seen.unacked),
+                        of_subscription.after(shown.blocked, shown.unacked))  # fmt: skip
+        self.latest = Silence.of(at, shown, seen).after(self.latest)
+        if self.silence is None or self.latest.last - self.latest.first >= self.silence.last - self.silence.first:
+            self.silence = self.latest
 
 
 @dataclass
@@ -116,9 +132,7 @@ def sessions(polls: Iterable[Poll]) -> tuple[list[Session], list[Held]]:
                 if session is None:
                     session = Session(subscription, poll.topic, poll.partition, shown, seen, poll.at, poll.at)
                     found.append(session)
-                session.last = poll.at
-                if seen.blocked_hashes:
-                    session.blocking = poll.at, seen.blocked_hashes
+                session.take(poll.at, shown, seen)
                 here[who] = session
                 if seen.ranges is not None:
                     _hold(session, shown.mode, seen.ranges, poll.at, holding, held)

@@ -42,6 +42,7 @@ class Seen(NamedTuple):
     draining: int | None
     ranges: tuple[tuple[int, int], ...] | None
     blocked_hashes: tuple[tuple[int, int, int], ...] = ()  # hash, unacknowledged messages, blocked attempts
+    acked: int | None = None  # when it last acknowledged (ms)
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,11 @@ class Shown:
     out_of_order: bool | None
     active: str | None
     consumers: tuple[Seen, ...]
+    unacked: int | None = None
+    blocked: bool | None = None  # on unacknowledged messages
+    backlog: int | None = None  # not acknowledged, without those whose delay has not passed
+    in_replay: int | None = None
+    dispatched: int | None = None  # when a message was last (ms)
 
 
 @dataclass(frozen=True)
@@ -221,8 +227,10 @@ def _shown(subscription: str, told: Any) -> Shown:
     consumers = tuple(_seen(f"{where}.consumers[{i}]", each) for i, each in enumerate(told["consumers"]))
     return Shown(
         _typed(told, "type", str), _typed(told, "keySharedMode", str), _typed(told, "allowOutOfOrderDelivery", bool),
-        _typed(told, "activeConsumerName", str), consumers,
-    )  # fmt: skip
+        _typed(told, "activeConsumerName", str), consumers, _typed(told, "unackedMessages", int),
+        _typed(told, "blockedSubscriptionOnUnackedMsgs", bool), _typed(told, "msgBacklogNoDelayed", int),
+        _typed(told, "msgInReplay", int), _typed(told, "lastConsumedTimestamp", int),
+    )  # fmt: skip  # fmt: skip
 
 
 def _seen(where: str, told: Any) -> Seen:
@@ -246,6 +254,7 @@ def _seen(where: str, told: Any) -> Seen:
         _typed(told, "drainingHashesCount", int),
         _ranges(where, told),
         _blocked_hashes(told),
+        _typed(told, "lastAckedTimestamp", int),
     )
 
 
