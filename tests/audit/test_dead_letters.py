@@ -26,7 +26,25 @@ def test_a_count_that_starts_anew_is_named_and_the_message_is_found_once():
     rows = [r for b in Explainer(judge, "s").violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()]
     (row,) = (row for row in rows if row["code"] == "DLQ_MISSED")
     assert "was delivered 4 times, last to C1" in row["explanation"]
+    assert "under a policy of 2 redeliveries" in row["explanation"]
+    assert "its redelivery count started anew once, and was last 1" in row["explanation"]
     assert row["cause"] == Excuse.COUNT_RESTARTED.sentence
+
+
+@pytest.mark.parametrize(
+    ("story", "count"),
+    [
+        ("+C1 a1>C1 a1? a1>C1 a1? a1>C1 a1? a1>C1 a1?", "never rose above 0"),
+        ("+C1 a1>C1 a1? a1>C1*1 a1? a1>C1*1 a1? a1>C1*1 a1?", "rose to 1 only"),
+        (RESTARTS + " -C1 +C1 a1>C1 a1?", "started anew 2 times, and was last 0"),
+    ],
+)
+def test_the_sentence_says_what_became_of_the_count(story, count):
+    tables = history("a1", story)
+    judge = judge_of(SHARED, tables, TWICE)
+    rows = [r for b in Explainer(judge, "s").violations(audit_by(judge, tables).to_batches()) for r in b.to_pylist()]
+    assert [r["explanation"].rpartition("its redelivery count ")[2].split(";")[0] for r in rows
+            if r["code"] == "DLQ_MISSED"] == [count]  # fmt: skip
 
 
 @pytest.mark.parametrize(

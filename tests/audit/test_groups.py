@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from subreplay.adapters.kafka_recording.adapter import read
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
+from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.needs import Need
 from subreplay.policies import make
 from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS
@@ -196,6 +198,21 @@ def test_the_next_night_knows_what_was_committed_before():
     first, second = audit_nights(RANGE, tables, [(START + 106 * STEP) * 1_000, (START + 200 * STEP) * 1_000])
     assert not any(code & Code.COMMIT_BACK.bit for code in first["codes"].to_pylist())
     assert [code & Code.COMMIT_BACK.bit for code in second["codes"].to_pylist()] == [Code.COMMIT_BACK.bit]
+    (earlier,) = second["order_witness"].to_pylist()
+    assert (earlier["entry"], earlier["consumer"]) == (2, "C1")
+
+
+@pytest.mark.row("K-COMMIT-2")
+@pytest.mark.parametrize("batch_rows", [1, 1000])
+def test_k_commit_2_a_commit_that_goes_back_names_the_commit_before_it_and_who_made_it(batch_rows):
+    tables = history("a1 a2 a3 a4", "+C1 =C1 C1!2 C1!3 -C1 +C2 =C2 C2!1 C2!2 C2!1")
+    judge = judge_of(RANGE, tables)
+    rows = Explainer(judge, "s").violations(audit_by(judge, tables, batch_rows).to_batches())
+    found = [r["explanation"] for b in rows for r in b.to_pylist() if r["code"] == "COMMIT_BACK"]
+    assert [re.sub(r" at [\d:.]+", "", words) for words in found] == [
+        "C2 committed offset 1, after C1's 3",
+        "C2 committed offset 1, after 2",
+    ]
 
 
 @pytest.mark.row("K-OWNER-3")

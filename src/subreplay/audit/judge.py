@@ -139,10 +139,9 @@ class Judge(Context):
                 explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown)
             facts = explained.judge(facts)
             if self.of_group:
-                facts = judge_commits(state.offsets, facts)
-                is_commit = pa.array(ints(facts, "commit") != NONE)
-                yield from self._commits(dispatcher, facts.filter(is_commit), examples)
-                facts = facts.filter(pc.invert(is_commit))
+                facts, found = judge_commits(state.offsets, facts)
+                yield from self._commits(dispatcher, facts, found, examples)
+                facts = facts.filter(pc.equal(facts["commit"], NONE))
             before = int(np.count_nonzero(flags(facts, "before")))  # these come first
             split = int(np.count_nonzero(flags(facts, "delivered")))  # then the day's deliveries
             if before:
@@ -195,13 +194,14 @@ class Judge(Context):
             return judge_deliveries(self, dispatcher, state, rows), None
         return judge_undelivered(self, dispatcher, state, rows)
 
-    def _commits(self, dispatcher: Dispatcher, rows: pa.Table, examples: Examples) -> Iterator[pa.RecordBatch]:
-        """The commits of which something was found."""
-        codes = ints(rows, "codes") & self.applicable
-        kept = np.flatnonzero(codes)
+    def _commits(
+        self, dispatcher: Dispatcher, rows: pa.Table, found: Found, examples: Examples
+    ) -> Iterator[pa.RecordBatch]:
+        """The commits of which something was found, among ``rows`` with what was found in them."""
+        kept = np.flatnonzero((ints(rows, "commit") != NONE) & (found.codes & self.applicable != 0))
         if len(kept):
-            found = Found.nothing(codes[kept], ints(rows, "excuses")[kept])
-            rows = rows.take(pa.array(kept))
+            rows, found = rows.take(pa.array(kept)), found.of(kept)
+            np.bitwise_and(found.codes, self.applicable, out=found.codes)
             yield from with_findings(rows, found, examples.choose(found), dispatcher.sessions.labels).to_batches()
 
     def _state(self, dispatcher: Dispatcher, checkpoint: Checkpoint) -> DispatcherState:

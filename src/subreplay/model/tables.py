@@ -229,6 +229,7 @@ FACTS: Final = pa.schema(
         _required("held_until", pa.int64()),
         _required("redelivery_count", pa.int64()),
         _required("nth", pa.int64()),  # deliveries of the message before this one
+        _required("restarts", pa.int64()),  # of DLQ_MISSED: how often its redelivery count had started anew
         _required("previous", pa.int64()),  # how the one before ended: a `audit.deliveries.Ending`, with `WHY`
         _required("by_receipt", pa.bool_()),  # known by its receipt only, which is the time it has
         _required("reset", pa.int64()),  # when the act was that may explain it (``audit.acts``)
@@ -293,7 +294,7 @@ JUDGED: Final = pa.schema(
             for field in FACTS
             if field.name not in ("before", "reset")
         ],
-        pa.field("order_witness", _WITNESS),  # the later message delivered before
+        pa.field("order_witness", _WITNESS),  # the later message delivered before, or the commit before this one
         pa.field("owner_witness", _WITNESS),  # the delivery at another consumer
         pa.field("holder_witness", _WITNESS),  # the delivery that held others back
         _required("shown", pa.int64()),  # bits of findings that do not fail and are kept as examples

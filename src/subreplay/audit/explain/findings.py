@@ -65,7 +65,7 @@ class Explainer:
                 yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
 
     def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
-        words = Words(rows, self._end, self.judge.dates)
+        words = Words(rows, self._end, self.judge.dates, self.judge.terms.max_redeliveries or 0)
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
         excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))

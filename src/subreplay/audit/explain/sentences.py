@@ -9,7 +9,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.codes import Excuse
 from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import wording
 from subreplay.model.columns import NEVER, UNKNOWN, column
@@ -30,11 +29,12 @@ _ENDINGS: Final = {
 @dataclass(frozen=True)
 class Words:
     """What sentences say of some rows, column by column; each is made once, when it is asked for. ``end``: that of the
-    data (ns). ``dates``: instants are shown with their dates."""
+    data (ns). ``dates``: instants are shown with their dates. ``max_redeliveries``: of the dead letter policy."""
 
     rows: pa.Table
     end: int = UNKNOWN
     dates: bool = False
+    max_redeliveries: int = 0
     made: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, name: str) -> pa.Array:
@@ -113,12 +113,22 @@ class Words:
         counted = pc.fill_null(pc.greater(held, 0), False)
         return pc.if_else(counted, pc.if_else(self.fills_limit(), full, behind), by_slot)
 
+    def earlier_commit(self) -> pa.Array:
+        """Who committed before, what and when; a consumer's own commits are not named as somebody's."""
+        earlier = self.given("order_witness")
+        consumer, entry, at = (pc.struct_field(earlier, name) for name in ("consumer", "entry", "at"))
+        other = pc.fill_null(pc.not_equal(consumer, self.given("consumer")), False)
+        of = pc.if_else(other, wording.joined(consumer, "'s "), "")
+        return wording.joined(of, wording.number(entry), " at ", self.clock(at))
+
     def count(self) -> pa.Array:
         """What became of a redelivery count that should have risen."""
-        restarted = pc.not_equal(pc.bit_wise_and(self.given("excuses"), Excuse.COUNT_RESTARTED.bit), 0)
-        return wording.joined(
-            pc.if_else(restarted, "started anew, and was last ", "did not rise, and was last "),
-            wording.number(self.given("redelivery_count")),
+        restarts, count = self.given("restarts"), wording.number(self.given("redelivery_count"))
+        often = pc.if_else(pc.equal(restarts, 1), "once", wording.joined(wording.number(restarts), " times"))
+        rose = pc.greater(self.given("redelivery_count"), 0)
+        no_more = pc.if_else(rose, wording.joined("rose to ", count, " only"), "never rose above 0")
+        return pc.if_else(
+            pc.equal(restarts, 0), no_more, wording.joined("started anew ", often, ", and was last ", count)
         )
 
     def wait(self) -> pa.Array:
@@ -131,7 +141,9 @@ class Words:
 _WORDS: Final[dict[str, Callable[[Words], pa.Array]]] = {
     "message": lambda w: wording.position(w.given("ledger"), w.given("entry"), w.given("batch_index")),
     "times": lambda w: wording.number(pc.add(w.given("nth"), 1)),
+    "max_redeliveries": lambda w: pa.repeat(str(w.max_redeliveries), w.rows.num_rows),
     "count": Words.count,
+    "earlier_commit": Words.earlier_commit,
     "offset": lambda w: wording.number(w.given("entry")),
     "entry": lambda w: wording.position(w.given("ledger"), w.given("entry"), pa.repeat(-1, w.rows.num_rows)),
     "partition": lambda w: wording.number(w.given("partition")),

@@ -65,7 +65,8 @@ def commit_facts(context: Context, dispatcher: Dispatcher, state: PositionState,
 
 
 _NOTHING = dict.fromkeys(("before", "mixed", "by_receipt", "skipped_others"), False) | dict.fromkeys(
-    ("hash", "size", "redelivery_count", "nth", "previous", "repeated", "contradicted", "stored_again"), NONE
+    ("hash", "size", "redelivery_count", "nth", "restarts", "previous", "repeated", "contradicted", "stored_again"),
+    NONE,
 )
 
 

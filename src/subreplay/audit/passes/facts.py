@@ -186,7 +186,8 @@ class _Batch:
         attempts[redelivery.PARTLY] = self._partly(at, attempts[redelivery.ACKED])
         attempts[redelivery.IGNORED] = flags(rows, "cumulative") & self.context.individually
         attempts[redelivery.ACT] = self._acts(message, at, attempts[redelivery.LEFT])
-        attempts[redelivery.UNTIL], attempts[redelivery.NTH], attempts[redelivery.RESET] = NEVER, 0, UNKNOWN
+        attempts[redelivery.UNTIL], attempts[redelivery.RESET] = NEVER, UNKNOWN
+        attempts[redelivery.NTH] = attempts[redelivery.RESTARTS] = 0
         attempts[redelivery.PREVIOUS] = Ending.NONE
         attempts[redelivery.CODES] = self._delivery_codes(message, at, owners)
         changing = owners.in_transition & ~flags(rows, "by_receipt")
@@ -432,7 +433,8 @@ class _Batch:
             consumer=owners.consumer, session=owners.session, expected=owners.expected,
             epoch=owners.epoch, at=at, seq=seq, received=a[redelivery.RECEIVED], acked=a[redelivery.ACKED],
             held_until=a[redelivery.UNTIL], redelivery_count=a[redelivery.COUNT], nth=a[redelivery.NTH],
-            previous=a[redelivery.PREVIOUS], mixed=_of(self.keys.mixed, message, False), commit=NONE,
+            previous=a[redelivery.PREVIOUS], restarts=a[redelivery.RESTARTS], commit=NONE,
+            mixed=_of(self.keys.mixed, message, False),
             by_receipt=flags(self.attempts, "by_receipt"), in_transition=owners.in_transition,
             codes=a[redelivery.CODES], excuses=a[redelivery.EXCUSES], reset=a[redelivery.RESET],
             repeated=self.once.repeated,
@@ -468,7 +470,8 @@ class _Batch:
         return self._table(
             self.messages, waiting, message, positions, delivered=False, before=False,
             consumer=nobody, session=UNKNOWN_CONSUMER, expected=UNKNOWN_CONSUMER, epoch=UNKNOWN_CONSUMER, at=NEVER,
-            seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, previous=0, mixed=False,
+            seq=0, received=UNKNOWN, acked=acked, held_until=NEVER, redelivery_count=0, nth=0, restarts=0, previous=0,
+            mixed=False,
             by_receipt=False, commit=NONE, in_transition=False, repeated=0, contradicted=0, reset=UNKNOWN,
             stored_again=self.stored_again[waiting],
             codes=positions[CODES, waiting] | np.where(acked == NEVER, 0, Code.LOST.bit),

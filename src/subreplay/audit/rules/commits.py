@@ -12,7 +12,22 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import GROUP, Code, Excuse, Rule
-from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
+from subreplay.audit.deliveries import (
+    AT,
+    AUTOMATIC_COMMITS,
+    BATCH_INDEX,
+    ENTRY,
+    FAILED_COMMIT,
+    LEDGER,
+    ORDER,
+    SESSION,
+    UNTIL,
+    WITNESS,
+    Ending,
+    Found,
+    prove,
+    remember,
+)
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import operation
 from subreplay.model.columns import UNKNOWN, Ints, flags, ints
@@ -34,7 +49,8 @@ RULES = (
         "The committed offset of a partition rises, unless the application sought back: else records come again at the "
         "next owner.",
         "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
-        sentence="{consumer} committed offset {offset} at {at}, which is behind what was committed before",
+        sentence="{consumer} committed offset {offset} at {at}, after {earlier_commit}",
+        witness="order_witness",
         promised=GROUP,
         needs=frozenset({Need.COMMITS}),
     ),
@@ -56,9 +72,12 @@ KINDS: Final = np.array([NONE, NONE, COMMITTED, REFUSED, AUTOMATIC])
 """The same by the ``kind`` of rows in ``LOG``."""
 
 # What is carried of a partition's commits: the ordinal committed last, the highest one, what explains that a record
-# below the former was delivered since (bits of excuses), the highest one of which a commit was refused since, and
-# whether the last one was automatic
-_LATEST, _HIGHEST, _WHY, _FAILED, _AUTOMATIC = range(5)
+# below the former was delivered since (bits of excuses), the highest one of which a commit was refused since, whether
+# the last one was automatic, and the last one as a witness
+_LATEST, _HIGHEST, _WHY, _FAILED, _AUTOMATIC, _COMMIT = range(6)
+_COLUMNS: Final = {
+    LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",
+}  # fmt: skip
 _REVOKED, _CRASHED, _CLOSED = int(Ending.REVOKED), int(Ending.CRASHED), int(Ending.CLOSED)
 _BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
 _GOES_BACK = _SOUGHT_BACK | Excuse.RESET.bit | Excuse.SEEKS_UNTOLD.bit
@@ -66,7 +85,7 @@ _GOES_BACK = _SOUGHT_BACK | Excuse.RESET.bit | Excuse.SEEKS_UNTOLD.bit
 
 def nothing_committed() -> Ints:
     """A partition of which nothing is committed yet."""
-    return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0]], np.int64)
+    return np.array([[UNKNOWN, UNKNOWN, 0, UNKNOWN, 0, *[UNKNOWN] * WITNESS]], np.int64)
 
 
 def highest(offsets: Ints) -> int:
@@ -74,22 +93,25 @@ def highest(offsets: Ints) -> int:
     return int(offsets[0, _HIGHEST])
 
 
-def judge_commits(offsets: Ints, rows: pa.Table) -> pa.Table:
-    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD, and why what comes again
-    had not been committed (``WHY``). ``offsets`` is what is carried on."""
-    codes, excuses, previous = (ints(rows, name).copy() for name in ("codes", "excuses", "previous"))
-    again = (ints(rows, "nth") > 0) | flags(rows, "before")
-    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), ints(rows, "session"), again, codes, excuses, previous)
-    for name, values in (("codes", codes), ("excuses", excuses), ("previous", previous)):
+def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found]:
+    """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD, and why what is redelivered
+    had not been committed (``WHY``); and the same findings with the commits that prove them. ``offsets`` is what is
+    carried on."""
+    found = Found.nothing(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
+    previous, again = ints(rows, "previous").copy(), (ints(rows, "nth") > 0) | flags(rows, "before")
+    d = np.stack([ints(rows, _COLUMNS[row]) for row in range(WITNESS)])
+    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, found)
+    for name, values in (("codes", found.codes), ("excuses", found.excuses), ("previous", previous)):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(name), pa.array(values))
-    return rows
+    return rows, found
 
 
 @operation
 def _read(
-    offsets: Ints, commit: Ints, ordinal: Ints, session: Ints, again: Any, codes: Ints, excuses: Ints, previous: Ints
+    offsets: Ints, commit: Ints, ordinal: Ints, d: Ints, again: Any, previous: Ints, found: Found
 ) -> Any:  # pragma: no cover - compiled
+    codes, excuses = found.codes, found.excuses
     for i in range(len(commit)):
         if commit[i] == NONE:
             if _REVOKED <= previous[i] <= _CRASHED or previous[i] == _CLOSED:
@@ -97,7 +119,7 @@ def _read(
                     previous[i] |= FAILED_COMMIT
                 elif previous[i] != _REVOKED and offsets[0, _AUTOMATIC]:
                     previous[i] |= AUTOMATIC_COMMITS
-            if not again[i] and session[i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
+            if not again[i] and d[SESSION, i] >= 0 and ordinal[i] < offsets[0, _HIGHEST]:
                 codes[i] |= _AHEAD
             if ordinal[i] < offsets[0, _LATEST]:  # what was never delivered before was sought
                 offsets[0, _WHY] |= excuses[i] & _GOES_BACK if again[i] else _SOUGHT_BACK
@@ -107,6 +129,8 @@ def _read(
             if ordinal[i] < offsets[0, _LATEST]:
                 codes[i] |= _BACK
                 excuses[i] |= offsets[0, _WHY]
+                prove(found.proof, found.proven, ORDER, i, offsets, 0, _COMMIT, False)
+            remember(offsets, 0, _COMMIT, d, i)
             offsets[0, _LATEST], offsets[0, _WHY] = ordinal[i], 0
             offsets[0, _HIGHEST] = max(offsets[0, _HIGHEST], ordinal[i])
             offsets[0, _AUTOMATIC] = commit[i] == AUTOMATIC

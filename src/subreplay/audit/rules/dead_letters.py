@@ -17,7 +17,7 @@ from subreplay.audit.context import Context
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXCUSES, NACKED, NTH, PREVIOUS
+from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXCUSES, NACKED, NTH, PREVIOUS, RESTARTS
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
 from subreplay.model.rows import Scope
 from subreplay.model.words import clock, position
@@ -46,8 +46,8 @@ RULES = (
         "starts anew, or never rises, keeps the policy from acting.",
         "InMemoryRedeliveryTracker, ConsumerImpl.processPossibleToDLQ (4.0.8): the count is lost with the dispatcher's "
         "consumers; row D-DLQ-1",
-        sentence="{message} of key {key} was delivered {times} times, last to {consumer} at {at}, which is more often "
-        "than the dead letter policy allows, and no dead letter names it: its redelivery count {count}",
+        sentence="{message} of key {key} was delivered {times} times, last to {consumer} at {at}, under a policy of "
+        "{max_redeliveries} redeliveries, and is no dead letter: its redelivery count {count}",
         promised=MANY,
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.DEAD_LETTER_POLICY}),
     ),
@@ -136,10 +136,12 @@ def by_policy(attempts: Ints, begin: Ints, end: Ints, letters: Ints, context: Co
     missed = ~arrived & ~ended & (np.add.reduceat(known.astype(np.int64), first) > limit + 1)
     given_back = np.add.reduceat((known & (attempts[PREVIOUS] != Ending.CLOSED)).astype(np.int64), first) - 1
     codes[last[missed]] |= Code.DLQ_MISSED.bit
+    restarts = np.add.reduceat(falls.astype(np.int64), first)
+    attempts[RESTARTS, last[missed]] = restarts[missed]
     for holds, excuse in (
         (given_back <= limit, Excuse.DISCONNECTS_UNCOUNTED),
         (np.logical_or.reduceat(acked, first), Excuse.LAST_ATTEMPT),
-        (np.logical_or.reduceat(falls, first), Excuse.COUNT_RESTARTED),
+        (restarts > 0, Excuse.COUNT_RESTARTED),
         (np.full(len(served), context.dead_letters.rejected), Excuse.LETTERS_REJECTED),
     ):
         excuses[last[missed & holds]] |= excuse.bit

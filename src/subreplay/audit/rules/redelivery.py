@@ -93,10 +93,11 @@ RULES = (
 # ENDS (an ``Ending``) how; OWNED is 0 for a delivery that an
 # ownership rule found, which then explains what follows; PARTLY is 1 while other messages of its batch are not
 # acknowledged, IGNORED where its own acknowledgement is one that the broker ignores; ACT is the instant of the latest
-# act (``audit.acts``) before it that reaches its message. The last six are results; RESET is the act that explains it.
+# act (``audit.acts``) before it that reaches its message. The last seven are results; RESET is the act that explains
+# it, RESTARTS how often the redelivery count had started anew (``dead_letters``).
 AT, ACKED, NACKED, RECEIVED, COUNT, SESSION, LEFT, ENDS, OWNED, PARTLY, IGNORED, ACT = range(12)
-UNTIL, NTH, PREVIOUS, CODES, EXCUSES, RESET = range(12, 18)
-ATTEMPT = 18
+UNTIL, NTH, PREVIOUS, CODES, EXCUSES, RESET, RESTARTS = range(12, 19)
+ATTEMPT = 19
 
 _DUP, _OUTSTANDING, _REDELIVERED = Code.DUP_DELIVERY.bit, Code.DUP_OUTSTANDING.bit, Code.REDELIVERED.bit
 _UNASKED = Code.REDELIVERED_UNASKED.bit
