@@ -197,7 +197,7 @@ def test_without_keys_a_policy_by_keys_is_refused_with_the_reason(
         ({"columns": {"key": "concat(customer, 'x')"}}, "is no column of the source"),
         ({"columns": {"key": "custome"}}, "did you mean customer?"),
         ({"from": "kafka-table.spark"}, "kafka-table.spark does not fit: the source has no"),
-        ({"path": "/nowhere"}, "/nowhere: no readable parquet table (PATH_NOT_FOUND)"),
+        ({"path": "/nowhere"}, "/nowhere: there is no such file or folder in /; correct the path"),
     ],
 )
 def test_a_source_that_does_not_fit_is_told_by_name(

@@ -3,6 +3,7 @@ half result."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import random
 import re
@@ -68,6 +69,16 @@ def missing(spark: SparkSession, path: str, form: str) -> str | None:
     folder = Path(os.path.abspath(path))  # or a partition of a table above
     of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
     return None if of_delta else "DELTA_TABLE_NOT_FOUND"
+
+
+def not_there(path: str) -> str:
+    """That a path of this machine names no file or folder, and which one may be meant."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        return f"{path}: there is no such file or folder: {folder} is not there either; correct the path"
+    near = difflib.get_close_matches(name, sorted(os.listdir(folder)), 1, 0.75)
+    meant = f"did you mean {near[0]}?" if near else "correct the path"
+    return f"{path}: there is no such file or folder in {folder}; {meant}"
 
 
 def _unreadable(path: str, form: str, why: str) -> InputError:

@@ -102,6 +102,17 @@ def test_a_message_that_was_passed_over_for_long_is_late_although_its_consumer_i
     assert waits(SHARED, f"a1 {delays}", story, no_tick) == ["LATE a1"]
 
 
+@pytest.mark.parametrize("policy", EVERY, ids=ids)
+def test_a_message_that_never_came_is_lost_although_others_are_served_to_the_end(policy):
+    story = "+C1 " + " ".join(f"b{i}>C1 b{i}! ~20" for i in range(1, 6)) + " b6>C1 b6!"
+    assert "LOST a1" in findings(policy, "b1 a1 b2 b3 b4 b5 b6", story, SOON)
+
+
+@pytest.mark.parametrize("policy", [KEY_SHARED, OLDER, SHARED], ids=ids)
+def test_a_message_that_was_overtaken_just_before_the_end_may_still_come(policy):
+    assert "LOST a1" not in findings(policy, "b1 a1 b2 b3", "+C1 b1>C1 b1! ~60 b2>C1 b3>C1 b2! b3!", SOON)
+
+
 @pytest.mark.parametrize(
     ("story", "found"),
     [

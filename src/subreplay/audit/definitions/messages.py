@@ -12,7 +12,8 @@ import numpy as np
 
 from subreplay.audit.codes import Code
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
-from subreplay.audit.rules.undelivered import MIDNIGHT, REORDERED, SETTLE
+from subreplay.audit.rules.holding import MIDNIGHT, SETTLE
+from subreplay.audit.rules.undelivered import REORDERED, settled_until
 from subreplay.model.columns import NEVER, UNKNOWN
 
 
@@ -91,16 +92,27 @@ def _passed(h: History, m: Message, owner: int) -> bool:
     of_slot = [e for e in h.deliveries if e.holds and e.message.slot == m.slot]
     elsewhere = (e.waited_for for e in of_slot if e.session != owner or e.waited_for == NEVER)
     free = max(elsewhere, default=UNKNOWN)
-    by_slot = max((e for e in of_slot if e.first), key=lambda e: e.message.ordinal, default=None)
-    of_owner = [e for e in h.deliveries if e.owned and e.first and e.session == owner]
-    by_owner = max(of_owner, key=lambda e: e.message.ordinal, default=None)
-    if by_slot and by_slot.message.ordinal > m.ordinal and by_slot.at > ripe and not _near_midnight(h, by_slot):
-        return h.judge.policy.routing != "any" or _settled(h, m, by_slot)
+    routing = h.judge.policy.routing
+    for later in _highest(h, [e for e in of_slot if e.first]):
+        overtaken = later.message.ordinal > m.ordinal and later.at > ripe and not _near_midnight(h, later)
+        if overtaken and (routing != "any" or _settled(h, m, later)):
+            return True
     if _passed_by(h, m, of_slot, ripe):
         return True
-    if h.judge.policy.routing != "slot" or not by_owner or by_owner.message.ordinal <= m.ordinal:
-        return False
-    return by_owner.at > max(ripe, free) and _settled(h, m, by_owner) and not _near_midnight(h, by_owner)
+    of_owner = [e for e in h.deliveries if e.owned and e.first and e.session == owner]
+    return routing == "slot" and any(
+        later.message.ordinal > m.ordinal
+        and later.at > max(ripe, free)
+        and _settled(h, m, later)
+        and not _near_midnight(h, later)
+        for later in _highest(h, of_owner)
+    )
+
+
+def _highest(h: History, deliveries: list[Attempt]) -> list[Attempt]:
+    """The delivery of the latest message, and of those well before the end of the data."""
+    settled = [e for e in deliveries if e.at <= settled_until(h.judge)]
+    return [max(some, key=lambda e: e.message.ordinal) for some in (deliveries, settled) if some]
 
 
 def _passed_by(h: History, m: Message, of_slot: list[Attempt], ripe: int) -> bool:

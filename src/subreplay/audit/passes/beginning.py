@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import Flags
-from subreplay.audit.rules.undelivered import SETTLE
+from subreplay.audit.rules.holding import SETTLE
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
 from subreplay.model.rows import MembershipEvent, Scope
 from subreplay.timelines.timeline import Timeline

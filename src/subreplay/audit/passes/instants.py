@@ -26,6 +26,8 @@ from subreplay.audit.rules.holding import (
     PAIR,
     READ_AT_JOIN,
     SESSION_STATE,
+    SETTLED_TAKEN,
+    SETTLED_TAKEN_AT,
     SLOT_STATE,
     TAKEN,
     TAKEN_AT,
@@ -83,6 +85,7 @@ class Conditions(NamedTuple):
     join_waits_for_all: bool
     receipts: bool
     stuck_after: int
+    settled: int  # deliveries up to then are settled (``holding.SETTLE``)
 
 
 class DispatcherState:
@@ -273,6 +276,8 @@ def _read(
             pass_by(slots, s, members, session, horizon)
         if owned and first and ordinal > members[session, TAKEN]:
             members[session, TAKEN], members[session, TAKEN_AT] = ordinal, at
+            if at <= c.settled:
+                members[session, SETTLED_TAKEN], members[session, SETTLED_TAKEN_AT] = ordinal, at
         if c.receipts and session >= 0:
             within_permits(r.rings, r.untaken, d, i, horizon, codes, excuses)
         if k >= 0:
@@ -291,7 +296,7 @@ def _read(
             if first and codes[i] & _STUCK == 0:
                 held_back(slots, s, members, d, i, c.join_waits_for_all, c.stuck_after, horizon, codes, proof, proven)
             until = NEVER if codes[i] & _WAITS else d[UNTIL, i]
-            serve(slots, s, d, i, until, horizon)
+            serve(slots, s, d, i, until, horizon, c.settled)
             if c.join_waits_for_all:
                 hold(everything, 0, HELD, d, i, until, horizon)
         if first and ordinal > progress.highest:

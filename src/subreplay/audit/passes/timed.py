@@ -34,6 +34,7 @@ from subreplay.audit.deliveries import (
 from subreplay.audit.passes.instants import Conditions, DispatcherState, read_instants, recall_instants
 from subreplay.audit.rules.liveness import end_of_data, limits_of, owed
 from subreplay.audit.rules.registry import BY_ROW
+from subreplay.audit.rules.undelivered import settled_until
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.tables import JUDGED, LOAD
 
@@ -53,7 +54,12 @@ def judge_deliveries(context: Context, dispatcher: Dispatcher, state: Dispatcher
     d = _deliveries(rows)
     state.end = max(state.end, min(_latest(ints(rows, "acked"), d[AT], d[RECEIVED]), context.horizon))
     conditions = Conditions(
-        order_code.bit, active, not context.waits_by_slot, context.receipts, context.slot_stuck_after
+        order_code.bit,
+        active,
+        not context.waits_by_slot,
+        context.receipts,
+        context.slot_stuck_after,
+        settled_until(context),
     )
     state.given(d[SESSION], d[UNTIL])
     limits = limits_of(context, end_of_data(context, state.end))

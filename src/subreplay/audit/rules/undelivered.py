@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, Protocol
 
 import numpy as np
@@ -18,6 +19,7 @@ from subreplay.audit.rules.holding import (
     BEFORE_JOIN,
     HELD,
     JOINED,
+    MIDNIGHT,
     PAIR,
     PASSED,
     PASSED_AT,
@@ -25,6 +27,11 @@ from subreplay.audit.rules.holding import (
     REACHED,
     REACHED_AT,
     READ_AT_JOIN,
+    SETTLE,
+    SETTLED,
+    SETTLED_AT,
+    SETTLED_TAKEN,
+    SETTLED_TAKEN_AT,
     TAKEN,
     TAKEN_AT,
     freed,
@@ -98,11 +105,6 @@ RULES = (
     ),
 )
 
-SETTLE: Final = 100_000_000
-"""For how long (ns) messages of other keys may be handed out before an earlier one that was read with them: a replay
-after a close of 3.2.3 takes up to some 70 ms."""
-MIDNIGHT: Final = 1_000_000_000
-"""For how long (ns) before the end of a day it is left to the next night whether an overtaken message was lost."""
 REORDERED: Final = 1_000
 """How many entries of the log are read at once at most."""
 
@@ -143,6 +145,14 @@ class Seen(Protocol):
         """The lowest ordinal delivered."""
 
 
+def settled_until(context: Context) -> int:
+    """Up to when (ns) deliveries show that an earlier message was skipped: not shortly before the end of the data."""
+    if context.carries:
+        return context.horizon - MIDNIGHT
+    end = max(context.end, context.last)
+    return end if end == UNKNOWN else end - SETTLE
+
+
 def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table) -> tuple[Found, Ints]:
     """Findings about messages without a delivery, once all deliveries of their dispatcher are known; and the session
     that each waits for (-1: none).
@@ -170,24 +180,22 @@ def judge_undelivered(context: Context, dispatcher: Dispatcher, state: Seen, row
     from_earliest = context.terms.initial_position == "earliest"
     before = (published < min(dispatcher.sessions.joined, default=UNKNOWN)) & (not from_earliest)
     seen = ~(before & (ordinal < state.lowest))
-    past_slot = seen & (slot[:, REACHED] > ordinal) & (slot[:, REACHED_AT] > ripe)
+    reached, taken = (
+        ((REACHED, REACHED_AT), (SETTLED, SETTLED_AT)),
+        ((TAKEN, TAKEN_AT), (SETTLED_TAKEN, SETTLED_TAKEN_AT)),
+    )
+    past_slot, reached_at = _overtaken(state, ordinal, ripe, slot, reached, policy.routing == "any")
     if policy.routing == "any":
         # what another consumer was given, and did not take yet, has no receipt
         past_slot &= Need.DISPATCH_TIMES not in context.lacking
-        past_slot &= _settled(state, ordinal, slot[:, REACHED], slot[:, REACHED_AT])
-    past_owner = (
-        seen
-        & (policy.routing == "slot")
-        & (member[:, TAKEN] > ordinal)
-        & (member[:, TAKEN_AT] > np.maximum(ripe, free))
-        & _settled(state, ordinal, member[:, TAKEN], member[:, TAKEN_AT])
-    )
+    past_owner, taken_at = _overtaken(state, ordinal, np.maximum(ripe, free), member, taken, True)
+    past_slot, past_owner = seen & past_slot, seen & past_owner & (policy.routing == "slot")
     passed = seen & (ordinal < highest(state.offsets))  # a commit went beyond it
     passed_by = seen & (policy.routing == "slot") & _passed_by(dispatcher, state, slot, slots, hashes, ordinal, ripe)
     unseen_ack = np.where(found.codes & _LOST != 0, ints(rows, "acked"), NEVER)
-    overtaken = np.where(past_slot, slot[:, REACHED_AT], NEVER)
+    overtaken = np.where(past_slot, reached_at, NEVER)
     overtaken[passed] = np.minimum(overtaken[passed], state.last)
-    overtaken = np.minimum(overtaken, np.where(past_owner, member[:, TAKEN_AT], NEVER))
+    overtaken = np.minimum(overtaken, np.where(past_owner, taken_at, NEVER))
     overtaken = np.minimum(overtaken, np.where(passed_by, slot[:, PASSED_AT], NEVER))
     if context.carries:
         overtaken[overtaken > context.horizon - MIDNIGHT] = NEVER
@@ -238,6 +246,22 @@ def _passed_by(
         epoch = np.asarray(epochs(at[those], np.zeros(len(those), np.int64)), np.int32)
         passed[those] &= np.asarray(timeline.owner_at(slots[those], hashes[those], epoch)) == slot[those, PASSED_BY]
     return passed
+
+
+def _overtaken(
+    state: Seen, ordinal: Ints, ripe: Ints, rows: Ints, pairs: Iterable[tuple[int, int]], settled: bool
+) -> tuple[Flags, Ints]:
+    """Whether a later message was handed out, and when at the earliest, by ``pairs`` of columns: ordinal, time.
+
+    ``settled``: an earlier message may come shortly behind a later one.
+    """
+    when = np.full(len(ordinal), NEVER)
+    for later, at in ((rows[:, first], rows[:, second]) for first, second in pairs):
+        by: Flags = (later > ordinal) & (at > ripe)
+        if settled:
+            by &= _settled(state, ordinal, later, at)
+        when = np.where(by, np.minimum(when, at), when)
+    return when < NEVER, when
 
 
 def _settled(state: Seen, ordinal: Ints, later: Ints, at: Ints) -> Flags:

@@ -175,6 +175,8 @@ def _unreadable(given: InputTable, key: str, why: str) -> InputError:
     remedy = "correct path, table or format"
     if lake.PATTERN.search(str(given.path)) and why == "PATH_NOT_FOUND":
         remedy = "Spark takes * ? [ ] { } in a path for a pattern: give the file or folder another name"
+    elif why == "PATH_NOT_FOUND":
+        return InputError(f"{key}: {lake.not_there(str(given.path))}")
     return InputError(f"{key}: {given.location}: no {what} ({why}); {remedy}")
 
 
