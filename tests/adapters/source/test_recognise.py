@@ -116,6 +116,23 @@ def test_an_offset_of_confluents_files_is_guessed_and_its_time_asked_for() -> No
     }  # fmt: skip
 
 
+def test_an_export_of_a_user_interface_is_not_taken_for_files_of_aivens_sink() -> None:
+    fields = [("value", pa.string()), ("offset", pa.int64()), ("key", pa.string()), ("timestamp", pa.string())]
+    assert recognise(pa.schema(fields))[0].name == "kafka-table.aiven-s3"
+    for column in ("partition", "partitionID"):
+        found = recognise(pa.schema([*fields, (column, pa.int64())]))
+        assert "kafka-table.aiven-s3" not in {each.name for each in found}
+    assert {each.name for each in recognise(pa.schema(fields), ["orders-1-0.json"])} >= {"kafka-table.aiven-s3"}
+    assert {each.name for each in recognise(pa.schema(fields), ["export.json"])} == {BY_NAME}
+
+
+def test_the_size_of_a_key_is_not_the_size_of_its_message() -> None:
+    sized = pa.struct([("payload", pa.string()), ("size", pa.int64())])
+    columns = [("partition", pa.int32()), ("offset", pa.int64()), ("time", pa.timestamp("ms")), ("key", sized)]
+    assert "size" not in recognise(pa.schema(columns))[0].found
+    assert recognise(pa.schema([*columns, ("value", sized)]))[0].found["size"].column == "value.size"
+
+
 def test_a_variant_is_said_to_need_another_reading() -> None:
     schema = pa.schema([("__meta", pa.struct([("metadata", pa.binary()), ("value", pa.binary())]))])
     best = recognise(schema)[0]

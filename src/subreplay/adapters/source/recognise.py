@@ -132,6 +132,8 @@ def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate
             ours: fitted(ours, each, schema) for ours, each in preset.needed.items() if _usable(schema, ours, each)
         }
         named = _named(preset, file_names)
+        if preset.path == "aiven_path" and not named and (file_names or _has_partition(schema)):
+            continue  # its columns have names that every export has: what a user interface writes, for one
         if len(needed) * 2 <= len(preset.needed) and not (named and not preset.needed):
             if preset.within and has(schema, preset.within):
                 yield _hidden(name, preset, schema)
@@ -158,6 +160,10 @@ def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate
                 evidence.append(guess.why)
         questions |= _asked(schema, found)
         yield Candidate(name, "messages", found, tuple(missing), questions, tuple(evidence), tuple(unjudged))
+
+
+def _has_partition(schema: pa.Schema) -> bool:
+    return any(each.ours == "partition" for each in _guesses(schema))
 
 
 def _usable(schema: pa.Schema, ours: str, source: Source) -> bool:
@@ -226,6 +232,8 @@ def _guesses(schema: pa.Schema, contents: Contents | None = None) -> Iterator[_G
     for ours, names in KNOWN_NAMES.items():
         for column in (by_name[name] for name in names if name in by_name):
             column = inner_key(column, contents) if ours == "key" else column
+            if ours == "size" and _plain(column.path[0])[0] in KNOWN_NAMES["key"]:
+                continue  # the size of the key
             if column.name not in taken and holds(ours, column, contents):
                 taken.add(column.name)
                 yield _Guess(ours, column, Source(column.name, conversion_of(ours, column, contents)))
