@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.base import Options
+from subreplay.adapters import ADAPTERS
+from subreplay.adapters.base import Options, pairs_of
 from subreplay.adapters.pulsar_stats.adapter import read, stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, consumer, poll, tell_from
@@ -76,6 +77,21 @@ def test_polls_without_a_block_show_no_limit(tell):
 def test_a_limit_that_is_known_is_not_concluded():
     found = stats(polls_of("i3_shared_unacked_limit")).found
     assert concluded_limits(found, found[0].subscription, found[0].topic, {"max_unacked_per_consumer"}) == ({}, [])
+
+
+def test_a_recording_gets_the_limit_that_its_settings_do_not_contain(tmp_path):
+    name = "i4_shared_subscription_limit"
+    for path in (INCIDENTS / name).iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    assert ADAPTERS["pulsar-recording"](tmp_path, Options()).run["liveness"] == {"max_unacked_per_subscription": 120}
+    (tmp_path / "scenario.json").unlink()
+    assert ADAPTERS["pulsar-recording"](tmp_path, Options()).run["liveness"] == {"max_unacked_per_subscription": 118}
+
+
+def test_the_topics_of_the_system_itself_are_never_the_first_of_a_run():
+    system = ("__compaction", "persistent://public/default/__change_events")
+    mine = ("billing", "persistent://public/default/orders")
+    assert pairs_of({system: 4, mine: 3}) == [mine, system]
 
 
 # Hangs

@@ -86,6 +86,13 @@ def test_nothing_judged_is_unknown_whatever_the_run_demands() -> None:
     assert verdict(nothing) == (Verdict.UNKNOWN, ("table deliveries is empty",))
 
 
+def test_why_nothing_was_judged_names_the_rows_in_quarantine() -> None:
+    nothing = replace(JUDGED, extent=JUDGED.extent | {"deliveries": 0}, held=())
+    inputs = [*nothing.inputs, {"table": "ingest", "valid": 0, "quarantined": 534}]
+    _, doubts = verdict(replace(nothing, inputs=inputs))
+    assert doubts == ("table deliveries is empty", "534 of 834 rows of ingest are in quarantine")
+
+
 @pytest.mark.parametrize(("days", "expected"), [("valid", Verdict.VALID), ("unknown", Verdict.UNKNOWN)])
 def test_a_quiet_day_is_what_the_run_says(days: str, expected: Verdict) -> None:
     quiet = replace(JUDGED, extent={"first": 0, "last": 9, "messages": 0, "deliveries": 0}, totals={}, quiet=True)

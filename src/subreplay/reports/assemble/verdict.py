@@ -33,7 +33,7 @@ def judgement(figures: Figures, config: RunConfig) -> Judgement:
     nothing = tuple(_nothing(figures, config))
     if figures.quiet and config.require.quiet_days == "valid":
         return Judgement(Verdict.VALID, (), True)
-    doubts = nothing or tuple(_doubts(figures, config))
+    doubts = (*nothing, *_in_quarantine(figures, config)) if nothing else tuple(_doubts(figures, config))
     found = max((_verdict(figures, row) for row in figures.findings), default=Verdict.VALID)
     return Judgement(max(found, Verdict.UNKNOWN if doubts else Verdict.VALID), doubts, bool(nothing))
 
