@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -177,6 +178,36 @@ def test_a_skipped_record_before_a_marker_may_be_of_an_aborted_transaction(entri
     rows = audit_by(judge_of(RANGE, tables, terms), tables)
     lost = rows.filter(pa.array(rows["codes"].to_numpy() & Code.LOST.bit != 0))
     assert [excuse_of(Code.LOST, row["excuses"]) for row in lost.to_pylist()] == [excuse]
+
+
+INTERLEAVED = "+C1 =C1 b1>C1 b1! ~{} a2>C1 a2! a4>C1 a4! a5>C1 a5!"
+
+
+@pytest.mark.parametrize(
+    ("entries", "late", "lost"),
+    [
+        ([0, 1, 2, 3, 4, 7], {}, [Excuse.MAY_BE_ABORTED] * 2),  # two markers end both transactions
+        ([0, 1, 2, 3, 5, 7], {}, [Excuse.MAY_BE_ABORTED] * 2),
+        ([0, 1, 2, 3, 4, 6], {5: 3}, [Excuse.NONE] * 2),  # the one marker is that of what was delivered
+        ([0, 3, 4, 5, 6, 7], {}, [Excuse.NONE] * 2),  # the markers are of transactions before
+        # markers that were written after a later record was delivered, or after every timeout
+        ([0, 1, 2, 3, 5, 7], {4: 3, 5: 3}, [Excuse.NONE, Excuse.MAY_BE_ABORTED]),
+        ([0, 1, 2, 3, 4, 7], {4: 901, 5: 901}, [Excuse.NONE] * 2),
+        ([0, 1, 2, 3, 4, 7], {4: 899, 5: 899}, [Excuse.MAY_BE_ABORTED] * 2),
+    ],
+)
+def test_skipped_records_of_interleaved_transactions_may_be_aborted(entries, late, lost):
+    waits = 1_000_000_000 // STEP if max(late.values(), default=0) > 3 else 1
+    tables = history("b1 a1 a2 a3 a4 a5", INTERLEAVED.format(waits))
+    times = tables["messages"]["publish_time"].to_pylist()
+    times = [time + timedelta(seconds=late.get(i, 0)) for i, time in enumerate(times)]
+    index = tables["messages"].schema.get_field_index("publish_time")
+    field = tables["messages"].schema.field(index)
+    tables["messages"] = tables["messages"].set_column(index, field, pa.array(times, field.type))
+    tables = with_offsets(entries)(tables)
+    rows = audit_by(judge_of(RANGE, tables), tables)
+    found = rows.filter(pa.array(rows["codes"].to_numpy() & Code.LOST.bit != 0)).sort_by("entry").to_pylist()
+    assert [excuse_of(Code.LOST, row["excuses"]) for row in found] == lost
 
 
 def replicated(clusters):

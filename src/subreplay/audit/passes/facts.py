@@ -59,6 +59,10 @@ _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", 
 
 SEND_TIMEOUT: Final = 30_000_000_000
 """How long (ns) a producer tries to send a message (sendTimeout), so how long before an unload it may have begun."""
+TRANSACTION_TIMEOUT: Final = 15 * 60 * 1_000_000_000
+"""How long (ns) a Kafka transaction can be open (``transaction.max.timeout.ms`` by default)."""
+INTERLEAVED: Final = 2
+"""How many markers interleaved transactions have at least."""
 
 
 def position_facts(context: Context, dispatcher: Dispatcher, state: PositionState, rows: pa.Table) -> pa.Table:
@@ -359,7 +363,11 @@ class _Batch:
     def _may_be_aborted(self) -> NDArray[np.bool_]:
         """Positions of records of a Kafka group that were never delivered, up to an offset that holds no record: the
         marker of their transaction, if they were aborted. What follows the last one is not known here: a marker, where
-        there are others."""
+        there are others.
+
+        Where delivered records stand before the marker, transactions were interleaved, so there are two markers or
+        more. All of them were written before the first later record was delivered, since a read_committed consumer
+        waits for the end of the earliest open transaction, and while a transaction can be open."""
         bounds, entry = self.bounds, np.zeros(len(self.head), np.int64)
         unserved = (bounds[1:] == bounds[:-1]) & (self.head >= 0)
         isolation = self.context.terms.isolation
@@ -373,7 +381,21 @@ class _Batch:
         ends[-1] = True
         last = np.flatnonzero(ends)[np.searchsorted(np.flatnonzero(ends), np.arange(len(ends)))]
         found: Flags = unserved & marker[last]
-        return found
+        return found | (unserved & (self._markers_after(entry, marker) >= INTERLEAVED))
+
+    def _markers_after(self, entry: Ints, marker: Flags) -> Ints:
+        """How many offsets without a record follow each position that could be the marker of its transaction."""
+        gaps = np.where(marker, np.maximum(np.diff(entry, append=entry[-1] + 2) - 1, 0), 0)
+        before = np.concatenate([[0], np.cumsum(gaps)])
+        published = _of(self.published, self.head, UNKNOWN)
+        delivered = np.full(len(entry) + 1, NEVER)
+        at = numbers(self.attempts, "at")
+        np.minimum.at(delivered, self.of_delivery, np.where(at == UNKNOWN, NEVER, at))
+        first_later = np.minimum.accumulate(delivered[::-1])[::-1][1:]
+        skew = self.context.terms.clock_skew
+        by = np.minimum(np.minimum(first_later, NEVER - skew) + skew, published + TRANSACTION_TIMEOUT)
+        written = np.searchsorted(np.maximum.accumulate(published), by, "right")
+        return np.asarray(before[written] - before[:-1])
 
     def _message_codes(self) -> Ints:
         """Findings about each position's message itself."""

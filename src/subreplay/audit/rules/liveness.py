@@ -70,13 +70,13 @@ RULES = (
 # A row of ``Watch.units``, one for each session and a last one for the dispatcher as a whole:
 # when it joined and began to close; how many messages it must hold before they may block it; its last sign of life;
 # how many messages it holds that will be given free and how many it holds to the end; the due time it was served up to;
-# its latest long silence: from, to, whether a message waited in it for long enough, how many messages were held, by
-# whom; the earliest due message that it never received; the first message it holds to the end; the first message held
-# in the silence
+# its latest long silence: from, to, whether a message waited in it for long enough, how many messages were held; the
+# earliest due message that it never received; the first message it holds to the end; the first message held in the
+# silence
 (
-    JOINED, CLOSING, ROOM, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, BLOCKER, OLDEST,
-) = range(13)  # fmt: skip
-FIRST_KEPT: Final = 13
+    JOINED, CLOSING, ROOM, PROGRESS, HOLDS, KEEPS, SERVED, FROM, TO, CONFIRMED, BLOCKED, OLDEST,
+) = range(12)  # fmt: skip
+FIRST_KEPT: Final = 12
 EVIDENCE: Final = FIRST_KEPT + WITNESS
 UNIT: Final = EVIDENCE + WITNESS
 _STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
@@ -260,8 +260,7 @@ def _note(w: Watch, unit: int, at: int, limits: Limits) -> None:  # pragma: no c
             u[unit, TO] = UNKNOWN
             return
         begin, end = max(begin, u[blocker, JOINED]), min(at, u[blocker, CLOSING])
-    u[unit, FROM], u[unit, TO], u[unit, CONFIRMED] = begin, end, 0
-    u[unit, BLOCKED], u[unit, BLOCKER] = held, blocker
+    u[unit, FROM], u[unit, TO], u[unit, CONFIRMED], u[unit, BLOCKED] = begin, end, 0, held
     if held > 0:
         _first_held(w, blocker, unit)
 
