@@ -160,7 +160,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.WRONG_OWNER, Code.TWO_ACTIVE, Code.STARVED}),
     ),
     Excuse.BATCH_AGAIN: (
-        "without batch-index acknowledgements a whole batch comes again, acknowledged messages too",
+        "without batch-index acknowledgements a whole batch is redelivered, acknowledged messages too",
         frozenset({Code.DUP_DELIVERY}),
     ),
     Excuse.DELAYED: (

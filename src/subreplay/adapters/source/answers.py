@@ -92,10 +92,10 @@ def answered(candidate: Candidate, rows: pa.Table | Contents, name: str) -> Answ
     values = given.get("values", {})
     if values.get("topic") == TO_FILL_IN:
         values["topic"] = name
-        told.append(f"topic: no column tells it; the source's own name, {name}, stands for it")
+        told.append(f"topic: no column holds it; the source's own name, {name}, stands for it")
     if values.get("partition") == TO_FILL_IN:
         values["partition"] = -1
-        told.append("partition: no column tells it; the topic is taken to have none")
+        told.append("partition: no column holds it; the topic is taken to have none")
     left = [*(o for o in whole.questions if o not in values), *(o for o in missing if o not in ("topic", "partition"))]
     return Answered(whole, given, tuple(told), tuple(dict.fromkeys(left)))
 

@@ -87,7 +87,7 @@ def receive_log(contents: Contents, messages: Answered | None, topic: str | None
     attempt = next((c for c in free if _ATTEMPT.search(c.path[-1]) and contents[c].kind == "integer"), None)
     if attempt is None:
         values["redelivery_count"] = 0
-        assumed.append("redelivery_count: no column tells it; each delivery is taken for the first of its message")
+        assumed.append("redelivery_count: no column holds it; each delivery counts as the first of its message")
     else:
         from_1 = pc.min(contents[attempt].numbers).as_py() >= 1
         text = kind_of(attempt.type) == "text"

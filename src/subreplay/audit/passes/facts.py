@@ -381,7 +381,8 @@ class _Batch:
         ends[-1] = True
         last = np.flatnonzero(ends)[np.searchsorted(np.flatnonzero(ends), np.arange(len(ends)))]
         found: Flags = unserved & marker[last]
-        return found | (unserved & (self._markers_after(entry, marker) >= INTERLEAVED))
+        found |= unserved & (self._markers_after(entry, marker) >= INTERLEAVED)
+        return found
 
     def _markers_after(self, entry: Ints, marker: Flags) -> Ints:
         """How many offsets without a record follow each position that could be the marker of its transaction."""

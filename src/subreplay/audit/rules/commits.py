@@ -46,8 +46,8 @@ RULES = (
     Rule(
         Code.COMMIT_BACK,
         "A commit goes back",
-        "The committed offset of a partition rises, unless the application sought back: else records come again at the "
-        "next owner.",
+        "The committed offset of a partition rises, unless the application sought back: else records are delivered "
+        "again to the next owner.",
         "OffsetMetadataManager.commitOffset (4.0.2): the coordinator takes any offset; row K-COMMIT-2",
         sentence="{consumer} committed offset {offset} at {at}, after {earlier_commit}",
         witness="order_witness",

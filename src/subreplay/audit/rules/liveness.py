@@ -3,7 +3,7 @@
 A consumer is *silent* while it receives nothing and none of its deliveries ends. A message that is due while the
 consumer that owns it is silent waits. If that consumer holds what can fill its receiver queue, or a broker limit, it
 blocks the message (STUCK); if it does not, the broker owes it the message: STALLED or STARVED for one that never came
-(``judge_waiting``), LATE for one that came in the end (``wait_of``).
+(``waiting_at_end``), LATE for one that came in the end (``wait_of``).
 
 Evidence is bounded: of each consumer the latest silence, and what it holds now. Sources: ``Consumer.java``
 (``getAvailablePermits``, ``addAndGetUnAckedMsgs``), ``PersistentDispatcherMultipleConsumers.java``
@@ -13,13 +13,13 @@ rows L-SUB-1, P-KS-ORD-1, D-FLOW-1.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.audit.codes import EVERY, Code, Excuse, Rule
+from subreplay.audit.codes import EVERY, Code, Rule
 from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
 from subreplay.audit.deliveries import (
     AT,
@@ -33,7 +33,6 @@ from subreplay.audit.deliveries import (
     UNTIL,
     WITNESS,
     Flags,
-    Found,
 )  # fmt: skip
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot, inlined, operation
@@ -422,95 +421,6 @@ def _pop(heap: Ints, size: Ints) -> None:  # pragma: no cover - compiled
         heap[row, k] = heap[last, k]
 
 
-class Seen(Protocol):
-    """What is left of a dispatcher's deliveries once all of them were read."""
-
-    watch: Watch
-    end: int
-
-    @property
-    def last(self) -> int:
-        """The instant of the last delivery."""
-
-
-def end_of(context: Context, dispatcher: Dispatcher, end: int) -> tuple[int, int]:
-    """The epoch in which somebody was last connected, and until when; ``end`` is the last thing known."""
-    epoch = int(dispatcher.timeline.epoch_at(np.array([end]), np.array([0]))[0])
-    last = int(np.searchsorted(dispatcher.occupied, epoch, "right")) - 1
-    if last < 0 or dispatcher.occupied[last] == epoch:
-        return epoch, end
-    epoch = int(dispatcher.occupied[last])
-    return epoch, min(end, int(dispatcher.starts[epoch + 1]))
-
-
-def judge_waiting(
-    context: Context, dispatcher: Dispatcher, state: Seen, rows: pa.Table, ripe: Ints, holder: Ints, found: Found
-) -> Ints:
-    """STUCK, STALLED and STARVED, for messages that were never delivered; returns the session that each message of
-    these waits for (-1: any, or no message that waits).
-
-    ``ripe``: from when on each message could be delivered; ``holder``: the delivery that keeps each slot longest, or
-    what was delivered before its owner joined (see ``holding``).
-    """
-    limits, watch, timeline = limits_of(context, 0), state.watch, dispatcher.timeline
-    waits_for = np.full(rows.num_rows, -1)
-    if limits.silence == NEVER or context.drops(dispatcher.timeline.scope.topic):
-        return waits_for
-    epoch, end = end_of(context, dispatcher, end_of_data(context, state.end))
-    finish(watch, end, limits)
-    slots, hashes = ints(rows, "slot"), ints(rows, "hash").astype(np.uint32)
-    owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
-    unit = (
-        np.full(len(owner), len(watch.units) - 1 if len(timeline.connected(epoch)) else -1) if limits.shared else owner
-    )
-    elsewhere = (holder[:, SESSION] >= 0) & (holder[:, SESSION] != owner) & (unit >= 0) & (not limits.shared)
-    freed = np.where(elsewhere, np.maximum(ripe, holder[:, UNTIL]), ripe)
-    kept = elsewhere & (holder[:, UNTIL] > end)
-    waits = (found.codes & Code.UNSEEN.bit != 0) & (unit >= 0) & (ripe <= end) & (found.excuses & _EXPLAINED == 0)
-    for session in np.unique(holder[kept & waits, SESSION]).tolist():
-        behind = np.flatnonzero(kept & waits & (holder[:, SESSION] == session))
-        since = np.maximum(ripe, holder[:, AT])[behind].min()
-        if end - since >= limits.stuck_after:
-            held = int(watch.units[session, KEEPS])
-            first = watch.units[session, FIRST_KEPT:EVIDENCE] if held else holder[behind, :WITNESS]
-            _blocked(found, behind, first, max(1, held))
-            waits_for[behind] = owner[behind]
-    mine = np.flatnonzero(waits & ~kept)
-    np.minimum.at(watch.units[:, OLDEST], unit[mine], freed[mine])
-    ttl = context.terms.ttl
-    expires = np.full(len(owner), NEVER) if ttl is None else ints(rows, "published") + ttl
-    for of in np.unique(unit[mine]).tolist():
-        waiting = mine[unit[mine] == of]
-        _judge_silence(context, state, of, waiting, freed[waiting], expires[waiting], end, limits, found)
-    named = found.codes & (_STUCK | Code.STALLED.bit | Code.STARVED.bit) != 0
-    return np.where(named & (owner >= 0), owner, waits_for)
-
-
-def _judge_silence(
-    context: Context, state: Seen, unit: int, waiting: Ints, free_at: Ints, expires: Ints, end: int, limits: Limits,
-    found: Found,
-) -> None:  # fmt: skip
-    """What the messages waiting for one consumer, or for any, wait for when the data end; those that had expired when
-    it became silent do not."""
-    watch, stalled_after = state.watch, context.terms.stalled_after or NEVER
-    begin, until, held, evidence = _silence(watch, unit, end, limits)
-    since = max(begin, int(watch.units[unit, OLDEST]))
-    waiting = waiting[(free_at <= until) & (expires > begin)]
-    if held:
-        if until - since >= limits.stuck_after:
-            _blocked(found, waiting, evidence, held)
-        return
-    if until - since < stalled_after:
-        return
-    full = _look_ahead(watch, end, since, limits) if limits.whole and not limits.shared else None
-    if full is not None:
-        _blocked(found, waiting, *full)
-    elif max(context.last, state.last) - since < stalled_after:
-        found.codes[waiting] |= Code.STALLED.bit
-    elif not (found.codes[waiting] & Code.STARVED.bit).any():
-        found.codes[waiting] |= Code.STARVED.bit
-
-
 def finish(watch: Watch, end: int, limits: Limits) -> None:
     """Let all deliveries end that ended by the end of the data, and the silence of consumers that left."""
     _finish(watch, end, limits)
@@ -523,54 +433,3 @@ def _finish(w: Watch, end: int, limits: Limits) -> Any:  # pragma: no cover - co
         if w.units[session, JOINED] != NEVER and w.units[session, CLOSING] <= end:
             progress(w, session, w.units[session, CLOSING], limits)
     return 0
-
-
-def _silence(watch: Watch, unit: int, end: int, limits: Limits) -> tuple[int, int, int, Ints]:
-    """The silence of a unit that lasts to the end, or to its leaving: since when, until when, how many messages one
-    consumer holds in it that may be what blocks others, and the first of them."""
-    u, whole = watch.units, len(watch.units) - 1
-    if unit < whole and u[unit, ROOM] == NO_QUEUE:
-        return end, end, 0, u[unit, EVIDENCE:UNIT]
-    if unit < whole and u[unit, CLOSING] <= end and u[unit, TO] == u[unit, CLOSING]:
-        return int(u[unit, FROM]), int(u[unit, TO]), int(u[unit, BLOCKED]), u[unit, EVIDENCE:UNIT]
-    if unit < whole:
-        held = int(u[unit, KEEPS]) if u[unit, KEEPS] >= u[unit, ROOM] else 0
-        until = min(end, int(u[unit, CLOSING]))
-        return int(u[unit, PROGRESS]), until, held, u[unit, FIRST_KEPT:EVIDENCE]
-    begin = int(u[whole, PROGRESS])
-    there = np.flatnonzero((u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end) & (u[:whole, ROOM] != NO_QUEUE))
-    if not len(there):
-        return end, end, 0, u[whole, EVIDENCE:UNIT]
-    free = there[u[there, KEEPS] < u[there, ROOM]]
-    most = int(there[np.argmax(u[there, KEEPS])])
-    if len(free) and (limits.unacked == NEVER or 2 * u[there, KEEPS].sum() < limits.unacked):
-        return max(begin, int(u[free, JOINED].min())), end, 0, u[whole, EVIDENCE:UNIT]
-    return begin, end, int(u[most, KEEPS]), u[most, FIRST_KEPT:EVIDENCE]
-
-
-def _look_ahead(watch: Watch, end: int, since: int, limits: Limits) -> tuple[Ints, int] | None:
-    """Under Key_Shared nobody receives anything once the messages of one consumer fill the look-ahead: the delivery
-    that such a consumer has held longest, and how many it holds; None where there is none, or others are served."""
-    u, whole = watch.units, len(watch.units) - 1
-    if end - max(int(u[whole, PROGRESS]), since) < limits.stuck_after:
-        return None
-    there = (u[:whole, JOINED] <= end) & (u[:whole, CLOSING] >= end) & (u[:whole, KEEPS] >= u[:whole, ROOM])
-    if not there.any():
-        return None
-    most = int(np.argmax(np.where(there, u[:whole, KEEPS], -1)))
-    return u[most, FIRST_KEPT:EVIDENCE], int(u[most, KEEPS])
-
-
-def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
-    """STUCK, behind a consumer that holds ``held`` messages, the first of them as told."""
-    found.codes[rows] |= _STUCK
-    found.proof[HOLDER, rows, :WITNESS] = evidence
-    found.proof[HOLDER, rows, WITNESS], found.proof[HOLDER, rows, HELD] = 0, held
-    found.proven[HOLDER, rows] = True
-
-
-_EXPLAINED: Final = (
-    Excuse.DELIVERED_EARLIER.bit | Excuse.FILTERED.bit | Excuse.COMPACTED.bit | Excuse.DEDUPLICATED.bit
-    | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit
-)  # fmt: skip
-"""What explains that a message never came, so that nobody waits for it."""

@@ -37,8 +37,9 @@ from subreplay.audit.rules.holding import (
     freed,
     longest_of,
 )
-from subreplay.audit.rules.liveness import Watch, judge_waiting
+from subreplay.audit.rules.liveness import Watch
 from subreplay.audit.rules.order import HIGHEST
+from subreplay.audit.rules.waiting_at_end import judge_waiting
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
 
 RULES = (
