@@ -142,7 +142,11 @@ def test_a_strangers_parquet_reaches_a_page_in_two_commands(
     run_file.write_text(run_file.read_text().replace("kafka.range", "kafka.sticky"))
     capsys.readouterr()
     assert main(["inspect", str(source), "--to", str(run_file)]) == 2
-    assert "is there already; name another file by --to" in capsys.readouterr().err
+    assert "exists already and may have been edited. Name another file with --to" in capsys.readouterr().err
+    earlier = "# Written by subreplay inspect orders.\ntraffic: {}\n"  # of a version that left no digest
+    run_file.write_text(earlier)
+    assert main(["inspect", str(source), "--to", str(run_file)]) == 0
+    assert run_file.with_name("run.yaml.old").read_text() == earlier
 
 
 def test_a_what_if_needs_no_run_file(spark: SparkSession, tmp_path: Path) -> None:

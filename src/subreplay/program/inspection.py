@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from subreplay.spark.inspect import Held, Look, Together
 
 MOST_REASONS: Final = 5
+_WRITTEN: Final = "# Written by subreplay inspect"
 _UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
 
 
@@ -90,10 +91,13 @@ def _held(held: Held) -> Iterator[str]:
 def write_run_file(
     path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
 ) -> None:
-    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced. Raises
-    ``InputError`` where another file is there already."""
-    if path.exists() and not _is_unedited(path):
-        raise InputError(f"{path}: is there already; name another file by --to")
+    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced, and one of
+    an earlier version, of which that cannot be known, is kept beside it. Raises ``InputError`` where another file is
+    there already."""
+    earlier = path.with_name(f"{path.name}.old")
+    kept = path.exists() and not _is_unedited(path)
+    if kept and (earlier.exists() or not _is_of_earlier_version(path)):
+        raise InputError(f"{path}: exists already and may have been edited. Name another file with --to, or remove it.")
     notes = [
         *(f"assumed: {each}" for each in (*(() if found is None else found.answer.assumed), *more)),
         *(f"write {each} for ?" for each in (() if found is None else found.answer.open)),
@@ -101,8 +105,12 @@ def write_run_file(
     text = "".join(f"# {line}\n" for line in notes) + yaml.safe_dump(
         run, sort_keys=False, allow_unicode=True, width=120
     )
-    head = f"# Written by subreplay inspect {location}.\n{_UNEDITED}{_digest(text)}\n"
+    if kept:
+        text = f"# The run file that was here before is {earlier.name}.\n{text}"
+    head = f"{_WRITTEN} {location}.\n{_UNEDITED}{_digest(text)}\n"
     try:
+        if kept:
+            path.rename(earlier)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(head + text, encoding="utf-8")
     except OSError as error:
@@ -116,6 +124,15 @@ def _is_unedited(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return digest == f"{_UNEDITED}{_digest(text)}"
+
+
+def _is_of_earlier_version(path: Path) -> bool:
+    """Whether a file was written by a version that did not note how to tell that nobody has edited it."""
+    try:
+        first, _, text = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, ValueError):
+        return False
+    return first.startswith(_WRITTEN) and not text.startswith(_UNEDITED)
 
 
 def _digest(text: str) -> str:

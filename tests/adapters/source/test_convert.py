@@ -167,6 +167,19 @@ def test_membership_and_deliveries_are_mapped_like_messages() -> None:
     assert {reason.column for reason in found.rejected[0].reasons} == {"what", "ns"}
 
 
+@pytest.mark.parametrize(("how", "unset"), [("epoch_ms", -1), ("epoch_s", 0), ("iso8601", "-1"), ("iso8601", "N/A")])
+def test_a_time_that_never_happened_is_null_where_it_may_be(how: str, unset: int | str) -> None:
+    got = {"epoch_ms": T0, "epoch_s": T0 // 1_000}.get(how, "2026-11-20T10:00:00Z")
+    rows = pa.RecordBatch.from_pylist([{"n": 0, "got": got, "done": unset}, {"n": 1, "got": unset, "done": got}])
+    columns = {"received_at": {"column": "got", "as": how}, "acked_at": {"column": "done", "as": how}, "offset": "n"}
+    values = {"subscription": "s", "topic": "o", "partition": 0, "consumer": "c", "source": "observed", "seq": 0,
+              "redelivery_count": 0}  # fmt: skip
+    found = convert(rows, plan_of({"columns": columns, "values": values}, rows.schema, "deliveries"))
+    first, second = found.rows.to_pylist()
+    assert (first["acked_at"], second["received_at"]) == (None, None)
+    assert None not in (first["received_at"], second["acked_at"])
+
+
 def test_an_empty_batch_is_an_empty_table() -> None:
     found = converted()
     assert (found.rows.num_rows, found.rejected) == (0, ())

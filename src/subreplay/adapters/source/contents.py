@@ -16,7 +16,7 @@ from subreplay.model.contracts import FIRST_TIME, LAST_TIME
 
 MOST: Final = 0.8
 """The share of a column's values that must be numbers or times: others are rejected row by row."""
-_ABSENT: Final = ("", "null", "none", "nan", "nil", "\\n", "-", "n/a", "na", "nat", "undefined", "-1", "0")
+ABSENT: Final = ("", "null", "none", "nan", "nil", "\\n", "-", "n/a", "na", "nat", "undefined", "-1", "0")
 """What stands for no value, in small letters."""
 _MICROS_PER: Final = {"s": 1_000_000.0, "ms": 1_000.0, "us": 1.0, "ns": 0.001}
 
@@ -95,7 +95,7 @@ def _whole(values: pa.Array) -> pa.Array:
 
 
 def _of_text(values: pa.Array) -> Content:
-    absent = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), pa.array(_ABSENT))
+    absent = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string()))), pa.array(ABSENT))
     there = pc.if_else(absent, None, values)
     count = len(there) - there.null_count
     if not count:  # nothing but what stands for no value

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
+from subreplay.adapters.source.contents import ABSENT
 from subreplay.adapters.source.contract import Breach, breaches
 from subreplay.adapters.source.encoded import Mask, as_bytes, mask_of
 from subreplay.adapters.source.mapping import INSTANTS
@@ -24,6 +25,8 @@ HIDDEN: Final = (FILE, LINE, BROKEN)
 """Columns beside those of a source: a row's file and line, and why the line could not be read."""
 NO_ROW: Final = -1
 """The number of rows that have none, as those of a table."""
+UNSET: Final = (-1_000_000, 0)
+"""From when to when (µs) times of columns that may be null stand for none: 0 or -1, in any unit."""
 _MOST_OF_A_VALUE: Final = 200
 _DAY: Final = 86_400_000_000  # µs
 _LINE: Final = "(line)"
@@ -115,7 +118,16 @@ class _Batch:
         return pa.array([None], kind).take(pa.array(np.zeros(self.count, np.int64)))
 
     def _take(self, taken: Taken, values: pa.Array) -> None:
+        field = INPUTS[self.plan.table].field(taken.fills[0])
+        optional = field.nullable and pa.types.is_timestamp(field.type)
+        if optional and pa.types.is_string(values.type):
+            nothing = pc.is_in(pc.utf8_lower(pc.utf8_trim_whitespace(values)), pa.array(ABSENT))
+            values = pc.if_else(nothing, None, values)
         outcome = taken.apply(values)
+        if optional and pa.types.is_timestamp(outcome.values.type):
+            micros = outcome.values.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+            unset = pc.and_(pc.greater_equal(micros, UNSET[0]), pc.less_equal(micros, UNSET[1]))
+            outcome = outcome._replace(values=pc.if_else(unset, None, outcome.values))
         for broken in outcome.broken:
             self.broken.append((taken.fills[0], broken.rows, broken.rule, broken.remedy))
         for name in taken.fills:

@@ -32,7 +32,8 @@ _GROUP: Final = re.compile(r"^(consumer_?)?group(_?id|_?name)?$|^subscription(_?
 _TIMES: Final = {
     "nacked_at": re.compile(r"nack|negative|reject|fail|abgelehnt", re.IGNORECASE),
     "acked_at": re.compile(
-        r"ack|done|commit|finish|complet|end|processed|handled|settled|erledigt|fertig|quitt|termin", re.IGNORECASE
+        r"ack|done|commit|finish|complet|end|processed|handled|settled|erledigt|fertig|quitt|best(ä|ae)tig|termin",
+        re.IGNORECASE,
     ),
     "received_at": re.compile(
         r"receiv|recv|got|deliver|consum|poll|fetch|start|begin|read|taken|empf|erhalt|rec[ui]b|re[cç]u", re.IGNORECASE

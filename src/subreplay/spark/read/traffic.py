@@ -20,7 +20,7 @@ from pyspark.sql.types import BinaryType, ByteType, IntegerType, LongType, Short
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import Rejected
-from subreplay.adapters.source.convert import BROKEN, FILE, HIDDEN, convert
+from subreplay.adapters.source.convert import BROKEN, FILE, HIDDEN, UNSET, convert
 from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.adapters.source.presets import plan_of
@@ -360,7 +360,7 @@ def _relative(given: InputTable) -> Column:
 def _by_spark(plan: Plan) -> dict[str, Callable[[], Column]] | None:
     """How Spark makes our columns, where a plan renames columns, or does what Spark does alike; None for another one.
     Nothing goes to Python then."""
-    ways = {each.fills[0]: _done_by_spark(each, plan) for each in plan.taken}
+    ways = {each.fills[0]: _set_aside(_done_by_spark(each, plan), each.fills[0], plan) for each in plan.taken}
     return {name: way for name, way in ways.items() if way is not None} if all(ways.values()) else None
 
 
@@ -373,6 +373,14 @@ def _native(plan: Plan, ways: Mapping[str, Callable[[], Column]]) -> list[Column
     columns["date"] = day
     wanted = spark_schema(INPUTS[plan.table])
     return [columns.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in wanted]
+
+
+def _set_aside(way: Callable[[], Column] | None, name: str, plan: Plan) -> Callable[[], Column] | None:
+    """The same, but null for times that stand for none, as ``convert`` makes them."""
+    field = INPUTS[plan.table].field(name)
+    if way is None or not (field.nullable and pa.types.is_timestamp(field.type)):
+        return way
+    return lambda: F.when(~F.unix_micros(way()).between(*UNSET), way())
 
 
 def _done_by_spark(taken: Taken, plan: Plan) -> Callable[[], Column] | None:
