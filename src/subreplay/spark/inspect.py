@@ -41,6 +41,7 @@ from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError
 from subreplay.model.tables import INPUTS
 from subreplay.policies import make
+from subreplay.spark import lake
 from subreplay.spark.collect import rows
 from subreplay.spark.read import direct
 from subreplay.spark.read.contracts import Split
@@ -107,9 +108,11 @@ def source_of(location: str, form: str | None) -> InputTable:
     location = local_path(location)
     remote = "://" in location or location.startswith(("dbfs:", "abfss:"))
     if not remote and not Path(location).exists():
-        if "/" not in location and location.count(".") in (1, 2):
+        file = "/" in location or Path(location).suffix.lower() in _OF_FILES
+        if not file and location.count(".") in (1, 2):
             return _valid({"table": location}, location)
-        raise InputError(f"{location}: there is no such file or folder, and it is no name such as catalog.schema.table")
+        or_table = "" if file else "; nor is it the name of a table, such as catalog.schema.table"
+        raise InputError(lake.not_there(location) + or_table)
     if form is None and not remote:
         form = _format_of(Path(location))
     if form is None:
@@ -119,6 +122,29 @@ def source_of(location: str, form: str | None) -> InputTable:
         require_format(Path(location), form)
         options = csv_options(Path(location))
     return _valid({"path": location, "format": form, "options": options}, location)
+
+
+_OF_FILES: Final = frozenset(
+    [
+        ".csv",
+        ".tsv",
+        ".txt",
+        ".log",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".parquet",
+        ".avro",
+        ".orc",
+        ".gz",
+        ".zst",
+        ".zip",
+        ".bz2",
+        ".yaml",
+        ".yml",
+    ]
+)
+"""How names of files end, which could be those of tables as well."""
 
 
 def local_path(path: str) -> str:
