@@ -16,6 +16,7 @@ from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.sums import acts as counts_of_acts
 from subreplay.audit.terms import Terms
+from subreplay.model.columns import NEVER
 from subreplay.policies import make
 from tests.support.history import START, STEP, auto_split, findings_of, history
 from tests.support.joins import fold
@@ -274,6 +275,16 @@ def test_what_a_reset_skipped_names_it_as_its_cause():
     found = explained(judge_of(EXCLUSIVE, tables, Terms(resets=(reset,))), tables)
     causes = {row["cause"][:26] for row in found if row["code"] == "LOST"}
     assert causes == {"operator reset the cursor "}
+
+
+def test_a_skipped_backlog_keeps_nobody_waiting_and_names_its_cause():
+    tables = history("a1 a2 a3 a4", "+C1 a1>C1 a1! ~900 a1^")
+    terms = Terms(stalled_after=STEP * 1_000, resets=(Reset((START + 103 * STEP) * 1_000, "skip", None, NEVER, None),))
+    found = explained(judge_of(EXCLUSIVE, tables, terms), tables)
+    assert {(row["code"], row["verdict"]) for row in found} == {("UNSEEN", "valid")}
+    assert {row["cause"][:24] for row in found} == {"the backlog was skipped "}
+    found = explained(judge_of(EXCLUSIVE, tables, replace(terms, resets=())), tables)
+    assert ("STALLED", "invalid") in {(row["code"], row["verdict"]) for row in found}
 
 
 def test_acts_of_several_partitions_at_one_time_are_one_act():

@@ -1,5 +1,6 @@
 """Acts of operators and clients after which a broker delivers messages again: a reset of the cursor or of a group's
-offsets, a seek, expired offsets, an unload of the topic.
+offsets, a seek, expired offsets, an unload of the topic. Or after which it never delivers them: a skipped or cleared
+backlog, and messages that expire.
 
 A run declares acts (``Terms.resets``), or evidence does. Others are recognised by what they leave in the deliveries.
 First, an instant at which the broker had nobody to deliver to: all consumers had left, the active one subscribed again,
@@ -21,7 +22,7 @@ from subreplay.model.range_table import NOBODY
 from subreplay.model.words import instant, position
 from subreplay.timelines.timeline import Epoch, Timeline
 
-Kind = Literal["reset", "seek", "unload", "expired"]
+Kind = Literal["reset", "seek", "unload", "expired", "skip", "ttl"]
 Position = tuple[int, int, int]
 SECOND: Final = 1_000_000_000
 TOGETHER: Final = 1 * SECOND
@@ -98,18 +99,19 @@ class Act(NamedTuple):
 
 _VERBS: Final = {
     "reset": "the cursor was reset", "seek": "a consumer sought back", "unload": "the topic was unloaded",
-    "expired": "the committed offsets expired",
+    "expired": "the committed offsets expired", "skip": "the backlog was skipped", "ttl": "messages expired",
 }  # fmt: skip
 
 
 _DONE: Final = {
     "reset": "reset the cursor", "seek": "sought", "unload": "unloaded the topic",
-    "expired": "let the committed offsets expire",
+    "expired": "let the committed offsets expire", "skip": "skipped the backlog", "ttl": "let messages expire",
 }  # fmt: skip
 
 
 _TITLES: Final = {
     "reset": "Cursor reset", "seek": "Seek", "unload": "Topic unload", "expired": "Expired offsets",
+    "skip": "Backlog skipped", "ttl": "Expired messages",
 }  # fmt: skip
 
 

@@ -246,8 +246,8 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.WRONG_OWNER, Code.STARVED}),
     ),
     Excuse.RESET: (
-        "the cursor or the offsets had been reset, or a consumer had sought back",
-        _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK, Code.LOST},
+        "the cursor or the offsets had been reset, a consumer had sought, or messages were skipped or expired",
+        _OWNERSHIP | {Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK, Code.LOST, Code.UNSEEN},
     ),
     Excuse.BATCH_INDEX_UNSAID: (
         "batch-index acknowledgements may be off, so that a whole batch is redelivered (they are on by default since "

@@ -105,11 +105,11 @@ class ResetTo(Model):
 
 
 class DeclaredReset(Model):
-    """An act of an operator or a client after which messages are delivered again."""
+    """An act of an operator or a client after which messages are delivered again, or never."""
 
     at: Moment
     kind: ActKind = "reset"
-    to: ResetTo | Literal["earliest", "latest"] = "earliest"
+    to: ResetTo | Literal["earliest", "latest"] | None = None  # latest of kind skip, else earliest
     partition: Annotated[int, Field(ge=0, le=999_999)] | None = None
     by: Name | None = None
 
@@ -123,7 +123,7 @@ class DeclaredReset(Model):
                 to = (0, self.to.offset, -1)
             elif self.to.ledger is not None and self.to.entry is not None:
                 to = (self.to.ledger, self.to.entry, self.to.batch_index)
-        elif self.to == "latest":
+        elif self.to == "latest" or (self.to is None and self.kind == "skip"):
             to_time = at
         return Reset(at, self.kind, to, to_time, self.partition, self.by)
 

@@ -113,6 +113,24 @@ def test_an_act_on_one_partition_is_of_that_partition(tmp_path):
     assert resets(tmp_path, *lines) == [("05", "seek", {"ledger": 7, "entry": 1}, 2), ("06", "unload", None, 2)]
 
 
+def test_skipped_backlogs_and_expired_messages_are_acts(tmp_path):
+    expiring = line(
+        f"[{TOPIC}][billing] Expiring all messages until position 7:41", "PersistentMessageExpiryMonitor",
+        "12:00:07,000", "pulsar-msg-expiry-monitor-55-1", "INFO",
+    )  # fmt: skip
+    lines = [
+        admin(f"[admin] Cleared backlog on {TOPIC} billing", "12:00:05,000"),
+        admin(f"[admin] Skipped 5 messages on {TOPIC} billing", "12:00:06,000"),
+        admin(f"[admin] Cleared backlog on {TOPIC} audit", "12:00:06,000"),
+        expiring,
+    ]
+    assert resets(tmp_path, *lines) == [
+        ("05", "skip", None, None),
+        ("06", "skip", None, None),
+        ("07", "ttl", {"ledger": 7, "entry": 42}, None),
+    ]
+
+
 def test_two_acts_one_after_the_other_are_two(tmp_path):
     lines = [unloading("12:00:05,000"), unloading("12:00:15,000")]
     assert [each[:2] for each in resets(tmp_path, *lines)] == [("05", "unload"), ("15", "unload")]

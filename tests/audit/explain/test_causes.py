@@ -27,7 +27,7 @@ CAUSES = {
     Code.KEY_TWO_OWNERS: "epoch 2: C2 joined",
     Code.DUP_DELIVERY: "unexplained",
     Code.DUP_OUTSTANDING: "unexplained",
-    Code.LOST: "unexplained",
+    Code.LOST: "the broker lost it, or it was skipped",
     Code.MIXED_BATCH: "the producer batched by time and size",
     Code.UNROUTABLE: "the data end",
     Code.DIVERGENT_ID: "unexplained",

@@ -1,4 +1,5 @@
-"""Acts of operators and clients that a broker's log names at INFO: resets of a cursor, seeks, unloads of a topic.
+"""Acts of operators and clients that a broker's log names at INFO: resets of a cursor, seeks, unloads of a topic,
+skipped backlogs and expired messages.
 
 These lines are few, so that they are found beside the ``scan`` of all lines, by their words.
 """
@@ -35,13 +36,19 @@ ACTS: Final = pa.schema(
         pa.field("address", pa.string()),  # of the client that sought
     ]
 )
-_MARKS: Final = ("eset cursor on subscription ", "] Reset subscription to ", "] Unloading topic ")
+_MARKS: Final = (
+    "eset cursor on subscription ", "] Reset subscription to ", "] Unloading topic ", "] Cleared backlog on ",
+    "] Skipped ", "] Expiring all messages until position ",
+)  # fmt: skip
 _MARKED: Final = "|".join(map(re.escape, _MARKS))
 _LINE: Final = re.compile(
     rb"\S+ \[.*?\] *\w+ +(?:\S*\.)?(?:"
     rb"PersistentTopicsBase - \[.*?\] ?\[(?P<reset>[^]]+)\] (?P<request>[Rr]eceived )?(?:[Ss]uccessfully )?[Rr]eset"
     rb" cursor on subscription (?P<of_reset>.+) to (?:time|position) (?P<to>-?\d+(?::-?\d+)?).*"
     rb"|PersistentTopicsBase - \[.*?\] Unloading topic (?P<unload>\S+)"
+    rb"|PersistentTopicsBase - \[.*?\] (?:Cleared backlog|Skipped \d+ messages) on (?P<skip>\S+) (?P<of_skip>.+)"
+    rb"|PersistentMessageExpiryMonitor - \[(?P<ttl>[^]]+)\]\[(?P<of_ttl>.+)\] Expiring all messages until position"
+    rb" (?P<expired>\d+:\d+).*"
     rb"|ServerCnx - \[(?P<address>.+?)\] \[(?P<seek>[^]]+)\]\[(?P<of_seek>.+)\] Reset subscription to"
     rb" (?:publish time|message id) (?P<sought>-?\d+(?::-?\d+)?).*"
     rb")\s*"
@@ -68,13 +75,20 @@ def acts(part: pa.RecordBatch) -> pa.Table:
 
 def _act(file: str, at: int, line: re.Match[bytes]) -> dict[str, Any]:
     of = {name: None if value is None else value.decode("utf-8", "replace") for name, value in line.groupdict().items()}
-    kind = next(kind for kind in ("reset", "seek", "unload") if of[kind])
+    kind = next(kind for kind in ("reset", "seek", "unload", "skip", "ttl") if of[kind])
     topic, partition = base_topic(of[kind] or "")
     return {
         "file": file, "at": at, "kind": kind, "done": of["request"] is None, "topic": topic, "partition": partition,
-        "subscription": of["of_reset"] or of["of_seek"], "to": of["to"] or of["sought"],
+        "subscription": of["of_reset"] or of["of_seek"] or of["of_skip"] or of["of_ttl"],
+        "to": of["to"] or of["sought"] or (_next(of["expired"]) if of["expired"] else None),
         "address": None if of["address"] is None else of["address"].rpartition("/")[2],
     }  # fmt: skip
+
+
+def _next(position: str) -> str:
+    """The position behind a position."""
+    ledger, entry = position.split(":")
+    return f"{ledger}:{int(entry) + 1}"
 
 
 def acts_of_file(path: Path) -> pa.Table:
@@ -100,7 +114,9 @@ def resets(found: pa.Table, topic: str, subscription: str, membership: pa.Table)
             entry["to"] = _target(row["to"], begun["at"])
         if begun["partition"] >= 0:
             entry["partition"] = begun["partition"]
-        if row["kind"] != "seek":
+        if row["kind"] == "ttl":
+            entry["by"] = "broker"
+        elif row["kind"] != "seek":
             entry["by"] = "operator"
         elif row["address"] in consumers:
             entry["by"] = f"consumer {consumers[row['address']]}"

@@ -39,6 +39,9 @@ NOT_COMMITTED: Final = {
     AUTOMATIC_COMMITS: ": it was given after the last automatic commit",
 }
 """Why it was not committed, as far as it is told."""
+SKIPPED: Final = (
+    "the broker lost it, or it was skipped, cleared or expired on purpose: topic.resets and topic.ttl declare that"
+)
 PASSED: Final = "later records of its partition were delivered, or committed"
 NOT_COUNTED: Final = "its redelivery count does not rise: its type of subscription, broker or client does not count"
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
@@ -128,7 +131,9 @@ class Causes:
         if code is Code.DLQ_MISSED:
             restarted = ints(rows, "excuses") & Excuse.COUNT_RESTARTED.bit != 0
             cases += [(restarted, Excuse.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED)]
-        cases.append((~delivered, UNEXPLAINED if code is Code.LOST else "the data end"))
+        if code is Code.LOST:
+            cases += [(~delivered & (ints(rows, "acked") == NEVER), SKIPPED), (~delivered, UNEXPLAINED)]
+        cases.append((~delivered, "the data end"))
         if code is Code.NOT_CONNECTED or code in _OF_REDELIVERY:
             strange = delivered & (ints(rows, "codes") & _STRANGE != 0)
             cases.append((strange, self._last_seen(rows) if strange.any() else UNEXPLAINED))

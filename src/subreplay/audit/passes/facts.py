@@ -349,15 +349,16 @@ class _Batch:
         return lapses
 
     def _skipped(self) -> NDArray[np.bool_]:
-        """Messages that a declared act skipped: it began behind them."""
+        """Messages that a declared act skipped: it began behind them. Clocks may differ."""
+        skew = self.context.terms.clock_skew
         skipped = np.zeros(len(self.messages), np.bool_)
         for reset in (act.declared for act in self.state.acts if act.declared is not None):
-            passed = self.published <= reset.at
+            passed = self.published <= reset.at + skew
             if reset.to is not None:
                 where = (numbers(self.messages, name) for name in ("ledger", "entry", "batch_index"))
                 skipped |= passed & ~_not_before(reset.to, *where)
             elif reset.to_time is not None:
-                skipped |= passed & (self.published < reset.to_time)
+                skipped |= passed & (self.published < reset.to_time + skew)
         return skipped
 
     def _may_be_aborted(self) -> NDArray[np.bool_]:

@@ -173,6 +173,6 @@ def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
 
 _EXPLAINED: Final = (
     Excuse.DELIVERED_EARLIER.bit | Excuse.FILTERED.bit | Excuse.COMPACTED.bit | Excuse.DEDUPLICATED.bit
-    | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit
+    | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit | Excuse.RESET.bit
 )  # fmt: skip
 """What explains that a message never came, so that nobody waits for it."""
