@@ -66,6 +66,42 @@ def test_what_waited_behind_a_consumer_that_was_killed_is_stuck(policy):
     assert waits(policy, "n1 n2 n3", story) == ["STUCK n3"]
 
 
+RESTARTS = "".join(f"+C{n} n1>C{n} n2>C{n} ~20 -C{n} " for n in range(1, 8)) + "n1^ n2^"
+"""Seven owners in turn, of which each receives the same two messages."""
+
+
+@pytest.mark.parametrize("policy", [FAILOVER, EXCLUSIVE], ids=ids)
+def test_what_waits_while_owners_come_and_go_without_getting_further_is_stuck(policy):
+    assert waits(policy, "n1 n2 n3", RESTARTS) == ["STUCK n3"]
+    tables = history("n1 n2 n3", RESTARTS)
+    (row,) = [r for r in audit(policy, tables, terms=SOON).to_pylist() if not r["delivered"]]
+    assert (row["holder_witness"]["entry"], row["holder_witness"]["held"]) == (1, -7)
+
+
+def test_members_of_a_group_that_come_and_go_without_getting_further_block_what_waits():
+    story = "".join(f"+C{n} =C{n} n1>C{n} n2>C{n} ~20 /C{n} -C{n} " for n in range(1, 8))
+    assert waits(RANGE, "n1 n2 n3", story + "n1^ n2^") == ["STUCK n3"]
+
+
+def test_a_partition_that_no_member_of_the_group_is_assigned_is_stalled():
+    assert waits(RANGE, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^") == ["STALLED n2"]
+    assert waits(RANGE, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~20 =C2 ~20 n2>C2 n2!") == []  # not for long
+    assert waits(RANGE, "n1 n2", "+C1 =C1 n1>C1 n1! /C1 -C1 ~100 n1^") == []  # nobody is a member
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        "".join(f"+C{n} n1>C{n} n2>C{n} ~20 -C{n} " for n in range(1, 4)) + "n1^ n2^",  # twice again: commits were lost
+        "".join(f"+C{n} n1>C{n} n2>C{n} ~3 -C{n} " for n in range(1, 8)) + "n1^ n2^",  # not for long
+        "".join(f"+C{n} n1>C{n} n2>C{n} ~20 -C{n} " for n in range(1, 8)) + "+C8 n3>C8 n3! n1! n2!",  # it came
+        "".join(f"+C{n} n1>C{n} n2>C{n} ~1 -C{n} ~30 " for n in range(1, 8)) + "n1^ n2^",  # nobody is there
+    ],
+)
+def test_owners_that_come_and_go_for_a_while_are_harmless(story):
+    assert [found for found in waits(FAILOVER, "n1 n2 n3", story) if "n3" in found and "STUCK" in found] == []
+
+
 def test_a_standby_waits_behind_an_active_consumer_that_hangs():
     assert waits(FAILOVER, "n1 n2", "+C1:1 +C2:1 n1>C1 ~100 n1^") == ["STUCK n2"]
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
-from subreplay.audit.explain.wording import clock, duration, joined, number, otherwise
+from subreplay.audit.explain.wording import clock, duration, joined, no_further, number, otherwise
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
@@ -47,6 +47,7 @@ NOT_COUNTED: Final = "its redelivery count does not rise: its type of subscripti
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 NOT_FETCHED: Final = "its consumer did not fetch it: it hangs, polls rarely, or has paused the partition"
+NOT_ASSIGNED: Final = "no member of the group was assigned its partition"
 _OF_FETCHING: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_ACT: Final = Excuse.RESET.codes | _OF_REDELIVERY
@@ -96,7 +97,11 @@ class Causes:
         if code is Code.ROUTING_MISMATCH and routing is not None and routing.why:
             return pa.repeat(routing.why, rows.num_rows)
         if code in _OF_FETCHING and self._judge.of_group:
-            return pa.repeat(NOT_FETCHED, rows.num_rows)
+            holder = column(rows, "holder_witness")
+            again = pc.fill_null(pc.less(pc.struct_field(holder, "held"), 0), False)
+            nobody = pc.and_(pc.invert(column(rows, "delivered")), column(rows, "consumer").is_null())
+            fetching = pc.if_else(nobody, NOT_ASSIGNED, NOT_FETCHED)
+            return pc.if_else(again, no_further(holder, self._judge.dates), fetching)
         if RULES[code].cause:
             return pa.repeat(RULES[code].cause, rows.num_rows)
         if code is Code.STUCK:
@@ -111,6 +116,11 @@ class Causes:
                 clock(at, self._judge.dates), lasted,
             )  # fmt: skip
             one = joined(name, " held an earlier message without acknowledging it")
+            one = pc.if_else(
+                pc.fill_null(pc.less(held, 0), False),
+                no_further(column(rows, "holder_witness"), self._judge.dates),
+                one,
+            )
             return pc.if_else(pc.fill_null(pc.greater(held, 0), False), counted, one)
         return self._of_event(rows, code, epochs)
 

@@ -89,7 +89,13 @@ class Words:
     def free_owner(self) -> pa.Array:
         """Whose turn it was to receive a message that never came."""
         named = wording.joined(self.given("consumer"), " was connected and free")
-        return pc.if_else(self.given("consumer").is_valid(), named, "consumers were connected and free")
+        named = pc.if_else(self.given("consumer").is_valid(), named, "consumers were connected and free")
+        held = pc.fill_null(self.holder("held"), 0)
+        place = wording.position_of(self.given("holder_witness"))
+        in_turn = wording.joined(
+            wording.number(pc.negate(held)), " owners in turn were connected, none of which got past ", place
+        )
+        return pc.if_else(pc.less(held, 0), in_turn, named)
 
     def stuck(self) -> pa.Array:
         """What a message waited for, or the consumer that reached its limit with it."""
@@ -110,6 +116,11 @@ class Words:
             message, " (slot ", self.of("slot"), ") waited ", self.of("wait"), " for ", self.of("holder_witness"),
             pc.fill_null(self.of("other_key"), ""),
         )  # fmt: skip
+        again = wording.joined(
+            message, ", due at ", self.of("due"), ", waited ", self.of("waited"), " behind ",
+            wording.no_further(self.given("holder_witness"), self.dates),
+        )  # fmt: skip
+        by_slot = pc.if_else(pc.fill_null(pc.less(held, 0), False), again, by_slot)
         counted = pc.fill_null(pc.greater(held, 0), False)
         return pc.if_else(counted, pc.if_else(self.fills_limit(), full, behind), by_slot)
 

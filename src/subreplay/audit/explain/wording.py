@@ -62,6 +62,13 @@ def position_of(message: pa.StructArray) -> pa.Array:
     return position(*(pc.struct_field(message, name) for name in ("ledger", "entry", "batch_index")))
 
 
+def no_further(holder: pa.StructArray, dates: bool = False) -> pa.Array:
+    """The message that the owners of a partition receive again and again, without getting past it."""
+    owners, at = pc.negate(pc.struct_field(holder, "held")), pc.struct_field(holder, "at")
+    who = pc.if_else(pc.equal(owners, 1), "its owner", joined(number(owners), " owners in turn"))
+    return joined(position_of(holder), ", which ", who, " did not get past since ", clock(at, dates))
+
+
 def seconds(nanos: pa.Array) -> pa.Array:
     """Seconds to three digits, of durations in ns that are not negative."""
     millis = pc.divide(pc.add(nanos, 500_000), 1_000_000)

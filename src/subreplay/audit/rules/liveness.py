@@ -78,8 +78,13 @@ RULES = (
 FIRST_KEPT: Final = 12
 EVIDENCE: Final = FIRST_KEPT + WITNESS
 UNIT: Final = EVIDENCE + WITNESS
+# Of a partition with one owner, the row of the whole keeps the latest message that was delivered for the first time
+# (in place of the first one held; ``UNTIL``: how often messages were redelivered since), and in ``SERVED`` when owners
+# last came further than those before them.
 _STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
 NO_QUEUE: Final = -1
+REPEATS: Final = 3
+"""How often messages are redelivered before owners are said to get no further; some may be resets, or lost commits."""
 
 
 @by_reference
@@ -328,10 +333,26 @@ def wait_of(
         unit = whole if limits.shared else session
         if w.units[unit, SERVED] == UNKNOWN or due > w.units[unit, SERVED]:
             w.units[unit, SERVED] = due
+    if not limits.shared:
+        _advance(w, d, i)
     keep(w, d, i, horizon)
     if w.units[session, KEEPS] == limits.of_consumer and limits.end - at >= limits.stuck_after:
         codes[i] |= _STUCK  # the consumer has reached its limit, and acknowledges nothing to the end
         _prove(w, i, session, FIRST_KEPT, w.units[session, KEEPS], proof, proven)
+
+
+@inlined
+def _advance(w: Watch, d: Ints, i: int) -> None:  # pragma: no cover - compiled
+    """Note how far the owners of a partition have come, and how often they begin again."""
+    u, whole = w.units, len(w.units) - 1
+    if d[NTH, i] == 0:
+        for k in range(WITNESS):
+            u[whole, FIRST_KEPT + k] = d[k, i]
+        u[whole, FIRST_KEPT + UNTIL] = 0
+    elif u[whole, FIRST_KEPT + AT] != UNKNOWN:
+        u[whole, FIRST_KEPT + UNTIL] += 1
+    if d[NTH, i] < REPEATS:
+        u[whole, SERVED] = d[AT, i]
 
 
 @hot

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.context import Context, Dispatcher
-from subreplay.audit.deliveries import AT, HELD, HOLDER, SESSION, UNTIL, WITNESS, Found
+from subreplay.audit.deliveries import AT, HELD, HOLDER, SESSION, UNTIL, WITNESS, Flags, Found
+from subreplay.audit.needs import Need
 from subreplay.audit.rules.liveness import (
     BLOCKED,
     CLOSING,
@@ -24,7 +25,9 @@ from subreplay.audit.rules.liveness import (
     NO_QUEUE,
     OLDEST,
     PROGRESS,
+    REPEATS,
     ROOM,
+    SERVED,
     TO,
     UNIT,
     Limits,
@@ -33,7 +36,7 @@ from subreplay.audit.rules.liveness import (
     finish,
     limits_of,
 )
-from subreplay.model.columns import NEVER, Ints, ints
+from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
 
 _STUCK = Code.STUCK.bit
 
@@ -50,13 +53,24 @@ class Seen(Protocol):
 
 
 def end_of(context: Context, dispatcher: Dispatcher, end: int) -> tuple[int, int]:
-    """The epoch in which somebody was last connected, and until when; ``end`` is the last thing known."""
+    """The epoch in which somebody was last connected (or last owned the partition, in a Kafka group), and until when;
+    ``end`` is the last thing known."""
     epoch = int(dispatcher.timeline.epoch_at(np.array([end]), np.array([0]))[0])
-    last = int(np.searchsorted(dispatcher.occupied, epoch, "right")) - 1
-    if last < 0 or dispatcher.occupied[last] == epoch:
+    occupied = dispatcher.occupied
+    if context.of_group:  # a member that closes gives its partitions up before it leaves
+        occupied = np.flatnonzero(_owners(context, dispatcher) >= 0)
+    last = int(np.searchsorted(occupied, epoch, "right")) - 1
+    if last < 0 or occupied[last] == epoch:
         return epoch, end
-    epoch = int(dispatcher.occupied[last])
+    epoch = int(occupied[last])
     return epoch, min(end, int(dispatcher.starts[epoch + 1]))
+
+
+def _owners(context: Context, dispatcher: Dispatcher) -> Ints:
+    """The session that owns a partition in each epoch; -1 for nobody."""
+    epochs = np.arange(len(dispatcher.starts), dtype=np.int32)
+    slots, hashes = np.full(len(epochs), context.policy.space[0]), np.zeros(len(epochs), np.uint32)
+    return np.asarray(dispatcher.timeline.owner_at(slots, hashes, epochs), np.int64)
 
 
 def judge_waiting(
@@ -98,8 +112,55 @@ def judge_waiting(
     for of in np.unique(unit[mine]).tolist():
         waiting = mine[unit[mine] == of]
         _judge_silence(context, state, of, waiting, freed[waiting], expires[waiting], end, limits, found)
-    named = found.codes & (_STUCK | Code.STALLED.bit | Code.STARVED.bit) != 0
+    if context.policy.routing == "partition":
+        _judge_restarts(context, dispatcher, watch, mine, freed, end, limits, found)
+    if context.of_group:
+        _judge_unassigned(context, dispatcher, end_of_data(context, state.end), ripe, found)
+    named = found.codes & _NAMED != 0
     return np.where(named & (owner >= 0), owner, waits_for)
+
+
+def _judge_restarts(
+    context: Context, dispatcher: Dispatcher, watch: Watch, waiting: Ints, freed: Ints, end: int, limits: Limits,
+    found: Found,
+) -> None:  # fmt: skip
+    """STUCK, for messages of a partition whose owners come and go, none for long, and none gets further than those
+    before it: they begin with the same messages again. Without acknowledgements it is STALLED."""
+    waiting = waiting[found.codes[waiting] & _NAMED == 0]
+    last = watch.units[-1, FIRST_KEPT:EVIDENCE].copy()
+    if not len(waiting) or last[UNTIL] < REPEATS:
+        return
+    starts, owner = dispatcher.starts, _owners(context, dispatcher)
+    since = max(int(watch.units[-1, SERVED]), int(freed[waiting].min()))
+    until = np.minimum(np.append(starts[1:], end), end)
+    if _lasted(starts, until, since, owner >= 0) >= limits.stuck_after:
+        owners = len(np.unique(owner[(owner >= 0) & (until > last[AT]) & (starts <= end)]))
+        last[UNTIL] = NEVER
+        _blocked(found, waiting, last, -owners)
+        if Need.ACKNOWLEDGEMENTS in context.lacking:
+            found.codes[waiting] ^= _STUCK | Code.STALLED.bit
+
+
+def _judge_unassigned(context: Context, dispatcher: Dispatcher, end: int, ripe: Ints, found: Found) -> None:
+    """STALLED, for messages of a partition that nobody owns to the end although the group has members."""
+    starts, owner = dispatcher.starts, _owners(context, dispatcher)
+    waiting = np.flatnonzero(
+        (found.codes & Code.UNSEEN.bit != 0) & (found.codes & _NAMED == 0) & (ripe <= end)
+        & (found.excuses & _EXPLAINED == 0)
+    )  # fmt: skip
+    owned = np.flatnonzero((owner >= 0) & (starts <= end))
+    if not len(waiting) or (len(owned) and owned[-1] + 1 == len(starts)):
+        return
+    since = max(int(ripe[waiting].min()), int(starts[owned[-1] + 1]) if len(owned) else UNKNOWN)
+    until = np.minimum(np.append(starts[1:], end), end)
+    members = np.isin(np.arange(len(starts)), dispatcher.occupied)
+    if _lasted(starts, until, since, members) >= (context.terms.stalled_after or NEVER):
+        found.codes[waiting] |= Code.STALLED.bit
+
+
+def _lasted(starts: Ints, until: Ints, since: int, epochs: Flags) -> int:
+    """How long some epochs lasted from an instant on, ns."""
+    return int(np.where(epochs, np.maximum(until - np.maximum(starts, since), 0), 0).sum())
 
 
 def _judge_silence(
@@ -164,13 +225,15 @@ def _look_ahead(watch: Watch, end: int, since: int, limits: Limits) -> tuple[Int
 
 
 def _blocked(found: Found, rows: Ints, evidence: Ints, held: int) -> None:
-    """STUCK, behind a consumer that holds ``held`` messages, the first of them in ``evidence``."""
+    """STUCK, behind a consumer that holds ``held`` messages, the first of them in ``evidence``; -n: behind n owners in
+    turn, none of which got past that message."""
     found.codes[rows] |= _STUCK
     found.proof[HOLDER, rows, :WITNESS] = evidence
     found.proof[HOLDER, rows, WITNESS], found.proof[HOLDER, rows, HELD] = 0, held
     found.proven[HOLDER, rows] = True
 
 
+_NAMED: Final = _STUCK | Code.STALLED.bit | Code.STARVED.bit
 _EXPLAINED: Final = (
     Excuse.DELIVERED_EARLIER.bit | Excuse.FILTERED.bit | Excuse.COMPACTED.bit | Excuse.DEDUPLICATED.bit
     | Excuse.DELIVERY_REJECTED.bit | Excuse.NOT_READ_YET.bit | Excuse.RESET.bit
