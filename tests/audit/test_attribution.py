@@ -15,3 +15,4 @@ def test_a_cursor_that_was_reset_is_the_operators_doing():
 def test_what_a_kafka_consumer_does_not_receive_it_did_not_fetch():
     assert attributed(Code.STALLED) == "broker"
     assert attributed(Code.STALLED, of_group=True) == "consumer application"
+    assert attributed(Code.PARTITION_ORDER, of_group=True) == "consumer application"

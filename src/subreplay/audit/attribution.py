@@ -44,9 +44,12 @@ _OF_CODES: Final[Mapping[Code, Party]] = {
 }  # fmt: skip
 # A broker pushes; a Kafka consumer polls: what it is not given, it did not fetch
 _OF_A_GROUP: Final[Mapping[Code, Party]] = dict.fromkeys(
-    (Code.STARVED, Code.STALLED, Code.LATE, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST),
+    (
+        Code.STARVED, Code.STALLED, Code.LATE, Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.SKIP, Code.LOST,
+        Code.PARTITION_ORDER, Code.REDELIVERY_ORDER,  # a fetch returns records in the order of the log
+    ),
     "consumer application",
-)
+)  # fmt: skip
 _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
     Excuse.SOUGHT_BACK: "consumer application",
     Excuse.EXPIRED: "operator",
