@@ -198,8 +198,9 @@ _WAITS: Final = {
     Code.STALLED: "{were} not delivered for up to {longest} although their consumer was connected and free",
     Code.STARVED: "waited up to {longest} for {consumer} while others were served",
     Code.LATE: "{were} delivered up to {longest} after they were due although their consumer was connected and free",
+    Code.LOST: "{were} never delivered although later ones were",
 }
-"""What the headline says of messages that waited."""
+"""What the headline says of messages that waited, or never came."""
 
 
 def _waits(figures: Figures) -> Iterator[str]:
@@ -211,7 +212,7 @@ def _waits(figures: Figures) -> Iterator[str]:
         counts = [row for row in figures.findings if row["code"] == code.name]
         number = sum(row["count"] for row in counts if _verdict(figures, row) is Verdict.INVALID)
         worst = max(rows, key=lambda row: row["waited"] or 0)
-        if worst["waited"] is None:
+        if worst["waited"] is None and code is not Code.LOST:
             yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
             continue
         longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
