@@ -116,8 +116,9 @@ _TITLES: Final = {
 
 
 def _declared(reset: Reset) -> str:
-    to = "" if reset.to is None else f" to {position(*reset.to)}"
-    if reset.to_time is not None:
+    forward = reset.kind in ("skip", "ttl")
+    to = "" if reset.to is None else f"{', before' if forward else ' to'} {position(*reset.to)}"
+    if reset.to_time is not None and not forward:
         to += f" to what was published from {instant(reset.to_time)} on"
     act = f"{reset.by} {_DONE[reset.kind]}" if reset.by else _VERBS[reset.kind]
     return f"{act} at {instant(reset.at)}{to}"

@@ -175,8 +175,8 @@ def _example(code: CodeSummary) -> str:
     if code.worst:
         worst = code.worst[0]
         told = worst.sentence + (f" ({code.note})" if code.note else "")
+        told += f"; {worst.cause}" if code.code == "LOST" and worst.cause else ""
         if worst.attribution and code.status in ("violated", "unknown"):
-            told += f"; {worst.cause}" if code.code == "LOST" else ""
             told += f"; attributed to: {worst.attribution}"
         return told + "".join(f"; {incident.sentence}" for incident in code.incidents[:MOST_INCIDENTS])
     return code.note or ("none found" if code.status == "clean" else code.title)

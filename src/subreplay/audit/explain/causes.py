@@ -212,7 +212,8 @@ class Causes:
             if of["delivered"]:
                 near = [act for act in acts if act.at < of["at"]][-1:]
             else:
-                near = [act for act in acts if act.declared is not None and act.at >= of["published"]][:1]
+                by = of["published"] - self._judge.terms.clock_skew
+                near = [act for act in acts if act.declared is not None and act.declared.at >= by][:1]
             yield from ((row, act) for act in near)
 
     def _words(self, words: pa.Array, epochs: Ints) -> pa.Array:
