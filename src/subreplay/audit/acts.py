@@ -96,6 +96,13 @@ class Act(NamedTuple):
             return f"{happened}: the topic was unloaded, or the broker closed {'it' if one else 'them'}"
         return f"{happened}: an operator reset the cursor, a consumer sought back, or the cursor was lost"
 
+    def skipped(self) -> str:
+        """The act in words, of a group that began behind messages that were published while it was empty."""
+        cause = "an operator reset its offsets forward, or its application sought forward (a seek)"
+        if self.until - self.at >= RETENTION:
+            cause = f"its offsets had expired (offsets.retention.minutes) and auto.offset.reset is latest, {cause}"
+        return f"the group was empty from {instant(self.at)} to {instant(self.until)} and began behind it: {cause}"
+
 
 _VERBS: Final = {
     "reset": "the cursor was reset", "seek": "a consumer sought back", "unload": "the topic was unloaded",

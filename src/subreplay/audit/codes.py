@@ -181,8 +181,8 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
         frozenset({Code.LOST}),
     ),
     Excuse.COMPACTED: (
-        "a newer message of its key was delivered, and the topic is read compacted",
-        frozenset({Code.LOST}),
+        "the topic is compacted: a newer message of its key replaces it",
+        frozenset({Code.LOST, Code.UNKNOWN_MESSAGE}),
     ),
     Excuse.DEDUPLICATED: (
         "it is a second copy, which deduplication keeps from being delivered",

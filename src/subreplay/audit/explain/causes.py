@@ -137,7 +137,9 @@ class Causes:
             cases.append((previous == Ending.NACKED, NACKED))
         if code is Code.LOST and self._judge.of_group:
             unread = ints(rows, "excuses") & Excuse.NOT_READ_YET.bit != 0
-            cases += [(~delivered & unread, Excuse.NOT_READ_YET.sentence), (~delivered, PASSED)]
+            cases.append((~delivered & unread, Excuse.NOT_READ_YET.sentence))
+            skipped = self.skipped(rows)
+            cases += [(np.asarray(skipped.is_valid()), skipped), (~delivered, PASSED)]
         if code is Code.DLQ_MISSED:
             restarted = ints(rows, "excuses") & Excuse.COUNT_RESTARTED.bit != 0
             cases += [(restarted, Excuse.COUNT_RESTARTED.sentence), (~restarted, NOT_COUNTED)]
@@ -201,14 +203,33 @@ class Causes:
             found[row] = act.declared is not None and act.declared.kind == "seek"
         return found
 
+    def skipped(self, rows: pa.Table) -> pa.Array:
+        """Why a Kafka group began behind messages that it never received, some published while it was empty and those
+        directly before them in the log; null where nothing shows it."""
+        words = np.full(rows.num_rows, None, object)
+        topics = column(rows, "topic").dictionary_encode()
+        partition, published, entry = (ints(rows, name) for name in ("partition", "published", "entry"))
+        whose = np.column_stack([np.asarray(topics.indices), partition])
+        for topic, of in np.unique(whose, axis=0).tolist() if self._judge.of_group else ():
+            scope = Scope(topics.dictionary[topic].as_py(), of)
+            for act in self._acts_in(scope):
+                if act.how == "group" and act.declared is None and act.until != NEVER:
+                    mine = (whose == (topic, of)).all(1) & ~flags(rows, "delivered") & (published <= act.until)
+                    mine = np.flatnonzero(mine)[np.argsort(entry[mine], kind="stable")]
+                    run = np.cumsum(np.diff(entry[mine], prepend=UNKNOWN) > 1)
+                    words[mine[np.isin(run, run[published[mine] >= act.at])]] = act.skipped()
+        return pa.array(words, pa.string())
+
+    def _acts_in(self, scope: Scope) -> tuple[Act, ...]:
+        if scope not in self._acts_of:
+            self._acts_of[scope] = self._judge.acts(self._judge.dispatcher(scope).timeline)
+        return self._acts_of[scope]
+
     def _act_of(self, rows: pa.Table, mine: Ints) -> Iterator[tuple[int, Act]]:
         """The latest act before each of ``mine`` of some rows; of what was never delivered, the first after it."""
         some = rows.select(["topic", "partition", "at", "published", "delivered"]).take(pa.array(mine))
         for row, of in zip(mine.tolist(), some.to_pylist(), strict=True):
-            scope = Scope(of["topic"], of["partition"])
-            if scope not in self._acts_of:
-                self._acts_of[scope] = self._judge.acts(self._judge.dispatcher(scope).timeline)
-            acts = self._acts_of[scope]
+            acts = self._acts_in(Scope(of["topic"], of["partition"]))
             if of["delivered"]:
                 near = [act for act in acts if act.at < of["at"]][-1:]
             else:

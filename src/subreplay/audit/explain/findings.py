@@ -75,6 +75,9 @@ class Explainer:
         parties = [attributed(code, of, self.judge.of_group, sought) for sought in (False, True) for of in Excuse]
         sought = causes.sought(rows, np.flatnonzero(excuses == Excuse.RESET))
         sentence = wording.filled(rule.sentence, words.of)
+        whose = pa.array(parties).take(pa.array(excuses + len(Excuse) * sought))
+        if code is Code.LOST and (skipped := causes.skipped(rows)).null_count < rows.num_rows:
+            whose = pc.if_else(skipped.is_valid(), "operator", whose)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),
@@ -89,7 +92,7 @@ class Explainer:
                 other,
                 words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
-            "attribution": pa.array(parties).take(pa.array(excuses + len(Excuse) * sought)),
+            "attribution": whose,
             "waited": words.waited_micros() if code in WAITING else pa.nulls(rows.num_rows, pa.int64()),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
             "circumstances": _circumstances(rows),

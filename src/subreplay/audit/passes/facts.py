@@ -291,7 +291,9 @@ class _Batch:
         excuses[wrong[~would_be.wrong & (would_be.session != UNKNOWN_CONSUMER)]] |= Excuse.MEMBERSHIP_INCOMPLETE.bit
 
     def _excuse_the_beginning(self, message: Ints, at: Ints, owners: Owners, codes: Ints, excuses: Ints) -> None:
-        """What data that begin in mid-life can explain."""
+        """What data that begin in mid-life, or that are a compacted copy, can explain."""
+        if self.context.terms.compacted:
+            excuses[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Excuse.COMPACTED.bit
         beginning = self.state.beginning
         if beginning.since == UNKNOWN:
             return

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from subreplay.audit.explain.causes import NOT_ASSIGNED
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
 from subreplay.config.run import RunConfig
@@ -215,6 +216,8 @@ def _waits(figures: Figures) -> Iterator[str]:
         if worst["waited"] is None and code is not Code.LOST:
             yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
             continue
+        if worst["cause"] == NOT_ASSIGNED:
+            sentence = "{were} not delivered for up to {longest} although the group had members: {cause}"
         longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
         were = "was" if number == 1 else "were"
         said = sentence.format(
