@@ -80,8 +80,9 @@ RULES = (
         "A message comes again with a higher redelivery count although nobody gave its earlier delivery back, "
         "acknowledged it or left. (A client's own timeout is seen only where redelivery requests are recorded.)",
         "rows D-NACK-1, D-TIMEOUT-1, D-DISC-1",
-        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is seen",
-        cause="no cause seen: nobody gave it back or left, as far as recorded",
+        sentence="{message} of key {key} was delivered again, to {consumer} at {at}, and no cause is recorded (a "
+        "client's ack timeout may leave no record)",
+        cause="no cause seen: no nack and no leave is recorded; a client's ack timeout may leave no record",
         allowed=EVERY - GROUP,  # Kafka counts no redeliveries
         needs=frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY}),
     ),
