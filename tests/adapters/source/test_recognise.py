@@ -126,6 +126,13 @@ def test_an_export_of_a_user_interface_is_not_taken_for_files_of_aivens_sink() -
     assert {each.name for each in recognise(pa.schema(fields), ["export.json"])} == {BY_NAME}
 
 
+def test_a_column_with_the_producer_is_taken_beside_a_preset() -> None:
+    schema = pa.schema([*SOURCES["kafka-table.spark"][1].schema, ("producer_name", pa.string())])
+    best = recognise(schema)[0]
+    assert (best.name, best.found["producer"].column) == ("kafka-table.spark", "producer_name")
+    assert section(best)["columns"]["producer"] == "producer_name"
+
+
 def test_the_size_of_a_key_is_not_the_size_of_its_message() -> None:
     sized = pa.struct([("payload", pa.string()), ("size", pa.int64())])
     columns = [("partition", pa.int32()), ("offset", pa.int64()), ("time", pa.timestamp("ms")), ("key", sized)]

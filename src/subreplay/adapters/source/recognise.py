@@ -158,6 +158,8 @@ def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate
             else:
                 found[ours] = guess.source
                 evidence.append(guess.why)
+        if "producer" not in found:  # whose partitioner is concluded for itself
+            found |= {each.ours: each.source for each in _guesses(schema) if each.ours == "producer"}
         questions |= _asked(schema, found)
         yield Candidate(name, "messages", found, tuple(missing), questions, tuple(evidence), tuple(unjudged))
 
