@@ -37,7 +37,7 @@ from subreplay.audit.passes.timed import (
     with_owners,
 )
 from subreplay.audit.rules.commits import NONE, judge_commits
-from subreplay.audit.rules.liveness import finish, limits_of, watched
+from subreplay.audit.rules.liveness import finish, limits_of, note_commits, watched
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
@@ -139,7 +139,10 @@ class Judge(Context):
                 explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown)
             facts = explained.judge(facts)
             if self.of_group:
-                facts, found = judge_commits(state.offsets, facts)
+                facts, found, advances = judge_commits(state.offsets, facts)
+                made = ints(facts, "at")[ints(facts, "commit") != NONE].max(initial=UNKNOWN)
+                state.end = max(state.end, min(int(made), self.horizon))
+                state.watch = note_commits(state.watch, advances, limits_of(self, state.end))
                 yield from self._commits(dispatcher, facts, found, examples)
                 facts = facts.filter(pc.equal(facts["commit"], NONE))
             before = int(np.count_nonzero(flags(facts, "before")))  # these come first

@@ -5,12 +5,18 @@ One step of a story is 10 ms; the thresholds here are half a second. Messages ar
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from subreplay.audit.codes import Code
+from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
 from subreplay.policies import make
-from tests.support.history import auto_split, findings, findings_of, history
-from tests.support.pure import audit
+from tests.support.history import History, auto_split, findings, findings_of, history, positions
+from tests.support.nights import audit_nights
+from tests.support.pure import audit, audit_by, judge_of
 
 HALF = 500_000_000
 SOON = Terms(stalled_after=HALF, late_after=HALF, stuck_after=HALF)
@@ -161,6 +167,81 @@ def test_a_message_that_was_overtaken_just_before_the_end_may_still_come(policy)
 )
 def test_a_kafka_consumer_that_fetches_nothing_keeps_its_partition_waiting(story, found):
     assert [f for f in findings(RANGE, "a1 a2 a3", story, SOON, 0) if f.split()[0].upper() in LIVENESS] == found
+
+
+COMMITS = {
+    "a member holds its records and commits nothing": ("a1>C1 a2>C1 ~100 a1^", ["STUCK a3", "STUCK a4"]),
+    "a member commits one record and hangs": ("a1>C1 a2>C1 ~40 C1!1 ~100 a1^", ["STUCK a3", "STUCK a4"]),
+    "a member commits the same offset again and again": (
+        "a1>C1 a2>C1 C1!1 ~30 C1!1 ~30 C1!!1 ~30 C1!1 a1^", ["STUCK a3", "STUCK a4"],
+    ),
+    "a commit does not advance: what came after it waited": (
+        "a1>C1 a2>C1 C1!1 ~40 C1!1 ~40 a3>C1 a4>C1 a1^", ["STUCK a3", "STUCK a4"],
+    ),
+    "a commit ends a silence that was long": ("a1>C1 a2>C1 ~100 C1!2 a3>C1 a4>C1 C1!4", ["STUCK a3", "STUCK a4"]),
+    "a member commits all and receives nothing": ("a1>C1 a2>C1 C1!2 ~100 a1^", ["STALLED a3", "STALLED a4"]),
+    "a member receives and hangs after it has committed all": (
+        "a1>C1 a2>C1 C1!2 a3>C1 ~100 a1^", ["STUCK a4"],
+    ),
+    "commits of what another member owns": (
+        "a1>C1 a2>C1 ~40 C2!1 ~40 C2!2 ~40 a1^", ["STUCK a3", "STUCK a4"],
+    ),
+    "a commit is refused": ("a1>C1 a2>C1 ~40 C1?1 ~40 C1?2 ~40 a1^", ["STUCK a3", "STUCK a4"]),
+    "a member commits slowly, record by record": ("a1>C1 a2>C1 ~40 C1!1 ~40 C1!2 a3>C1 ~40 C1!3 a4>C1 ~40 C1!4", []),
+    "a member commits slowly to the end": ("a1>C1 a2>C1 ~40 C1!1 ~40 C1!2 a3>C1 ~40 C1!3", []),
+    "the client commits slowly by itself": ("a1>C1 a2>C1 ~40 C1!!1 ~40 C1!!2 a3>C1 a4>C1 ~40 C1!!4", []),
+    "the partition moves after slow commits": ("a1>C1 a2>C1 ~40 C1!1 ~40 C1!2 /C1 =C2 a3>C2 a4>C2 C2!4", []),
+    "the application seeks back and commits slowly": (
+        "a1>C1 a2>C1 a3>C1 C1!3 a1>C1 C1!1 ~40 a2>C1 C1!2 ~40 a3>C1 C1!3 a4>C1 C1!4", [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("batch_rows", [1, 1000])
+@pytest.mark.parametrize(("story", "found"), COMMITS.values(), ids=COMMITS)
+def test_a_commit_that_advances_the_offset_is_a_sign_of_life_of_its_member(story, found, batch_rows):
+    tables = history("a1 a2 a3 a4", f"+C1 +C2 =C1 {story}", 0)
+    names = {where: name for name, where in positions("a1 a2 a3 a4").items()}
+    rows = audit_by(judge_of(RANGE, tables, SOON), tables, batch_rows).to_pylist()
+    assert found_in(rows, names) == found
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_commits_tell_who_holds_records_where_no_delivery_is_acknowledged(commits):
+    lacking = {Need.ACKNOWLEDGEMENTS} if commits else {Need.ACKNOWLEDGEMENTS, Need.COMMITS}
+    tables = history("a1 a2 a3", "+C1 =C1 a1>C1 a2>C1 C1!1 ~100 C1!1", 0)
+    judge = replace(judge_of(RANGE, tables, SOON), lacking=frozenset(lacking))
+    rows = audit_by(judge, tables).to_pylist()
+    assert found_in(rows, {(2, -1): "a3"}) == (["STUCK a3"] if commits else ["STALLED a3"])
+
+
+@pytest.mark.parametrize(
+    ("story", "found"),
+    [
+        ("a1>C1 a2>C1 ~40 C1!1 {} C1!2 a3>C1 ~40 C1!3 a4>C1 C1!4", []),
+        ("a1>C1 a2>C1 C1!2 {} ~100 a1^", ["STALLED a3", "STALLED a4"]),
+        ("a1>C1 a2>C1 C1!1 ~25 {} C1!1 ~25 C1!1 ~25 a1^", ["STUCK a3", "STUCK a4"]),
+    ],
+)
+def test_the_next_night_knows_the_commits_of_the_night_before(story, found):
+    names = {where: name for name, where in positions("a1 a2 a3 a4").items()}
+    told, begin = "+C1 =C1 " + story.format("~35"), "+C1 =C1 " + story.split("{}")[0]
+    ends = [last_of(history("a1 a2 a3 a4", day, 0)) + 10_000_000 for day in (begin, told)]
+    nights = audit_nights(RANGE, history("a1 a2 a3 a4", told, 0), ends, SOON)
+    rows = [row for night in nights for row in night.to_pylist()]
+    assert found_in(rows, names) == found
+
+
+def last_of(tables: History) -> int:
+    """When the last delivery or commit was (ns)."""
+    times = [tables["deliveries"][of].cast("int64").drop_null() for of in ("delivered_at", "received_at", "acked_at")]
+    return 1000 * max(at for column in times for at in column.to_pylist())
+
+
+def found_in(rows: list[dict[str, Any]], names: dict[tuple[int, int], str]) -> list[str]:
+    """The findings about waiting in judged rows."""
+    codes = [code for code in Code if code.name in LIVENESS]
+    return sorted(f"{c.name} {names[r['entry'], -1]}" for r in rows for c in codes if r["codes"] & c.bit)
 
 
 # what is not

@@ -80,6 +80,7 @@ _COLUMNS: Final = {
 }  # fmt: skip
 _REVOKED, _CRASHED, _CLOSED = int(Ending.REVOKED), int(Ending.CRASHED), int(Ending.CLOSED)
 _BACK, _AHEAD, _SOUGHT_BACK = Code.COMMIT_BACK.bit, Code.COMMIT_AHEAD.bit, Excuse.SOUGHT_BACK.bit
+_NOT_OWNER = Code.COMMIT_NOT_OWNER.bit
 _GOES_BACK = _SOUGHT_BACK | Excuse.RESET.bit | Excuse.SEEKS_UNTOLD.bit
 
 
@@ -93,23 +94,24 @@ def highest(offsets: Ints) -> int:
     return int(offsets[0, _HIGHEST])
 
 
-def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found]:
+def judge_commits(offsets: Ints, rows: pa.Table) -> tuple[pa.Table, Found, Ints]:
     """``FACTS`` of one topic partition in order of time, with COMMIT_BACK and COMMIT_AHEAD, and why what is redelivered
-    had not been committed (``WHY``); and the same findings with the commits that prove them. ``offsets`` is what is
-    carried on."""
+    had not been committed (``WHY``); the same findings with the commits that prove them; and the columns of the commits
+    by which an owner advanced the offset. ``offsets`` is what is carried on."""
     found = Found.nothing(ints(rows, "codes").copy(), ints(rows, "excuses").copy())
     previous, again = ints(rows, "previous").copy(), (ints(rows, "nth") > 0) | flags(rows, "before")
     d = np.stack([ints(rows, _COLUMNS[row]) for row in range(WITNESS)])
-    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, found)
+    advances = np.zeros(rows.num_rows, np.bool_)
+    _read(offsets, ints(rows, "commit"), ints(rows, "ordinal"), d, again, previous, advances, found)
     for name, values in (("codes", found.codes), ("excuses", found.excuses), ("previous", previous)):
         index = rows.schema.get_field_index(name)
         rows = rows.set_column(index, rows.schema.field(name), pa.array(values))
-    return rows, found
+    return rows, found, d[:, advances]
 
 
 @operation
 def _read(
-    offsets: Ints, commit: Ints, ordinal: Ints, d: Ints, again: Any, previous: Ints, found: Found
+    offsets: Ints, commit: Ints, ordinal: Ints, d: Ints, again: Any, previous: Ints, advances: Any, found: Found
 ) -> Any:  # pragma: no cover - compiled
     codes, excuses = found.codes, found.excuses
     for i in range(len(commit)):
@@ -130,6 +132,7 @@ def _read(
                 codes[i] |= _BACK
                 excuses[i] |= offsets[0, _WHY]
                 prove(found.proof, found.proven, ORDER, i, offsets, 0, _COMMIT, False)
+            advances[i] = ordinal[i] > offsets[0, _LATEST] and d[SESSION, i] >= 0 and codes[i] & _NOT_OWNER == 0
             remember(offsets, 0, _COMMIT, d, i)
             offsets[0, _LATEST], offsets[0, _WHY] = ordinal[i], 0
             offsets[0, _HIGHEST] = max(offsets[0, _HIGHEST], ordinal[i])

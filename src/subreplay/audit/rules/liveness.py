@@ -1,9 +1,11 @@
 """Liveness: a due message reaches a connected consumer that may take it.
 
-A consumer is *silent* while it receives nothing and none of its deliveries ends. A message that is due while the
-consumer that owns it is silent waits. If that consumer holds what can fill its receiver queue, or a broker limit, it
-blocks the message (STUCK); if it does not, the broker owes it the message: STALLED or STARVED for one that never came
-(``waiting_at_end``), LATE for one that came in the end (``wait_of``).
+A consumer is *silent* while it receives nothing and none of its deliveries ends; a member of a Kafka group, while also
+none of its commits advances the offset of its partition. A commit behind all that a member received ends all it holds.
+
+A message that is due while the consumer that owns it is silent waits. If that consumer holds what can fill its receiver
+queue, or a broker limit, it blocks the message (STUCK); if it does not, the broker owes it the message: STALLED or
+STARVED for one that never came (``waiting_at_end``), LATE for one that came in the end (``wait_of``).
 
 Evidence is bounded: of each consumer the latest silence, and what it holds now. Sources: ``Consumer.java``
 (``getAvailablePermits``, ``addAndGetUnAckedMsgs``), ``PersistentDispatcherMultipleConsumers.java``
@@ -24,6 +26,7 @@ from subreplay.audit.context import UNKNOWN_SIZE, Context, Dispatcher
 from subreplay.audit.deliveries import (
     AT,
     DUE,
+    ENTRY,
     EPOCH,
     HELD,
     HOLDER,
@@ -81,6 +84,9 @@ UNIT: Final = EVIDENCE + WITNESS
 # Of a partition with one owner, the row of the whole keeps the latest message that was delivered for the first time
 # (in place of the first one held; ``UNTIL``: how often messages were redelivered since), and in ``SERVED`` when owners
 # last came further than those before them.
+# Of a member of a Kafka group: the entry it received last; the entry and the time of its last commit behind that
+NEWEST, PASSED, PASSED_AT = range(UNIT, UNIT + 3)
+WIDTH: Final = UNIT + 3
 _STUCK, _LATE = Code.STUCK.bit, Code.LATE.bit
 NO_QUEUE: Final = -1
 REPEATS: Final = 3
@@ -90,7 +96,7 @@ REPEATS: Final = 3
 @by_reference
 class Watch(NamedTuple):
     """What is known of the flow to each consumer: ``units`` (see above), and the deliveries that have not ended, a heap
-    whose first row ends first, with its ``size``."""
+    whose first row ends first, with its ``size``. A row of which ``AT`` is ``NEVER`` is a commit, made at ``UNTIL``."""
 
     units: Ints
     heap: Ints
@@ -145,7 +151,7 @@ def watched(context: Context, dispatcher: Dispatcher) -> Watch:
     """The watch before the first delivery."""
     sessions = dispatcher.sessions
     n = len(sessions.joined)
-    units = np.full((n + 1, UNIT), UNKNOWN)
+    units = np.full((n + 1, WIDTH), UNKNOWN)
     units[:, [HOLDS, KEEPS, CONFIRMED, BLOCKED]], units[:, OLDEST] = 0, NEVER
     units[:n, JOINED], units[:n, CLOSING], units[:n, PROGRESS] = sessions.joined, sessions.closing, sessions.joined
     units[:n, ROOM] = _room(context, dispatcher)
@@ -159,7 +165,7 @@ def _room(context: Context, dispatcher: Dispatcher) -> Ints:
     A client returns permits when half of its queue was taken, so half a queue of messages can be enough. Where no
     receiver queue is recorded, one message may be. One without a queue has permits only while its application waits in
     ``receive``, which nothing records: it is ``NO_QUEUE``. A member of a Kafka group that holds records has not polled
-    again. Where no acknowledgement is recorded, nobody can be shown to hold anything.
+    again. Where no acknowledgement is recorded, nor a commit of a group, nobody can be shown to hold anything.
     """
     sizes = dispatcher.queue_sizes
     room = np.where(
@@ -170,14 +176,15 @@ def _room(context: Context, dispatcher: Dispatcher) -> Ints:
     if context.of_group:
         room = np.ones(len(sizes), np.int64)
     room = np.where(sizes == 0, NO_QUEUE, room)
-    return np.full(len(sizes), NEVER) if Need.ACKNOWLEDGEMENTS in context.lacking else room
+    ends = {Need.ACKNOWLEDGEMENTS, Need.COMMITS} if context.of_group else {Need.ACKNOWLEDGEMENTS}
+    return np.full(len(sizes), NEVER) if ends <= context.lacking else room
 
 
 def restore_watch(watch: Watch, sessions: Ints, units: Ints) -> None:
     """Go on from the day before; what was outstanding then is recalled delivery by delivery."""
     rows = np.append(sessions, len(watch.units) - 1)
     fresh = watch.units[rows][:, [JOINED, CLOSING, ROOM]]
-    watch.units[rows] = units
+    watch.units[rows, : units.shape[1]] = units
     watch.units[rows[:, None], [JOINED, CLOSING, ROOM]] = fresh
     watch.units[:, [HOLDS, KEEPS]], watch.units[:, OLDEST] = 0, NEVER
 
@@ -220,6 +227,22 @@ def room_for(watch: Watch, rows: int) -> Watch:
     grown = np.empty((max(needed, 2 * len(heap)), WITNESS), np.int64)
     grown[: watch.size[0]] = heap[: watch.size[0]]
     return watch._replace(heap=grown)
+
+
+def note_commits(watch: Watch, commits: Ints, limits: Limits) -> Watch:
+    """The watch with commits that advance an offset: columns as of deliveries, but ``UNTIL`` is when each was made."""
+    if limits.silence != NEVER and commits.shape[1]:
+        commits[AT] = NEVER
+        watch = room_for(watch, commits.shape[1])
+        _note_commits(watch, commits)
+    return watch
+
+
+@operation
+def _note_commits(w: Watch, commits: Ints) -> Any:  # pragma: no cover - compiled
+    for i in range(commits.shape[1]):
+        _push(w.heap, w.size, commits, i)
+    return 0
 
 
 @hot
@@ -278,7 +301,8 @@ def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover 
         for k in range(WITNESS):
             w.units[unit, EVIDENCE + k] = w.units[session, FIRST_KEPT + k]
     for row in range(w.size[0]):
-        if w.heap[row, SESSION] == session and w.heap[row, AT] < at:
+        earlier = w.heap[row, SESSION] == session and w.heap[row, AT] < at
+        if earlier and not _has_passed(w, session, w.heap[row, ENTRY], w.heap[row, AT]):
             first, at = row, w.heap[row, AT]
     if first >= 0:
         for k in range(WITNESS):
@@ -287,20 +311,33 @@ def _first_held(w: Watch, session: int, unit: int) -> None:  # pragma: no cover 
 
 @hot
 def pass_time(w: Watch, at: int, limits: Limits) -> None:  # pragma: no cover - compiled
-    """End the deliveries that ended by then, in the order in which they did."""
+    """End the deliveries that ended by then, and read the commits, in the order in which they did."""
     while w.size[0] > 0 and w.heap[0, UNTIL] <= at:
         session, ended = w.heap[0, SESSION], w.heap[0, UNTIL]
         progress(w, session, ended, limits)
         progress(w, len(w.units) - 1, ended, limits)
-        w.units[session, HOLDS] -= 1
+        if w.heap[0, AT] == NEVER:
+            if w.heap[0, ENTRY] > w.units[session, NEWEST]:
+                w.units[session, HOLDS], w.units[session, KEEPS] = 0, 0
+                w.units[session, PASSED], w.units[session, PASSED_AT] = w.heap[0, ENTRY], ended
+        elif not _has_passed(w, session, w.heap[0, ENTRY], w.heap[0, AT]):
+            w.units[session, HOLDS] -= 1
         _pop(w.heap, w.size)
+
+
+@inlined
+def _has_passed(w: Watch, session: int, entry: int, at: int) -> bool:  # pragma: no cover - compiled
+    """Whether a commit behind all that a session had received passed a delivery, so that it is counted no longer."""
+    passed_at = w.units[session, PASSED_AT]
+    return bool(at < passed_at or (at == passed_at and entry < w.units[session, PASSED]))
 
 
 @hot
 def keep(w: Watch, d: Ints, i: int, horizon: int) -> None:  # pragma: no cover - compiled
     """Delivery ``i`` is outstanding until it ends."""
     session, until = d[SESSION, i], d[UNTIL, i]
-    if until <= d[AT, i]:
+    w.units[session, NEWEST] = d[ENTRY, i]
+    if until <= d[AT, i] or _has_passed(w, session, d[ENTRY, i], d[AT, i]):
         return
     if until == NEVER or until > horizon:
         if w.units[session, KEEPS] == 0:

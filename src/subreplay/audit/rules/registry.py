@@ -87,6 +87,8 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
     if not (policy.routing == "slot" and KEYLESS[policy.profile].per_message):
         lacking -= {Need.STICKY_KEYS}
     needs = {code: _needs(rule) & lacking for code, rule in RULES.items() if standing(code, policy).looks}
+    if kind_of(policy) == "group" and Need.COMMITS not in lacking and Code.STUCK in needs:
+        needs[Code.STUCK] -= {Need.ACKNOWLEDGEMENTS}  # commits tell what its members have finished
     return {code: needed for code, needed in needs.items() if needed}
 
 
