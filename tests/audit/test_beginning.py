@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import get_args
 
+import pyarrow as pa
 import pytest
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
@@ -75,3 +76,16 @@ def test_what_may_have_come_before_is_out_of_order_with_an_excuse() -> None:
 
 def test_nothing_came_before_the_first_join() -> None:
     assert findings(auto_split(), LOG, f"+C1 {SINCE}") == ["KEY_ORDER a1"]
+
+
+@pytest.mark.parametrize(("ledger", "excuse"), [(6, Excuse.STORED_EARLIER), (7, Excuse.NONE), (8, Excuse.NONE)])
+def test_a_message_of_a_ledger_before_the_first_stored_one_was_deleted_with_it(ledger: int, excuse: Excuse) -> None:
+    """A broker deletes whole ledgers, as after an unload; a message that is missing within a ledger, or behind, is not
+    explained by that."""
+    tables = history("a1 a2", "+C1 a1>C1 a1! a2>C1 a2!")
+    rows = tables["deliveries"].to_pylist()
+    stored = tables["messages"].to_pylist()[0]["ledger"]
+    rows[1] |= {"ledger": stored - 7 + ledger, "entry": 9}
+    tables["deliveries"] = pa.Table.from_pylist(rows, tables["deliveries"].schema)
+    (unknown,) = (row for row in audit(auto_split(), tables).to_pylist() if row["codes"] & Code.UNKNOWN_MESSAGE.bit)
+    assert excuse_of(Code.UNKNOWN_MESSAGE, unknown["excuses"]) is excuse

@@ -104,9 +104,13 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
     receipts = bool(recorded) and acknowledged <= recorded
-    begins = beginnings(_lowest(tables["messages"]), _served(delivered), folded, ownership_events(membership))
+    lowest = _lowest(tables["messages"])
+    begins = beginnings(lowest, _served(delivered), folded, ownership_events(membership))
+    ledgers = {scope: position[0] for scope, position in lowest.items()}
     letters = DeadLetters.of(tables["dead_letters"].to_pylist() if "dead_letters" in tables else ())
-    judge = Judge(policy, dispatchers, terms=terms, begins=begins, last=_last(delivered), dead_letters=letters)
+    judge = Judge(
+        policy, dispatchers, terms=terms, begins=begins, ledgers=ledgers, last=_last(delivered), dead_letters=letters
+    )
     return with_receipts(judge, receipts)
 
 

@@ -56,6 +56,7 @@ class Judge(Context):
     """The context of the rules, and both passes over the log.
 
     ``begins``: where the data begin in mid-life, from when on (ns) deliveries are recorded (see ``beginning``).
+    ``ledgers``: that of the first message of each topic partition, where the run reads all messages there are.
     ``spans``: the windows, besides all time, whose loads are added up beside judging; None: none are.
     ``findings_only``: of judged rows those without a finding are left out.
     ``lookback``: how far back (ns) from its end the next night's log reaches, beside what is open.
@@ -64,6 +65,7 @@ class Judge(Context):
     """
 
     begins: Mapping[Scope, int] = field(default_factory=dict)
+    ledgers: Mapping[Scope, int] = field(default_factory=dict)
     spans: tuple[Span, ...] | None = None
     findings_only: bool = False
     lookback: int = NEVER
@@ -114,7 +116,8 @@ class Judge(Context):
 
     def _position_state(self, scope: Scope, dispatcher: Dispatcher, checkpoint: Checkpoint) -> PositionState:
         arrays = _of(_LOG, checkpoint.arrays())
-        begins, acts = Beginning(self.begins.get(scope, UNKNOWN)), self.acts(dispatcher.timeline)
+        begins = Beginning(self.begins.get(scope, UNKNOWN), ledger=self.ledgers.get(scope, UNKNOWN))
+        acts = self.acts(dispatcher.timeline)
         return PositionState(dispatcher.joined(arrays), arrays, begins, acts)
 
     def by_time(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -98,12 +98,14 @@ class Beginning(NamedTuple):
     """What the data of a dispatcher begin with.
 
     ``since``: from when on (ns) deliveries are recorded; ``UNKNOWN`` where the data are whole. ``stored`` and
-    ``reached``: when the first message of the log was published, and the latest one so far.
+    ``reached``: when the first message of the log was published, and the latest one so far. ``ledger``: the one of the
+    first message; a broker deletes whole ledgers that every subscription has acknowledged (retention).
     """
 
     since: int = UNKNOWN
     stored: int = UNKNOWN
     reached: int = UNKNOWN
+    ledger: int = UNKNOWN
 
     @property
     def settled(self) -> int:

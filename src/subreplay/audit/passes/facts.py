@@ -295,6 +295,8 @@ class _Batch:
         if self.context.terms.compacted:
             excuses[codes & Code.UNKNOWN_MESSAGE.bit != 0] |= Excuse.COMPACTED.bit
         beginning = self.state.beginning
+        deleted = (codes & Code.UNKNOWN_MESSAGE.bit != 0) & (numbers(self.attempts, "ledger") < beginning.ledger)
+        excuses[deleted] |= Excuse.STORED_EARLIER.bit
         if beginning.since == UNKNOWN:
             return
         excuses[_of(self.earlier, message, False)] |= Excuse.DELIVERED_EARLIER.bit

@@ -69,6 +69,7 @@ def fold(source: Source) -> Judge:
         dead_letters.arrived(source.inputs, "dead_letters" in found.with_rejected),
         config.keys.words,
         begins=begins,
+        ledgers={} if config.date is not None else {scope: stored[0] for scope, stored in found.lowest.items()},
         lookback=config.traffic.lookback_days * DAY,
         end=found.end,
         basis=checkpoint.basis(config),
