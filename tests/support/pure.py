@@ -23,6 +23,7 @@ from subreplay.model.rows import Scope
 from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
 from subreplay.policies.base import Policy
 from subreplay.timelines.membership import dispatcher_events, ownership_events, unknown_consumers
+from subreplay.timelines.ownership import abandoned
 from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()
@@ -96,16 +97,20 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     untold = {row["consumer"] for row in served if row["instance"] is None}
     events = dispatcher_events(membership, _scopes(tables), untold)
     unknown = unknown_consumers(served, membership)
-    folded = plan("", policy, events, ownership_events(membership)).timelines
+    told = ownership_events(membership)
+    folded = plan("", policy, events, told).timelines
     others = {s: with_unknown_consumers(s, e, unknown) for s, e in events.items()} if unknown else {}
     would_be = {s: Dispatcher.of(timeline) for s, timeline in plan("", policy, others).timelines.items()}
-    dispatchers = {s: Dispatcher.of(timeline, other=would_be.get(s)) for s, timeline in folded.items()}
+    dispatchers = {
+        s: Dispatcher.of(timeline, None, would_be.get(s), abandoned(policy, told.get(s, ()), events[s]))
+        for s, timeline in folded.items()
+    }
     recorded, acknowledged = (
         set(delivered.filter(delivered[at].is_valid())["consumer"].to_pylist()) for at in ("received_at", "acked_at")
     )
     receipts = bool(recorded) and acknowledged <= recorded
     lowest = _lowest(tables["messages"])
-    begins = beginnings(lowest, _served(delivered), folded, ownership_events(membership))
+    begins = beginnings(lowest, _served(delivered), folded, told)
     ledgers = {scope: position[0] for scope, position in lowest.items()}
     letters = DeadLetters.of(tables["dead_letters"].to_pylist() if "dead_letters" in tables else ())
     judge = Judge(

@@ -61,8 +61,13 @@ _OF_EXCUSES: Final[Mapping[Excuse, Party]] = {
 }
 
 
+UNASSIGNED: Final[Party] = "coordinator"
+"""Who assigns the partitions of a Kafka group."""
+
+
 def attributed(code: Code, excuse: Excuse = Excuse.NONE, of_group: bool = False, sought: bool = False) -> Party:
-    """Whose doing a finding is; ``of_group``: of a Kafka consumer group, ``sought``: the act behind it is a seek."""
+    """Whose doing a finding is; ``of_group``: of a Kafka consumer group, ``sought``: the act behind it is a seek. Where
+    no member owns the partition, it is that of ``UNASSIGNED``."""
     if sought and excuse is Excuse.RESET:
         return "consumer application"
     by_group = _OF_A_GROUP.get(code) if of_group else None

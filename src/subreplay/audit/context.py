@@ -46,19 +46,25 @@ class Dispatcher:
 
     ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``sessions.with_unknown_consumers``).
+    ``sessions.with_unknown_consumers``). ``abandoned``: see ``timelines.ownership.abandoned``.
     """
 
     timeline: Timeline
     sessions: Sessions
     receiver_queues: Mapping[str, int] | None = None
     other: Dispatcher | None = None
+    abandoned: int = NEVER
 
     @classmethod
     def of(
-        cls, timeline: Timeline, receiver_queues: Mapping[str, int] | None = None, other: Dispatcher | None = None
+        cls,
+        timeline: Timeline,
+        receiver_queues: Mapping[str, int] | None = None,
+        other: Dispatcher | None = None,
+        abandoned: int = NEVER,
     ) -> Dispatcher:
-        return cls(timeline, Sessions.of(timeline, by_label=receiver_queues is not None), receiver_queues, other)
+        sessions = Sessions.of(timeline, by_label=receiver_queues is not None)
+        return cls(timeline, sessions, receiver_queues, other, abandoned)
 
     @cached_property
     def starts(self) -> Ints:

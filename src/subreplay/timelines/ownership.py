@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from subreplay.model.columns import NEVER
 from subreplay.model.range_table import NOBODY, Move
 from subreplay.model.rows import Consumer, Instant, MembershipEvent, Scope
 from subreplay.timelines.namesakes import whose_leave
@@ -59,6 +60,26 @@ def intervals(told: Story, changes: Story) -> list[Interval]:
             found.append(Interval(open_.pop(event.consumer), event))
     found += [Interval(assigned, left(assigned)) for assigned in open_.values()]
     return sorted(found, key=lambda one: one.assigned.at)
+
+
+def silence_of(policy: Any, event: MembershipEvent | None) -> int:
+    """How long (ns) after a departure the coordinator may wait for the member: its session timeout."""
+    silent = event is not None and event.event != "join" and (event.event == "crash" or event.instance_id is not None)
+    return getattr(policy, "session_timeout_us", 0) * 1_000 if silent else 0
+
+
+def abandoned(policy: Any, told: Story, changes: Story) -> int:
+    """When the member that the coordinator gave a partition to last was gone (ns), if it gave that partition to nobody
+    since; ``NEVER`` if its owner is there, or decisions are not recorded."""
+    decided = [event for event in told if event.event in ("owner", "withdrawn")]
+    if not decided or any(event.event == "assigned" and event.at > decided[-1].at for event in told):
+        return NEVER
+    last = decided[-1]
+    if last.event == "withdrawn":
+        return last.at.at
+    later = [event for event in changes if event.consumer == last.consumer and event.at >= last.at]
+    came_back = any(event.event == "join" for event in later)
+    return NEVER if came_back or not later else later[-1].at.at + silence_of(policy, later[-1])
 
 
 def told_timelines(policy: Any, changes: Mapping[Scope, Story], told: Mapping[Scope, Story]) -> dict[Scope, Timeline]:

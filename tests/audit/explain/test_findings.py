@@ -37,6 +37,23 @@ def rows_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING_
     return [row for batch in Explainer(judge, "sub").violations(rows.to_batches()) for row in batch.to_pylist()]
 
 
+def test_what_explains_that_a_message_waits_explains_that_it_was_not_delivered():
+    soon = Terms(stalled_after=500_000_000, stuck_after=500_000_000)
+    found = told(FAILOVER, "n1 n2", "+C1:1 n1>C1 ~100 n1^", soon)
+    assert found["UNSEEN"]["cause"] == found["STUCK"]["cause"] != "the data end"
+    assert found["UNSEEN"]["attribution"] == found["STUCK"]["attribution"] == "consumer application"
+    assert told(FAILOVER, "n1 n2", "+C1 n1>C1 n1! n1^", soon)["UNSEEN"]["cause"] == "the data end"
+
+
+def test_a_message_of_a_partition_that_no_member_owns_names_it_and_since_when():
+    policy = make("kafka.range", "kafka-4.0")
+    found = told(policy, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^", Terms(stalled_after=500_000_000))
+    for code in ("STALLED", "UNSEEN"):
+        assert found[code]["cause"].startswith("no member of the group owned partition 0 since 22:13:21")
+        assert (found[code]["attribution"], found[code]["consumer"]) == ("coordinator", None)
+    assert "none owned partition" in found["STALLED"]["explanation"]
+
+
 def test_every_rule_about_deliveries_has_a_sentence_and_every_rule_a_source() -> None:
     assert {code for code, rule in RULES.items() if rule.sentence} == set(Code) - OF_DISPATCHERS
     assert set(RULES) == set(Code)

@@ -12,7 +12,9 @@ import pytest
 
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
+from subreplay.audit.rules.registry import standings
 from subreplay.audit.terms import Terms
+from subreplay.model.rows import Standing
 from subreplay.policies import make
 from tests.support.history import History, auto_split, findings, findings_of, history, positions
 from tests.support.nights import audit_nights
@@ -25,6 +27,7 @@ SHARED, FAILOVER = make("pulsar.shared", "pulsar-4.0"), make("pulsar.failover", 
 EXCLUSIVE, RANGE = make("pulsar.exclusive", "pulsar-4.0"), make("kafka.range", "kafka-4.0")
 EVERY = [KEY_SHARED, OLDER, SHARED, FAILOVER, EXCLUSIVE]
 LIVENESS = {"STALLED", "STUCK", "STARVED", "LATE"}
+AT_ONCE = make("kafka.range", "kafka-4.0", initial_rebalance_delay_us=0)
 ids = lambda policy: f"{policy.name} of {policy.profile}"  # noqa: E731
 
 
@@ -93,6 +96,22 @@ def test_a_partition_that_no_member_of_the_group_is_assigned_is_stalled():
     assert waits(RANGE, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~100 n1^") == ["STALLED n2"]
     assert waits(RANGE, "n1 n2", "+C1 +C2 =C1 n1>C1 n1! /C1 -C1 ~20 =C2 ~20 n2>C2 n2!") == []  # not for long
     assert waits(RANGE, "n1 n2", "+C1 =C1 n1>C1 n1! /C1 -C1 ~100 n1^") == []  # nobody is a member
+
+
+def test_a_partition_whose_owner_left_and_that_was_given_to_nobody_since_waits_for_nobody():
+    # the coordinator lets the first members in at once
+    story = "+C1 +C2 #C1:1 n1>C1 n1! -C1 ~100 n1^"
+    waiting = [r for r in audit(AT_ONCE, history("n1 n2", story), terms=SOON).to_pylist() if not r["delivered"]]
+    assert [(r["codes"] & Code.STALLED.bit != 0, r["consumer"]) for r in waiting] == [(True, None)]
+    assert waits(AT_ONCE, "n1 n2", "+C1 +C2 #C1:1 n1>C1 n1! -C1 #C2:2 ~100 n1^") == ["STALLED n2"]  # it waits for C2
+    assert waits(AT_ONCE, "n1 n2", "+C1 +C2 #C1:1 n1>C1 n1! -C1 ~20 #C2:2 ~20 n2>C2 n2!") == []
+    assert waits(AT_ONCE, "n1 n2", "+C1 #C1:1 n1>C1 n1! -C1 ~100 n1^") == []
+
+
+def test_what_waits_is_starved_in_a_group_whose_acknowledgements_are_not_recorded():
+    lacking = frozenset({Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES})
+    assert standings(RANGE, SOON, lacking)[Code.STARVED] is Standing.PROMISED
+    assert standings(KEY_SHARED, SOON, lacking)[Code.STARVED] is Standing.NOT_APPLICABLE
 
 
 @pytest.mark.parametrize(

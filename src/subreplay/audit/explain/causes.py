@@ -20,8 +20,10 @@ from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.wording import clock, duration, joined, no_further, number, otherwise
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
+from subreplay.audit.rules.waiting_at_end import unowned_since
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 from subreplay.model.rows import Scope
+from subreplay.model.words import clock as words_of_clock
 from subreplay.timelines.happenings import change_under_way, event_words
 
 UNEXPLAINED: Final = "unexplained"
@@ -47,7 +49,7 @@ NOT_COUNTED: Final = "its redelivery count does not rise: its type of subscripti
 NACKED: Final = "its redelivery was asked for (nack or ack timeout)"
 _STRANGE: Final = Code.NOT_CONNECTED.bit | Code.NEVER_JOINED.bit
 NOT_FETCHED: Final = "its consumer did not fetch it: it hangs, polls rarely, or has paused the partition"
-NOT_ASSIGNED: Final = "no member of the group was assigned its partition"
+NOT_ASSIGNED: Final = "no member of the group owned partition"
 _OF_FETCHING: Final = frozenset({Code.STALLED, Code.STARVED, Code.LATE})
 _OF_REDELIVERY: Final = frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.REDELIVERED, Code.REDELIVERY_ORDER})
 _OF_ACT: Final = Excuse.RESET.codes | _OF_REDELIVERY
@@ -99,8 +101,7 @@ class Causes:
         if code in _OF_FETCHING and self._judge.of_group:
             holder = column(rows, "holder_witness")
             again = pc.fill_null(pc.less(pc.struct_field(holder, "held"), 0), False)
-            nobody = pc.and_(pc.invert(column(rows, "delivered")), column(rows, "consumer").is_null())
-            fetching = pc.if_else(nobody, NOT_ASSIGNED, NOT_FETCHED)
+            fetching = pc.if_else(pa.array(unassigned(rows)), self._unassigned(rows), NOT_FETCHED)
             return pc.if_else(again, no_further(holder, self._judge.dates), fetching)
         if RULES[code].cause:
             return pa.repeat(RULES[code].cause, rows.num_rows)
@@ -123,6 +124,19 @@ class Causes:
             )
             return pc.if_else(pc.fill_null(pc.greater(held, 0), False), counted, one)
         return self._of_event(rows, code, epochs)
+
+    def _unassigned(self, rows: pa.Table) -> pa.Array:
+        """That nobody owned the partition of each row, and since when."""
+        topics = column(rows, "topic").dictionary_encode()
+        whose = np.column_stack([np.asarray(topics.indices), ints(rows, "partition")])
+        distinct, of_row = np.unique(whose, axis=0, return_inverse=True)
+        words = []
+        for topic, partition in distinct.tolist():
+            dispatcher = self._judge.dispatcher(Scope(topics.dictionary[topic].as_py(), partition))
+            since = unowned_since(self._judge, dispatcher, UNKNOWN)
+            when = "" if since in (UNKNOWN, NEVER) else f" since {words_of_clock(since, self._judge.dates)}"
+            words.append(f"{NOT_ASSIGNED} {max(partition, 0)}{when}")
+        return pa.array(words, pa.string()).take(pa.array(of_row.reshape(-1)))
 
     def _of_event(self, rows: pa.Table, code: Code, epochs: Ints) -> pa.Array:
         delivered, previous = flags(rows, "delivered"), ints(rows, "previous")
@@ -258,6 +272,12 @@ class Causes:
                 else "out-of-order delivery is allowed"
             )
         return UNEXPLAINED
+
+
+def unassigned(rows: pa.Table) -> NDArray[np.bool_]:
+    """Which messages of a Kafka group were never delivered because no member owned their partition."""
+    waits = (Code.STARVED.bit | Code.STALLED.bit) & ints(rows, "codes") != 0
+    return np.asarray(waits & ~flags(rows, "delivered") & np.asarray(column(rows, "consumer").is_null()))
 
 
 def _first(cases: Iterable[tuple[np.ndarray, pa.Array | str]], default: str) -> pa.Array:

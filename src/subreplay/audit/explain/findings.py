@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.attribution import attributed
+from subreplay.audit.attribution import UNASSIGNED, attributed
 from subreplay.audit.codes import LAST_CHUNK, LEGAL, Code, Excuse
 from subreplay.audit.explain import wording
-from subreplay.audit.explain.causes import Causes
+from subreplay.audit.explain.causes import Causes, unassigned
 from subreplay.audit.explain.sentences import Words
 from subreplay.audit.findings import CHUNK, DELAYED, SEPARATOR, UNOWNED
 from subreplay.audit.judge import Judge
@@ -65,7 +65,7 @@ class Explainer:
                 yield self._told(rows.take(pa.array(found[kept])), code, excuse[kept], causes)
 
     def _told(self, rows: pa.Table, code: Code, excuses: Ints, causes: Causes) -> pa.Table:
-        words = Words(rows, self._end, self.judge.dates, self.judge.terms.max_redeliveries or 0)
+        words = Words(rows, self._end, self.judge.dates, self.judge.terms.max_redeliveries or 0, self.judge.of_group)
         delivered = pa.array(flags(rows, "delivered"))
         moment = np.where(flags(rows, "delivered"), ints(rows, "at"), ints(rows, "published"))
         excuse = pa.array([e.sentence for e in Excuse]).take(pa.array(excuses))
@@ -75,9 +75,21 @@ class Explainer:
         parties = [attributed(code, of, self.judge.of_group, sought) for sought in (False, True) for of in Excuse]
         sought = causes.sought(rows, np.flatnonzero(excuses == Excuse.RESET))
         sentence = wording.filled(rule.sentence, words.of)
-        whose = pa.array(parties).take(pa.array(excuses + len(Excuse) * sought))
+        cause = causes.of(rows, code, epochs := causes.epochs(rows))
+        attribution = pa.array(parties).take(pa.array(excuses + len(Excuse) * sought))
         if code is Code.LOST and (skipped := causes.skipped(rows)).null_count < rows.num_rows:
-            whose = pc.if_else(skipped.is_valid(), "operator", whose)
+            attribution = pc.if_else(skipped.is_valid(), "operator", attribution)
+        if self.judge.of_group and code in WAITING:
+            attribution = pc.if_else(pa.array(unassigned(rows)), UNASSIGNED, attribution)
+        if code is Code.UNSEEN:  # what a rule about waiting says of the message explains it
+            for waiting in WAITING:
+                named = pa.array(ints(rows, "codes") & waiting.bit != 0)
+                if pc.any(named).as_py():
+                    party = attributed(waiting, Excuse.NONE, self.judge.of_group)
+                    cause = pc.if_else(named, causes.of(rows, waiting, epochs), cause)
+                    attribution = pc.if_else(named, party, attribution)
+            if self.judge.of_group:
+                attribution = pc.if_else(pa.array(unassigned(rows)), UNASSIGNED, attribution)
         columns = {
             "date": pa.array(moment // DAY).cast(pa.int32()).cast(pa.date32()),
             "subscription": pa.repeat(self.subscription, rows.num_rows),
@@ -86,13 +98,13 @@ class Explainer:
             "excuse": pc.if_else(pc.equal(excuse, ""), wording.NOTHING, excuse),
             "moment": _micros(pa.array(moment)),
             "at": pc.if_else(delivered, _micros(column(rows, "at")), pa.scalar(None, VIOLATIONS.field("at").type)),
-            "cause": causes.of(rows, code, causes.epochs(rows)),
+            "cause": cause,
             "witness": _lists(
                 pc.if_else(delivered, words.of("delivery"), wording.NOTHING),
                 other,
                 words.of("skipped_others") if rule.witness == "skipped" else pa.nulls(rows.num_rows, pa.string()),
             ),
-            "attribution": whose,
+            "attribution": attribution,
             "waited": words.waited_micros() if code in WAITING else pa.nulls(rows.num_rows, pa.int64()),
             "explanation": pc.if_else(pc.equal(excuse, ""), sentence, wording.joined(sentence, "; ", excuse)),
             "circumstances": _circumstances(rows),

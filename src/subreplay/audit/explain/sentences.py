@@ -29,12 +29,14 @@ _ENDINGS: Final = {
 @dataclass(frozen=True)
 class Words:
     """What sentences say of some rows, column by column; each is made once, when it is asked for. ``end``: that of the
-    data (ns). ``dates``: instants are shown with their dates. ``max_redeliveries``: of the dead letter policy."""
+    data (ns). ``dates``: instants are shown with their dates. ``max_redeliveries``: of the dead letter policy.
+    ``of_group``: consumers are members of a Kafka group."""
 
     rows: pa.Table
     end: int = UNKNOWN
     dates: bool = False
     max_redeliveries: int = 0
+    of_group: bool = False
     made: dict[str, pa.Array] = field(default_factory=dict)
 
     def of(self, name: str) -> pa.Array:
@@ -89,7 +91,12 @@ class Words:
     def free_owner(self) -> pa.Array:
         """Whose turn it was to receive a message that never came."""
         named = wording.joined(self.given("consumer"), " was connected and free")
-        named = pc.if_else(self.given("consumer").is_valid(), named, "consumers were connected and free")
+        nobody: pa.Array | str = "consumers were connected and free"
+        if self.of_group:
+            nobody = wording.joined(
+                "members of the group were connected (none owned partition ", self.of("partition"), ")"
+            )
+        named = pc.if_else(self.given("consumer").is_valid(), named, nobody)
         held = pc.fill_null(self.holder("held"), 0)
         place = wording.position_of(self.given("holder_witness"))
         in_turn = wording.joined(

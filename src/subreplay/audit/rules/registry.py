@@ -89,6 +89,8 @@ def missing(policy: Policy, terms: Terms, lacking: frozenset[Need]) -> dict[Code
     needs = {code: _needs(rule) & lacking for code, rule in RULES.items() if standing(code, policy).looks}
     if kind_of(policy) == "group" and Need.COMMITS not in lacking and Code.STUCK in needs:
         needs[Code.STUCK] -= {Need.ACKNOWLEDGEMENTS}  # commits tell what its members have finished
+    if kind_of(policy) == "group" and Code.STARVED in needs:  # whoever fetches nothing for long holds nothing back
+        needs[Code.STARVED] -= {Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}
     return {code: needed for code, needed in needs.items() if needed}
 
 

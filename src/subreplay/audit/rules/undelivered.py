@@ -299,7 +299,8 @@ def _starved(
         min(max(context.last, state.last), context.horizon),
     )
     wanted = np.flatnonzero(found.codes & Code.UNSEEN.bit)
-    if context.starved_after == NEVER or context.policy.routing == "any" or not len(wanted):
+    unable = context.lacking & {Need.ACKNOWLEDGEMENTS, Need.DISPATCH_TIMES}
+    if context.starved_after == NEVER or context.policy.routing == "any" or not len(wanted) or unable:
         return
     since = end - context.starved_after
     epoch, last = (int(of(np.array([end]), np.array([0]))[0]) for of in (timeline.epoch_at, timeline.last_candidate))

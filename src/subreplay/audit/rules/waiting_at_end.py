@@ -37,6 +37,7 @@ from subreplay.audit.rules.liveness import (
     limits_of,
 )
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
+from subreplay.timelines.ownership import silence_of
 
 _STUCK = Code.STUCK.bit
 
@@ -90,6 +91,9 @@ def judge_waiting(
     finish(watch, end, limits)
     slots, hashes = ints(rows, "slot"), ints(rows, "hash").astype(np.uint32)
     owner = np.asarray(timeline.owner_at(slots, hashes, np.full(len(slots), epoch, np.int32)), np.int64)
+    unowned = unowned_since(context, dispatcher, state.last)
+    if unowned == dispatcher.abandoned != NEVER:  # the decisions say it, the fold does not
+        owner[:] = -1
     unit = (
         np.full(len(owner), len(watch.units) - 1 if len(timeline.connected(epoch)) else -1) if limits.shared else owner
     )
@@ -115,7 +119,8 @@ def judge_waiting(
     if context.policy.routing == "partition":
         _judge_restarts(context, dispatcher, watch, mine, freed, end, limits, found)
     if context.of_group:
-        _judge_unassigned(context, dispatcher, end_of_data(context, state.end), ripe, found)
+        unassigned = _judge_unassigned(context, dispatcher, state, unowned, ripe, found)
+        owner[unassigned] = waits_for[unassigned] = -1
     named = found.codes & _NAMED != 0
     return np.where(named & (owner >= 0), owner, waits_for)
 
@@ -141,21 +146,42 @@ def _judge_restarts(
             found.codes[waiting] ^= _STUCK | Code.STALLED.bit
 
 
-def _judge_unassigned(context: Context, dispatcher: Dispatcher, end: int, ripe: Ints, found: Found) -> None:
-    """STALLED, for messages of a partition that nobody owns to the end although the group has members."""
-    starts, owner = dispatcher.starts, _owners(context, dispatcher)
-    waiting = np.flatnonzero(
-        (found.codes & Code.UNSEEN.bit != 0) & (found.codes & _NAMED == 0) & (ripe <= end)
-        & (found.excuses & _EXPLAINED == 0)
-    )  # fmt: skip
-    owned = np.flatnonzero((owner >= 0) & (starts <= end))
-    if not len(waiting) or (len(owned) and owned[-1] + 1 == len(starts)):
-        return
-    since = max(int(ripe[waiting].min()), int(starts[owned[-1] + 1]) if len(owned) else UNKNOWN)
+def unowned_since(context: Context, dispatcher: Dispatcher, last: int) -> int:
+    """From when on (ns) nobody owns a partition of a Kafka group, to the end: by its epochs, or by the decisions of
+    the coordinator where no record of it came since, the ``last`` at that time. ``NEVER``: somebody owns it;
+    ``UNKNOWN``: nobody ever did."""
+    if not context.of_group:
+        return NEVER
+    owned = np.flatnonzero(_owners(context, dispatcher) >= 0)
+    if not len(owned):
+        return UNKNOWN
+    epochs = dispatcher.timeline.epochs
+    if owned[-1] + 1 < len(epochs):
+        following = epochs[int(owned[-1]) + 1]
+        told = bool(dispatcher.timeline.ends)  # else the fold has waited for the session to time out
+        return following.start.at + (silence_of(context.policy, following.cause) if told else 0)
+    return dispatcher.abandoned if last <= dispatcher.abandoned + context.terms.clock_skew else NEVER
+
+
+def _judge_unassigned(
+    context: Context, dispatcher: Dispatcher, state: Seen, unowned: int, ripe: Ints, found: Found
+) -> Ints:
+    """STARVED, for messages of a partition that nobody owns to the end although the group has members; STALLED where
+    these receive nothing else. Returns the messages that it names."""
+    starts, end = dispatcher.starts, end_of_data(context, state.end)
+    waits = (found.codes & Code.UNSEEN.bit != 0) & (ripe <= end) & (found.excuses & _EXPLAINED == 0)
+    waits &= found.codes & (_STUCK | Code.STALLED.bit) == 0
+    waiting = np.flatnonzero(waits & (found.codes & Code.STARVED.bit == 0))
+    if not len(waiting) or unowned == NEVER:
+        return waiting[:0]
+    since, stalled_after = max(int(ripe[waits].min()), unowned), context.terms.stalled_after or NEVER
     until = np.minimum(np.append(starts[1:], end), end)
     members = np.isin(np.arange(len(starts)), dispatcher.occupied)
-    if _lasted(starts, until, since, members) >= (context.terms.stalled_after or NEVER):
-        found.codes[waiting] |= Code.STALLED.bit
+    if _lasted(starts, until, since, members) < stalled_after:
+        return waiting[:0]
+    others = max(context.last, state.last) - since >= stalled_after
+    found.codes[waiting] |= Code.STARVED.bit if others else Code.STALLED.bit
+    return waiting
 
 
 def _lasted(starts: Ints, until: Ints, since: int, epochs: Flags) -> int:

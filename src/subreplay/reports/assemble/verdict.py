@@ -216,7 +216,7 @@ def _waits(figures: Figures) -> Iterator[str]:
         if worst["waited"] is None and code is not Code.LOST:
             yield f"{worst['explanation']} (attributed to: {worst['attribution']}). "
             continue
-        if worst["cause"] == NOT_ASSIGNED:
+        if worst["cause"].startswith(NOT_ASSIGNED):
             sentence = "{were} not delivered for up to {longest} although the group had members: {cause}"
         longest = span(worst["waited"]) if worst["waited"] is not None else "the end"
         were = "was" if number == 1 else "were"

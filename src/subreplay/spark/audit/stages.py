@@ -32,6 +32,7 @@ from subreplay.spark.audit.told_files import Telling
 from subreplay.spark.read import checkpoint
 from subreplay.spark.read.source import Source
 from subreplay.spark.whatif.stages import measured_plan
+from subreplay.timelines.ownership import abandoned
 
 
 def fold(source: Source) -> Judge:
@@ -51,8 +52,12 @@ def fold(source: Source) -> Judge:
         }
         timelines = measured_plan(source, RECORDED, policy, events).timelines
         others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+    told = found.group.told
     dispatchers = {
-        scope: Dispatcher.of(timeline, other=others.get(scope)) for scope, timeline in folded.timelines.items()
+        scope: Dispatcher.of(
+            timeline, None, others.get(scope), abandoned(policy, told.get(scope, ()), source.events.get(scope, ()))
+        )
+        for scope, timeline in folded.timelines.items()
     }
     # a night that goes on from another knows what was before it
     goes_on = source.before is not None
