@@ -33,7 +33,7 @@ _ADDED: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "deliveries": {
         "count": "sum", "first": "min", "last": "max", **dict.fromkeys(_DELIVERY_FACTS, "any"), "commits": "sum",
-        "entry": "min", "batch_index": "min", **dict.fromkeys(_FIRSTS, "min"),
+        "committed": "max", "entry": "min", "batch_index": "min", **dict.fromkeys(_FIRSTS, "min"),
     },
 }  # fmt: skip
 _KINDS: Final = {"valid": pa.bool_(), "partition": pa.int32(), "consumer": pa.string(), "instance": pa.string(),
@@ -128,6 +128,7 @@ def _of_deliveries(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
         **{name: pc.and_(there, columns[column].is_valid()) for name, column in told.items()},
         "dispatched": columns["delivered_at"].is_valid(),
         "commits": is_commit(columns).cast(pa.int64()),
+        "committed": _if(is_commit(columns), nanos(valid, "acked_at", "acked_nanos")),
         "entry": _if(there, columns["entry"]),
         "batch_index": _if(first, columns["batch_index"]),
         **{name: _if(mine, at) for name, mine in begins.items()},

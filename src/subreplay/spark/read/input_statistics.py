@@ -43,7 +43,7 @@ class InputStatistics(NamedTuple):
     ``widest``: bytes of the keys of the message with the longest ones.
     ``plain``: each message has a key of its own, which is all that decides where it goes.
     ``last``: the last delivery (ns), ``last_served`` that of each consumer.
-    ``first``, ``end``: the first and the last delivery, publication or membership event (ns).
+    ``first``, ``end``: the first and the last delivery, publication, membership event or, of the last, commit (ns).
     ``copies``: so many messages are exact copies of others, and are left out.
     ``crowded``, ``constant``: some messages have the same position; all of a topic partition have.
     ``group``: what is known of a Kafka group beside its deliveries.
@@ -146,6 +146,7 @@ def input_statistics(inputs: Inputs, checkpoint: DataFrame | None = None) -> Inp
         end=max(
             (
                 *(row["last"] for row in (*stored, *served) if row["valid"] and row["last"] is not None),
+                *(row["committed"] for row in served if row["valid"] and row["committed"] is not None),
                 *(event.at.at for of_scope in seen.values() for event in of_scope),
             ),
             default=UNKNOWN,
@@ -280,6 +281,7 @@ def _served(checked: DataFrame) -> DataFrame:
         F.max(at).alias("last"),
         *[F.bool_or(fact).alias(name) for name, fact in told.items()],
         F.count_if(is_commit()).alias("commits"),
+        F.max(_if_valid(F.when(is_commit(), nanos("acked_at", "acked_nanos")))).alias("committed"),
         F.min(F.when(at.isNotNull(), F.col("entry"))).alias("entry"),
         F.min(F.when(at.isNotNull() & (F.col("entry") == 0), F.col("batch_index"))).alias("batch_index"),
         *[F.min(F.when(mine, at)).alias(name) for name, mine in first.items()],
@@ -297,6 +299,7 @@ def _served(checked: DataFrame) -> DataFrame:
         *[F.bool_or(name).alias(name) for name in told],
         F.bool_or(F.col("acknowledged") | F.col("given_back")).alias("ended"),
         F.sum("commits").alias("commits"),
+        F.max("committed").alias("committed"),
         F.min(F.when(F.col("entry").isNotNull(), lowest)).alias("lowest"),
     )
 
