@@ -126,6 +126,50 @@ def test_a_member_that_joined_before_the_last_one_left_finds_the_commits():
     assert duplicates(RANGE, story) == (4, 0)
 
 
+OWNS = f"+C1 =C1 {READ} "
+
+
+@pytest.mark.parametrize(
+    ("story", "sought"),
+    [
+        (OWNS + AGAIN, 4),  # to an offset, and everything from there on
+        (OWNS + AGAIN + " " + AGAIN, 8),  # twice
+        (OWNS + "a4>C1 a4! a5>C1 a5! a4>C1 a4! a5>C1 a5! a3>C1 a3! a4>C1 a4! a5>C1 a5!", 7),
+        (OWNS.replace("a5>C1 a5!", "") + "a3>C1 a3! a4>C1 a4! a5>C1 a5!", 2),  # and on to what follows
+    ],
+)
+def test_a_member_of_a_group_that_seeks_back_while_connected_gets_everything_again_in_order(story, sought):
+    assert duplicates(RANGE, story) == (0, sought)
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        OWNS + "a3>C1",  # one message
+        OWNS + "a2>C1 a4>C1",  # scattered
+        OWNS + "a2>C1 a3>C1",  # it does not go on from there
+        OWNS + "a5>C1 a4>C1 a3>C1",  # out of order
+        OWNS + "+C2 /C1 =C2 a2>C2 a3>C2 a4>C2 a5>C2",  # after a rebalance
+    ],
+)
+def test_what_a_seek_of_a_member_does_not_leave_behind_stays_a_violation(story):
+    fails, exempt = duplicates(RANGE, story)
+    assert fails > 0 == exempt
+
+
+def test_a_broker_that_pushes_has_no_seek_without_a_disconnect():
+    assert duplicates(EXCLUSIVE, f"+C1 {READ} {AGAIN}") == (4, 0)
+
+
+def test_a_seek_is_named_with_its_consumer_instant_and_position():
+    tables = history(LOG, OWNS + AGAIN)
+    judge = replace(judge_of(RANGE, tables, NOTHING_TOLD), spans=())
+    sums = pa.Table.from_struct_array(audit_by(judge, tables)["load"].drop_null().combine_chunks())
+    (seen,) = acts_seen({-1: ()}, counts_of_acts(sums))
+    assert (seen.title, seen.acknowledged, seen.redelivered, seen.first) == ("Seek", 4, 4, ("1:1",))
+    assert seen.sentence.startswith("consumer C1 sought back (its own code) before ")
+
+
 def failing(policy, log, story, terms=NOTHING_TOLD, change=lambda tables: tables):
     """The rules of which a finding fails, or leaves the verdict unknown."""
     return {code for code, _ in findings_of(policy, change(history(log, story)), terms) if code.isupper()}

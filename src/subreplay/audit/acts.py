@@ -54,12 +54,13 @@ class Act(NamedTuple):
 
     ``until`` is when the next consumer came. ``how`` says what the membership shows: nothing, that all consumers
     ``left`` or subscribed ``again`` on their connections, that the ``active`` one did, or that a ``group`` was empty.
+    ``sought``: the deliveries show that a consumer sought back while it owned its partition.
     ``declared`` is None for an act that only the deliveries can show.
     """
 
     at: int
     until: int
-    how: Literal["nothing", "left", "again", "active", "group"]
+    how: Literal["nothing", "left", "again", "active", "group", "sought"]
     consumers: tuple[str, ...] = ()
     declared: Reset | None = None
 
@@ -79,6 +80,8 @@ class Act(NamedTuple):
             if self.until - self.at >= RETENTION:
                 cause = f"its offsets had expired (offsets.retention.minutes), {cause}"
             return f"the group was empty from {when}, {came} and began below the committed offset: {cause}"
+        if self.how == "sought":
+            return f"consumer {self.consumers[0]} sought back (its own code) before {when}"
         who = "consumers " + ", ".join(self.consumers)
         if len(self.consumers) == 1 or len(self.consumers) > MOST_NAMED:
             who = (
@@ -145,6 +148,8 @@ class Seen(NamedTuple):
         """What it was, in two or three words."""
         if self.act.declared is not None:
             return _TITLES[self.act.declared.kind]
+        if self.act.how == "sought":
+            return "Seek"
         if self.act.how == "group":
             return "Offsets reset or expired"
         return "Cursor reset or seek" if self.acknowledged else "Topic unload"
@@ -167,11 +172,18 @@ def acts_seen(acts: Mapping[int, Sequence[Act]], rows: Sequence[Mapping[str, Any
     one act."""
     last: Seen | None = None
     for row in rows:
-        partition, first = row["consumer"].split(" ")
-        act = next(act for act in acts[int(partition)] if act.at == row["pane"])
+        partition, first, *consumer = row["consumer"].split(" ", 2)
+        if consumer:
+            act = Act(row["pane"], row["pane"], "sought", (*consumer,))
+        else:
+            act = next(act for act in acts[int(partition)] if act.at == row["pane"])
         where = first if partition == "-1" else f"{partition}/{first}"
         seen = Seen(act, (where,), row["messages"], row["redelivered"])
-        if last is not None and last.act.how == act.how and act.at <= last.act.at + NEAR:
+        if (
+            last is not None
+            and (last.act.how, *consumer) == (act.how, *last.act.consumers[: len(consumer)])
+            and act.at <= last.act.at + NEAR
+        ):
             counts = last.acknowledged + seen.acknowledged, last.redelivered + seen.redelivered
             last = Seen(last.act, (*last.first, where), *counts)
             continue

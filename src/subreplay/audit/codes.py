@@ -227,7 +227,7 @@ _EXCUSES: Final[Mapping[Excuse, tuple[str, frozenset[Code]]]] = {
     ),
     Excuse.SOUGHT_BACK: (
         "the application had sought back to it, or before it",
-        frozenset({Code.DUP_DELIVERY, Code.COMMIT_BACK}),
+        frozenset({Code.DUP_DELIVERY, Code.DUP_OUTSTANDING, Code.COMMIT_BACK}),
     ),
     Excuse.REFUSED: (
         "the coordinator refused it, so nothing was committed",

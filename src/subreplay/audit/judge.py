@@ -48,7 +48,7 @@ from subreplay.timelines.timeline import Timeline
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN, Code.DROPPED}))
 _LOG, _INSTANTS = "log.", "instants."  # whose arrays are in a checkpoint
-_ACTS = "acts"  # what the first pass tells the second of acts
+_ACTS, _SEEKS = "acts", "seeks"  # what the first pass tells the second of acts, and of seeks
 
 
 @dataclass(frozen=True)
@@ -111,6 +111,8 @@ class Judge(Context):
             arrays |= _named(_LOG, state.checkpoint())
         if state is not None and state.acts:
             arrays[_ACTS] = state.patterns.found
+        if state is not None and len(seeks := state.seeks.found):
+            arrays[_SEEKS] = seeks
         if arrays:
             yield from checkpoint_rows(arrays, scope, self.words).to_batches()
 
@@ -139,7 +141,8 @@ class Judge(Context):
                 continue
             if state is None:
                 state, shown = self._state(dispatcher, checkpoint), checkpoint.arrays().get(_ACTS)
-                explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown)
+                seeks = checkpoint.arrays().get(_SEEKS)
+                explained = Explained(() if shown is None else self.acts(dispatcher.timeline), shown, seeks)
             facts = explained.judge(facts)
             if self.of_group:
                 facts, found, advances = judge_commits(state.offsets, facts)

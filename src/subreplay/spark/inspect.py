@@ -327,6 +327,9 @@ def _looked_at(spark: SparkSession, source: InputTable, reads: Reads) -> Look:
     path = None if source.path is None else Path(source.path)
     names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
     contents = Contents(first())
+    if not contents.rows.num_rows:
+        columns = f"; its columns are {', '.join(schema.names)}" if schema.names else ""
+        raise InputError(f"{location} has no rows{columns}: export it again with its messages, or name another file")
     candidates = recognise(schema, names, contents)
     others = [each for each in candidates if each.table != "messages" and each.fits]
     messages = [each for each in candidates if each.table == "messages"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
@@ -10,28 +10,33 @@ import pyarrow as pa
 
 from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.deliveries import Ending
 from subreplay.audit.passes.loads import act_rows
 from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
 from subreplay.model.rows import Scope
 from subreplay.model.words import position
 
 _DUP: Final = Code.DUP_DELIVERY.bit
+_AGAIN: Final = _DUP | Code.DUP_OUTSTANDING.bit
 
 
 class Explained:
-    """Which of a dispatcher's redeliveries its acts explain, by what the log shows of them (``Patterns.found``)."""
+    """Which of a dispatcher's redeliveries its acts explain, by what the log shows of them (``Patterns.found``), and
+    which are of ``seeks`` (``Seeks.found``)."""
 
-    def __init__(self, acts: Sequence[Act], found: Ints | None) -> None:
+    def __init__(self, acts: Sequence[Act], found: Ints | None, seeks: Ints | None = None) -> None:
+        self._seeks = np.empty((0, 5), np.int64) if seeks is None else seeks
+        self._sought = Counts(len(self._seeks))
+        self._seekers: dict[int, str] = {}
         self._at = np.array([act.at for act in acts], np.int64)
         declared = np.array([act.declared is not None for act in acts], np.bool_)
         self._named = np.array([act.named for act in acts], np.bool_)
         self._first = np.where(declared, UNKNOWN, NEVER if found is None else found[:, 1])
-        self._counts = np.zeros((len(acts), 2), np.int64)  # acknowledged before, all
-        self._times = np.tile([NEVER, UNKNOWN], (len(acts), 1))
-        self._lowest = np.full((len(acts), 4), NEVER)  # ordinal and position of the first one
+        self._seen = Counts(len(acts))
 
     def judge(self, facts: pa.Table) -> pa.Table:
         """``FACTS`` in order of time, without what no act explains."""
+        facts = self._seek(facts) if len(self._seeks) else facts
         when = ints(facts, "reset")
         mine = np.flatnonzero(when != UNKNOWN)
         if not len(mine):
@@ -41,14 +46,52 @@ class Explained:
         ordinal = ints(facts, "ordinal")[mine]
         explained = (ordinal >= self._first[act]) | (~again & self._named[act])
         excuses[mine[~explained]] &= ~Excuse.RESET.bit
-        self._add(facts, mine[explained], act[explained], again[explained])
+        self._seen.add(facts, mine[explained], act[explained], again[explained])
         return facts.set_column(facts.schema.get_field_index("excuses"), "excuses", pa.array(excuses))
 
-    def _add(self, facts: pa.Table, rows: Ints, act: Ints, again: np.ndarray) -> None:
+    def _seek(self, facts: pa.Table) -> pa.Table:
+        """``FACTS`` with what came again because its consumer sought back."""
+        begin, until, lowest, highest, session = self._seeks.T
+        codes, at, ordinal = (ints(facts, name) for name in ("codes", "at", "ordinal"))
+        mine = np.flatnonzero((codes & _AGAIN != 0) & (ints(facts, "reset") == UNKNOWN))
+        seek = np.searchsorted(begin, at[mine], "right") - 1
+        fits = (seek >= 0) & (at[mine] <= until[seek]) & (ints(facts, "session")[mine] == session[seek])
+        fits &= (lowest[seek] <= ordinal[mine]) & (ordinal[mine] <= highest[seek])
+        mine, seek = mine[fits], seek[fits]
+        if not len(mine):
+            return facts
+        excuses, previous = ints(facts, "excuses").copy(), ints(facts, "previous").copy()
+        excuses[mine] |= Excuse.SOUGHT_BACK.bit
+        previous[mine] = Ending.SOUGHT
+        self._sought.add(facts, mine, seek, codes[mine] & _DUP != 0)
+        for number, row in zip(*np.unique(seek, return_index=True), strict=True):
+            self._seekers.setdefault(int(number), facts["consumer"][int(mine[row])].as_py())
+        for name, values in (("excuses", excuses), ("previous", previous)):
+            field = facts.schema.field(name)
+            facts = facts.set_column(facts.schema.get_field_index(name), field, pa.array(values, field.type))
+        return facts
+
+    def sums(self, scope: Scope) -> pa.Table:
+        """``JUDGED`` rows that count what each act, and each seek, had redelivered."""
+        sought = self._sought.sums(scope, self._seeks[:, 0], lambda number: f" {self._seekers[number]}")
+        return pa.concat_tables([self._seen.sums(scope, self._at), sought])
+
+
+class Counts:
+    """Of each of some acts, how many messages were redelivered, when, and which is the first of them."""
+
+    def __init__(self, acts: int) -> None:
+        self._counts = np.zeros((acts, 2), np.int64)  # acknowledged before, all
+        self._times = np.tile([NEVER, UNKNOWN], (acts, 1))
+        self._lowest = np.full((acts, 4), NEVER)  # ordinal and position of the first one
+
+    def add(self, facts: pa.Table, rows: Ints, act: Ints, again: np.ndarray) -> None:
+        """Add redelivered ``rows``, each of an ``act``; ``again``: it had been acknowledged."""
         today = ~flags(facts, "before")[rows]
         rows, act, again = rows[today], act[today], again[today]
         at, ordinal = ints(facts, "at")[rows], ints(facts, "ordinal")[rows]
-        self._counts += np.column_stack([np.bincount(act[mine], minlength=len(self._at)) for mine in (again, ...)])
+        acts = len(self._counts)
+        self._counts += np.column_stack([np.bincount(act[mine], minlength=acts) for mine in (again, ...)])
         np.minimum.at(self._times[:, 0], act, at)
         np.maximum.at(self._times[:, 1], act, at)
         for number in np.unique(act).tolist():
@@ -57,13 +100,13 @@ class Explained:
             if where[0] < self._lowest[number, 0]:
                 self._lowest[number] = where
 
-    def sums(self, scope: Scope) -> pa.Table:
-        """``JUDGED`` rows that count what each act had redelivered."""
+    def sums(self, scope: Scope, at: Ints, more: Callable[[int], str] = lambda _: "") -> pa.Table:
+        """``JUDGED`` rows of these acts, with ``more`` behind the position of the first message of each."""
         seen = np.flatnonzero(self._counts[:, 1])
         return act_rows(
             scope,
-            self._at[seen],
-            [f"{scope.partition} {position(*self._lowest[number, 1:].tolist())}" for number in seen.tolist()],
+            at[seen],
+            [f"{scope.partition} {position(*self._lowest[n, 1:].tolist())}{more(n)}" for n in seen.tolist()],
             self._counts[seen],
             self._times[seen],
         )

@@ -1,5 +1,8 @@
 """What deliveries show of an act (``audit.acts``): from a position on, everything that had been acknowledged before it
 is redelivered after it, in order. What fits no act stays a finding.
+
+A member of a Kafka group can also seek back while it owns its partition, which nothing but its deliveries shows: from
+an offset on, everything that it had received comes again to it, in order, before anything else.
 """
 
 from __future__ import annotations
@@ -11,8 +14,9 @@ import numpy as np
 
 from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code
+from subreplay.audit.deliveries import Ending
 from subreplay.audit.rules.publication import ENTRY, LEDGER
-from subreplay.audit.rules.redelivery import ACKED, AT, IGNORED, RESET, SESSION
+from subreplay.audit.rules.redelivery import ACKED, AT, IGNORED, LEFT, OWNED, PREVIOUS, RESET, SESSION
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.kernels.inlining import hot
 from subreplay.model.columns import NEVER, UNKNOWN, Ints
@@ -28,6 +32,16 @@ FEWEST: Final = 2
 whole."""
 _MOST_MISSING, _MOST_FALLS = 20, 10  # at most one in so many is missing, or out of order
 _DUP = Code.DUP_DELIVERY.bit
+_AGAIN = _DUP | Code.DUP_OUTSTANDING.bit
+_SOUGHT = int(Ending.SOUGHT)
+
+# A seek that may be: who sought (-1: the row is free), the ordinals of the first and last message that came again, when
+# they did, how many there are, and how many between them did not come again
+_WHO, _FROM, _UP_TO, _BEGIN, _END, _AGAINS, _ABSENT = range(7)
+_SEEK: Final = 7
+_AT_ONCE: Final = 32  # seeks that may be open at one position
+MOST_SEEKS: Final = 1_000
+"""Seeks of one dispatcher that are recognised."""
 
 
 class Patterns:
@@ -87,3 +101,71 @@ def see_message(
             rows[k, _FALLS] += 1
         else:
             served[k, session] = a[AT, crossing]
+
+
+class Seeks:
+    """The seeks of the members of a Kafka group that its log shows: those still ``open``, and those ``complete``, of
+    which there are ``number[0]``."""
+
+    def __init__(self) -> None:
+        self.open = np.full((_AT_ONCE, _SEEK), -1, np.int64)
+        self.complete = np.empty((MOST_SEEKS, _SEEK), np.int64)
+        self.number = np.zeros(1, np.int64)
+
+    @property
+    def found(self) -> Ints:
+        """In order of time, from when (ns) until when messages came again, from which ordinal to which, and the
+        session that got them."""
+        last = self.open[(self.open[:, _WHO] >= 0) & (self.open[:, _AGAINS] >= FEWEST)]
+        last = last[_MOST_MISSING * last[:, _ABSENT] <= last[:, _AGAINS]]
+        rows = np.concatenate([self.complete[: self.number[0]], last])
+        return rows[np.argsort(rows[:, _BEGIN], kind="stable")][:, [_BEGIN, _END, _FROM, _UP_TO, _WHO]]
+
+
+@hot
+def see_seeks(
+    open_: Ints, complete: Ints, number: Ints, a: Ints, begin: int, end: int, ordinal: int
+) -> None:  # pragma: no cover - compiled
+    """Note what the deliveries of one message say of seeks: whether it came again in them, or came after them."""
+    first = begin
+    while first < end and a[AT, first] == UNKNOWN:
+        first += 1
+    if first == end:
+        return
+    for k in range(len(open_)):
+        if open_[k, _WHO] >= 0 and a[AT, first] > open_[k, _BEGIN]:  # all that had come before came again
+            if (
+                open_[k, _AGAINS] >= FEWEST
+                and _MOST_MISSING * open_[k, _ABSENT] <= open_[k, _AGAINS]
+                and number[0] < len(complete)
+            ):
+                for column in range(_SEEK):
+                    complete[number[0], column] = open_[k, column]
+                number[0] += 1
+            open_[k, _WHO] = -1
+    for j in range(first + 1, end):
+        session, at = a[SESSION, j], a[AT, j]
+        if not a[ATTEMPT_CODES, j] & _AGAIN or a[RESET, j] != UNKNOWN or a[PREVIOUS, j] == _SOUGHT:
+            continue
+        if session < 0 or not a[OWNED, j] or a[SESSION, j - 1] != session or a[LEFT, j - 1] <= at:
+            continue
+        mine, free = -1, -1
+        for k in range(len(open_)):
+            if open_[k, _WHO] < 0:
+                free = k
+                continue
+            follows = open_[k, _WHO] == session and open_[k, _UP_TO] != ordinal and open_[k, _END] <= at
+            if follows and (mine < 0 or open_[k, _END] > open_[mine, _END]):
+                mine = k
+        if mine < 0 <= free:
+            mine = free
+            open_[mine, _WHO], open_[mine, _FROM], open_[mine, _BEGIN] = session, ordinal, at
+            open_[mine, _AGAINS] = open_[mine, _ABSENT] = 0
+        if mine >= 0:
+            open_[mine, _UP_TO], open_[mine, _END] = ordinal, at
+            open_[mine, _AGAINS] += 1
+    for k in range(len(open_)):
+        if open_[k, _WHO] >= 0 and open_[k, _UP_TO] != ordinal:
+            open_[k, _ABSENT] += 1
+            if open_[k, _ABSENT] > open_[k, _AGAINS]:
+                open_[k, _WHO] = -1

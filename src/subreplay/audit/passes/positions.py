@@ -15,7 +15,7 @@ from subreplay.audit.checkpoint import Arrays
 from subreplay.audit.codes import Code
 from subreplay.audit.ordinals import Ordinals
 from subreplay.audit.passes.beginning import Beginning
-from subreplay.audit.passes.patterns import Patterns, see_message
+from subreplay.audit.passes.patterns import Patterns, Seeks, see_message, see_seeks
 from subreplay.audit.passes.states import States
 from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_STATE, in_sequence, recent_messages
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
@@ -44,14 +44,14 @@ class PositionState:
     ``behind``: of the messages never acknowledged, the one whose consumer left first.
     ``never``: of the latest two messages never acknowledged, the ordinals.
     ``beginning``: what the data begin with. ``acts``: of operators and clients, and ``patterns``: what the log shows of
-    them.
+    them. ``seeks``: what it shows of seeks in a Kafka group.
     """
 
     def __init__(
         self, joined: Ints, checkpoint: Arrays, beginning: Beginning | None = None, acts: Sequence[Act] = ()
     ) -> None:
         self.joined = joined  # when each session joined: the next night checks that it knows the same
-        self.acts, self.patterns = acts, Patterns(acts, len(joined))
+        self.acts, self.patterns, self.seeks = acts, Patterns(acts, len(joined)), Seeks()
         self.ordinals = Ordinals(checkpoint.get("ledgers"))
         self.streams = States(STREAM_STATE)
         self.recent = recent_messages()
@@ -109,22 +109,24 @@ def read_positions(
     messages[STREAM] = state.streams.indices(messages[STREAM])
     _read(
         state.streams.rows, state.recent, state.reached, state.open_, state.opened, state.behind, state.never,
-        state.patterns.at, state.patterns.rows, state.patterns.served, positions, messages, attempts, receipts, active,
-        group, batch_again,
+        state.patterns.at, state.patterns.rows, state.patterns.served, state.seeks.open, state.seeks.complete,
+        state.seeks.number, positions, messages, attempts, receipts, active, group, batch_again,
     )  # fmt: skip
 
 
 @operation
 def _read(
     streams: Ints, recent: Ints, reached: Ints, open_: Ints, opened: Ints, behind: Ints, never: Ints, acts: Ints,
-    pattern: Ints, served: Ints, p: Ints, m: Ints, a: Ints, receipts: bool, active: bool, group: bool,
-    batch_again: int,
+    pattern: Ints, served: Ints, seeks: Ints, sought: Ints, number: Ints, p: Ints, m: Ints, a: Ints, receipts: bool,
+    active: bool, group: bool, batch_again: int,
 ) -> Any:  # fmt: skip  # pragma: no cover - compiled
     for i in range(p.shape[1]):
         if p[BEGIN, i] < p[END, i]:
             p[FIRST, i], p[FIRST_ACK, i] = read_message(a, p[BEGIN, i], p[END, i], receipts, group, batch_again)
             if len(acts) and p[HEAD, i] >= 0:
                 see_message(acts, pattern, served, a, p[BEGIN, i], p[END, i], m, p[HEAD, i], p[ORDINAL, i])
+            if group:
+                see_seeks(seeks, sought, number, a, p[BEGIN, i], p[END, i], p[ORDINAL, i])
         if p[HEAD, i] >= 0:
             p[CODES, i] |= in_sequence(streams, recent, m, p[HEAD, i], p, TWIN, i)
         if active:

@@ -48,7 +48,7 @@ RULES = (
         Code.STALLED,
         "Nothing was delivered although messages were due",
         "While messages are due and a consumer that may take them is connected, it receives them. Nobody was served "
-        "for longer than `liveness.stalled_after`, and no unacknowledged message explains it.",
+        "for longer than liveness.stalled_after, and no unacknowledged message explains it.",
         "rows L-SUB-1, D-FLOW-1",
         sentence="{message} of key {key}, due at {due}, was never delivered although {free_owner} for {waited}",
         cause="nothing recorded blocks it: the dispatcher stopped",
@@ -59,7 +59,7 @@ RULES = (
         Code.LATE,
         "Delivered long after it was due",
         "A due message reaches its consumer at once while that consumer is connected and free. It came more than "
-        "`liveness.late_after` past due.",
+        "liveness.late_after past due.",
         "rows L-SUB-1, L-DELAY-1",
         sentence="{message} of key {key} reached {consumer} at {at}, {waited} after it was due at {due}, although its "
         "owner was connected and free",
