@@ -224,12 +224,14 @@ def test_a_look_at_anything_ends_in_a_sentence(
     (tmp_path / "words.parquet").write_text("no table")
     (tmp_path / "words.json").write_text("no table")
     (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("partition,offset,key\n")
     (tmp_path / "x.avro").write_bytes(b"Obj\x01")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / "server.log").write_text("[2026-01-01 00:00:00,000] INFO [GroupCoordinator 1]: started\n")
     for location, code, said in (
         ("empty", 2, "no file there"), ("words.parquet", 2, "no Parquet file"), ("not there", 2, "no such file"),
         ("words.json", 2, "no record in it"), ("empty.csv", 2, "the file is empty"),
+        ("header.csv", 2, "has no rows"),
         ("x.avro", 4, "cannot read avro"), ("loop", 2, "no such file"),
         ("server.log", 2, "beside a copy of __consumer_offsets"),
         ("pip.whl", 2, "no such file"),
