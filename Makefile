@@ -16,7 +16,7 @@ export SPARK_LOCAL_IP ?= 127.0.0.1
 unexport SPARK_HOME SPARK_CONF_DIR PYTHONPATH PYTHONHOME PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run demo test quick slow brokers bench bench-compare check fmt wheel clean distclean
+.PHONY: help setup run demo test quick slow oldest-numba brokers bench bench-compare check fmt wheel clean distclean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -38,6 +38,10 @@ quick: $(READY) ## run one case of each test of the pure core, and few examples 
 
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
+
+oldest-numba: $(READY) ## run the tests of the kernels with the oldest numba that pyproject.toml takes
+	@$(PIP) install -q --no-deps --upgrade --target build/oldest-numba numba==0.65.0 llvmlite==0.47.0
+	@PYTHONPATH=build/oldest-numba NUMBA_CACHE_DIR=build/oldest-numba/cache $(BIN)/python -m pytest -q tests/kernels tests/hashing $(ARGS)
 
 brokers: $(READY) ## fetch a real Kafka and a real Pulsar with their clients, and run the tests that start them
 	@$(PIP) install -q -c constraints.txt -e '.[brokers]'

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import gc
 from enum import IntEnum
 from typing import NamedTuple
 
 import numba
 import numpy as np
 import pytest
-from numba.core import event, ir, types
 from numba.core.caching import CacheImpl
-from numba.core.compiler import Flags, run_frontend
 from numba.core.errors import NumbaError
-from numba.core.types.functions import BaseFunction
 from numba.extending import overload
 
-from subreplay.kernels.by_reference import Column, Reference
+from subreplay.kernels.by_reference import Reference
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.kernel import by_reference
-from subreplay.kernels.quick import QuickFlags, quickly
 
 
 @pytest.fixture(autouse=True)
@@ -63,73 +58,6 @@ def test_a_part_is_compiled_once_whatever_constants_it_is_given():
 
     assert both(2) == 3 + 3 + 5
     assert len(part.signatures) == 1
-
-
-def test_flags_are_equal_where_they_ask_for_the_same():
-    flags = QuickFlags(Flags())
-    assert flags == flags.copy() == Flags()
-    assert hash(flags) == hash(flags.copy()) == hash(Flags())
-    flags.release_gil = True
-    assert flags != QuickFlags(Flags())
-
-
-def test_python_and_numba_are_as_before_when_a_kernel_is_compiled_or_refused():
-    replaced = (
-        (BaseFunction, "get_call_type"), (event, "start_event"), (event, "end_event"), (event, "trigger_event"),
-        (type(types.Type), "__instancecheck__"), (ir.Inst, "_rec_list_vars"),
-    )  # fmt: skip
-    plain = [getattr(*of) for of in replaced]
-    with quickly():
-        assert not gc.isenabled()
-        assert all(getattr(*of) is not was for of, was in zip(replaced, plain, strict=True))
-    with pytest.raises(NumbaError):
-        operation(lambda value: value.unknown)(1)
-
-    assert gc.isenabled()
-    assert [getattr(*of) for of in replaced] == plain
-    gc.disable()
-    try:
-        with quickly():
-            pass
-        assert not gc.isenabled()
-    finally:
-        gc.enable()
-
-
-def test_types_and_statements_are_what_numba_says_while_a_kernel_is_compiled():
-    def said():
-        found = [isinstance(kind, of) for kind in kinds for of in (*classes, type(None))]
-        return found, [statement.list_vars() for block in code.blocks.values() for statement in block.body]
-
-    def every_statement(rows, at):
-        total = {"a": 0}["a"]
-        for i in range(at, len(rows)):
-            if rows[i] in (1, at):
-                rows[i] = min(*(i, total), key=abs)
-            total += i
-        return [total, rows[at:]]
-
-    code = run_frontend(every_statement)
-    kinds = [types.int64, types.Array(types.int64, 1, "C"), Column(types.Array(types.int64, 1, "C")), types.none, 1]
-    classes = [types.Type, types.Integer, types.Number, types.Array, types.Buffer, Column, types.NoneType]
-    as_numba_says = said()
-    assert any(as_numba_says[0])
-    assert any(as_numba_says[1])
-    with quickly():
-        assert said() == as_numba_says
-
-
-def test_of_calls_with_the_same_types_numba_looks_for_the_function_once(monkeypatch):
-    asked, plain = [], BaseFunction.get_call_type
-
-    def counted(self, context, arguments, named):
-        asked.append((self, tuple(arguments)))
-        return plain(self, context, arguments, named)
-
-    monkeypatch.setattr(BaseFunction, "get_call_type", counted)
-    part = inlined(lambda a, b: a + b + a + b)
-    assert operation(lambda a, b: part(a, b) + part(b, a) + a)(1, 2) == 13
-    assert len(asked) == 2  # in the part and in its operation, which numba is asked to compile with other options
 
 
 def test_functions_are_looked_for_anew_where_numba_compiles_them_with_other_options():

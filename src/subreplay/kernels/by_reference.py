@@ -27,10 +27,10 @@ from numba.extending import (
     typeof_impl,
     unbox,
 )
-from numba.np.arrayobj import fix_integer_index, load_item
 from numba.np.numpy_support import as_dtype
 
 from subreplay.kernels.kernel import ByReference
+from subreplay.kernels.numba_internals import fix_integer_index, load_item
 
 _WORD: Final = cgutils.intp_t
 

@@ -8,7 +8,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -18,17 +18,13 @@ F = TypeVar("F", bound=Callable[..., object])
 _PACKAGE: Final = Path(__file__).parents[1]
 _IMPORT: Final = re.compile(rf"^\s*from ({_PACKAGE.name}[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
 
-UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
-"""A private option of numba: no references to arrays are counted. A kernel that makes no array, of arrays that its
-caller holds, needs no counts; an atomic addition in each step would cost more than most steps do."""
-
 
 def compiled(function: F) -> F:
     """``numba.njit``, kept on disk between processes where a cache directory is writable.
 
     A kernel is compiled together with the kernels it calls and the constants it names, but numba looks only at the file
-    of the kernel itself to tell whether what it kept is still good. So the stamp of what is kept, a private field of
-    numba's cache, covers every file that its module imports, and what these import.
+    of the kernel itself to tell whether what it kept is still good. So what is kept is stamped with every file that its
+    module imports, and what these import.
     """
     return made_later(function, dispatcher)
 
@@ -38,37 +34,28 @@ def dispatcher(function: Callable[..., object], **options: Any) -> Any:
     import numba
 
     from subreplay.kernels import by_reference  # noqa: F401 - numba learns of such tuples as it is imported
-    from subreplay.kernels.linking import OperationCompiler
+    from subreplay.kernels.numba_internals import OperationCompiler, compile_by, keep_while
 
     given: dict[str, Any] = {"nogil": True, "pipeline_class": OperationCompiler} | options
     try:
         made: Any = numba.njit(cache=True, **given)(function)
     except RuntimeError:  # numba found no place for its cache: compile once per process
-        made = numba.njit(**given)(function)
-        made.compile = _waiting(made.compile, None)
-        return made
-    kept = made._cache._cache_file
-    kept._source_stamp = (kept._source_stamp, digest_of_what_is_seen(function.__module__))
-    made.compile = _waiting(made.compile, f"{kept._index_path}.lock")
-    return made
+        return compile_by(numba.njit(**given)(function), partial(_one_at_a_time, None))
+    path = keep_while(made, digest_of_what_is_seen(function.__module__))
+    return compile_by(made, partial(_one_at_a_time, f"{path}.lock"))
 
 
-def _waiting(compile_kernel: Callable[[Any], Any], path: str | None) -> Callable[[Any], Any]:
-    """What compiles a kernel or loads it, one process at a time: workers that start together, one on each core, would
-    all compile the same for half a minute; so one does, and the others load what it kept (None: nothing is kept).
+def _one_at_a_time(path: str | None, compile_kernel: Callable[[Any], Any], signature: Any) -> Any:
+    """Compile a kernel or load it, one process at a time: workers that start together, one on each core, would all
+    compile the same for half a minute; so one does, and the others load what it kept (None: nothing is kept).
 
     The lock of numba, of which there is one in a process, is taken before the one of the kernel, which other processes
     take, too; a kernel's lock is taken while those of its callers are held, and no kernel calls its caller.
     """
-    from numba.core.compiler_lock import global_compiler_lock
+    from subreplay.kernels.numba_internals import global_compiler_lock
 
-    from subreplay.kernels.quick import quickly
-
-    def one_at_a_time(signature: Any) -> Any:
-        with global_compiler_lock, _locked(path), quickly():
-            return compile_kernel(signature)
-
-    return one_at_a_time
+    with global_compiler_lock, _locked(path):
+        return compile_kernel(signature)
 
 
 _held: Final[set[str]] = set()

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from subreplay.kernels.compiled import UNCOUNTED, dispatcher
+from subreplay.kernels.compiled import dispatcher
 from subreplay.kernels.kernel import made_later
 
 F = TypeVar("F", bound=Callable[..., object])
 
-_OPTIONS: Final[dict[str, Any]] = UNCOUNTED | {"nogil": True, "error_model": "numpy"}
+_OPTIONS: Final[dict[str, Any]] = {"nogil": True, "error_model": "numpy"}
 
 
 def operation(function: F) -> F:
@@ -24,10 +24,9 @@ def operation(function: F) -> F:
     part: Any = inlined(function)
 
     def make(function: Callable[..., object]) -> Any:
-        whole = _once(dispatcher(function, **_OPTIONS))
-        inner = part.made()
-        whole.get_call_template, whole.get_overload = inner.get_call_template, inner.get_overload
-        return whole
+        from subreplay.kernels.numba_internals import UNCOUNTED, part_of_others
+
+        return part_of_others(_once(dispatcher(function, **UNCOUNTED, **_OPTIONS)), part.made())
 
     return made_later(function, make)
 
@@ -50,22 +49,22 @@ def hot(function: F) -> F:
 def _part(function: Callable[..., object], forceinline: bool) -> Any:
     import numba
 
-    from subreplay.kernels.linking import PartCompiler
+    from subreplay.kernels.numba_internals import UNCOUNTED, PartCompiler
 
-    options = _OPTIONS | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
-    return _once(numba.njit(forceinline=forceinline, **options)(function))
+    alone: dict[str, Any] = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True, "pipeline_class": PartCompiler}
+    return _once(numba.njit(forceinline=forceinline, **UNCOUNTED, **_OPTIONS, **alone)(function))
 
 
 def _once(made: Any) -> Any:
     """``made``, a dispatcher which compiles its function once for whole numbers of any width.
 
     numba compiles a function anew for each combination of its arguments' types, and a member of an enumeration, an
-    index of 32 bits, one of 64 bits and every constant are types of their own. Its dispatcher calls ``compile`` for
-    each, which is replaced here. Where a part is put into its callers, LLVM knows the constants all the same.
+    index of 32 bits, one of 64 bits and every constant are types of their own. Where a part is put into its callers,
+    LLVM knows the constants all the same.
     """
-    compile_as_given = made.compile
-    made.compile = lambda signature: compile_as_given(tuple(_widest(kind) for kind in signature))
-    return made
+    from subreplay.kernels.numba_internals import compile_by
+
+    return compile_by(made, lambda compiles, signature: compiles(tuple(_widest(kind) for kind in signature)))
 
 
 def _widest(kind: Any) -> Any:

@@ -1,39 +1,80 @@
-"""How parts get into the operations that are made of them: linked once, optimised once.
+"""Everything of numba that numba does not promise, and what it gains (docs/performance.md has the seconds).
 
-numba links each function with all that it calls, optimises the lot and makes machine code of it. Of hundreds of parts,
-one on top of the other, that is most of the time to compile them, and for nothing, as nobody calls a part but an
-operation. So a part is only translated here, and its operation is linked with all parts below it.
+* ``PartCompiler``, ``OperationCompiler``: parts get into the operations that are made of them, linked and optimised
+  once. numba links each function with all that it calls, optimises the lot and makes machine code of it. Of hundreds of
+  parts, one on top of the other, that is most of the time to compile them, and for nothing, as nobody calls a part but
+  an operation. So a part is only translated here, and its operation is linked with all parts below it. A code library
+  has the code of one function, and a pass of the compiler fills it.
+* ``UNCOUNTED``: no references to arrays are counted. An operation makes no array, and its caller holds all of them, so
+  it needs no counts; an atomic addition in each step would cost more than most steps do.
+* ``keep_while``: what was compiled is good while no file changes that it was compiled from; numba looks at one file.
+* ``compile_by``, ``part_of_others``: which versions of a function are compiled, and when.
+* ``load_item``, ``fix_integer_index``: an element of an array in five instructions (``by_reference``).
 
-Private classes of numba do that: a code library has the code of one function, and a pass of the compiler fills it.
+``tests/kernels/test_numba.py`` has a test of each that fails where a release of numba does otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from numba._dynfunc import make_function
 from numba.core.codegen import CodeLibrary, JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.typed_passes import NativeLowering
+from numba.np.arrayobj import fix_integer_index, load_item
 
-from subreplay.kernels.quick import NOT_OF_PARTS, QuickFlags
+__all__ = [
+    "UNCOUNTED",
+    "OperationCompiler",
+    "PartCompiler",
+    "compile_by",
+    "fix_integer_index",
+    "global_compiler_lock",
+    "keep_while",
+    "load_item",
+    "part_of_others",
+]
+UNCOUNTED: Final[dict[str, Any]] = {"_nrt": False}
+"""An option of ``numba.njit``."""
+
+
+def keep_while(dispatcher: Any, digest: str) -> str:
+    """Have what was compiled and kept on disk be good only while ``digest`` is the same. Returns the path of the file
+    that tells what is kept."""
+    kept = dispatcher._cache._cache_file
+    kept._source_stamp = (kept._source_stamp, digest)
+    return str(kept._index_path)
+
+
+def compile_by(dispatcher: Any, compile_for: Callable[[Callable[[Any], Any], Any], Any]) -> Any:
+    """The same dispatcher, which compiles a version of its function, or loads what was kept of it, by
+    ``compile_for(compile, signature)``."""
+    compiles = dispatcher.compile
+    dispatcher.compile = lambda signature: compile_for(compiles, signature)
+    return dispatcher
+
+
+def part_of_others(operation: Any, part: Any) -> Any:
+    """The dispatcher of an operation, for which compiled code that calls it takes ``part``."""
+    operation.get_call_template, operation.get_overload = part.get_call_template, part.get_overload
+    return operation
 
 
 class PartCompiler(Compiler):
     """Compiles parts: ``numba.njit(pipeline_class=PartCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
-        self.state.flags = QuickFlags(self.state.flags)
         self.state.library = _PartLibrary(self.state.targetctx.codegen(), function.__qualname__)
         return super().compile_extra(function)
 
     def define_pipelines(self) -> list[Any]:
         pipelines: list[Any] = super().define_pipelines()
         for pipeline in pipelines:
-            passes = [(of, why) for of, why in pipeline.passes if of not in NOT_OF_PARTS]
-            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in passes]
+            pipeline.passes = [(_PartLowering if of is NativeLowering else of, why) for of, why in pipeline.passes]
         return pipelines
 
 
@@ -41,7 +82,6 @@ class OperationCompiler(Compiler):
     """Compiles what Python calls: ``numba.njit(pipeline_class=OperationCompiler)``."""
 
     def compile_extra(self, function: Callable[..., object]) -> Any:
-        self.state.flags = QuickFlags(self.state.flags)
         self.state.library = _OperationLibrary(self.state.targetctx.codegen(), function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)
