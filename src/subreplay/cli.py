@@ -44,9 +44,7 @@ if TYPE_CHECKING:
     from subreplay.config.run import RunConfig
 
 # To print help in boxes rich would be imported, which takes a third of the time that plain help does.
-app = typer.Typer(
-    add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
 command = partial(app.command, cls=Command)
 app.add_typer(plan_app, name="plan")
 
