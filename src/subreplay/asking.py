@@ -28,7 +28,7 @@ from subreplay.planning.questions.shaping import Routed, partitions, policy, ran
 from subreplay.planning.questions.sizing import Wanted, capacity, consumers
 from subreplay.planning.traffic import Traffic
 from subreplay.policies import make
-from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
+from subreplay.profiles import LATEST, latest
 from subreplay.traffic.profile import NO_KEY, TrafficProfile
 from subreplay.whatif.scenario import planned_events, recorded
 
@@ -113,7 +113,7 @@ class Given:
                 make(name, self.setup.profile)
                 found.append(Setup(name, self.setup.profile))
             except ConfigError:
-                found.append(Setup(name, KAFKA_4_0 if name.startswith("kafka.") else PULSAR_4_0))
+                found.append(Setup(name, latest(name)))
                 make(name, found[-1].profile)
         return tuple(one for one in found if keyed or self.plan.policies or "key_shared" not in one.policy)
 
@@ -127,7 +127,7 @@ def _ranges(given: Given) -> Answer:
     if not (given.profile.runs.sticky != NO_KEY).any():
         raise InputError("plan ranges: the messages do not tell their keys, so nothing decides a slot")
     weights = given.plan.ranges.weights or (1,) * given.plan.consumers
-    profile = given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else PULSAR_4_0
+    profile = given.setup.profile if given.setup.profile.startswith(("pulsar", "documented")) else LATEST["pulsar"]
     return ranges(given.traffic, given.unit, profile, tuple(weights))
 
 

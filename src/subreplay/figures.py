@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date as Date
+from functools import cached_property
 from typing import Any
 
 from subreplay.audit.acts import Seen
 from subreplay.audit.clocks import Clocks
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
+from subreplay.audit.rules.registry import standings
 from subreplay.audit.selectors import OwnerFit
 from subreplay.audit.terms import Terms
 from subreplay.model.held import Stored
 from subreplay.model.partitioner_words import Statement
+from subreplay.model.rows import Standing
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import Connected
 
@@ -62,6 +65,11 @@ class Figures:
     acts: Sequence[Seen] = ()  # of operators and clients, and what they had redelivered
     numbered: bool = False  # messages have no offsets of their own: they are numbered by their times
     traffic: Sequence[Row] = ()  # rows of `whatif.assign.TRAFFIC`
+
+    @cached_property
+    def standings(self) -> Mapping[Code, Standing]:
+        """What the policy says of each rule, with these terms and data."""
+        return standings(self.plan.policy, self.terms, self.lacking)
 
     @property
     def unsure(self) -> Mapping[Code, str]:

@@ -29,7 +29,7 @@ from subreplay.errors import InputError
 from subreplay.failures import of_system
 from subreplay.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
 from subreplay.model.tables import MESSAGES, QUARANTINE
-from subreplay.profiles import KAFKA_4_0
+from subreplay.profiles import LATEST
 
 NAME: Final = "kafka-text"
 _TIME: Final = r"(?:(?:CreateTime|LogAppendTime):(?P<at>-?\d{1,18})|NO_TIMESTAMP)"
@@ -269,9 +269,10 @@ def _concluded(path: Path, options: Options, notes: list[str], known: Known, los
         counts[1][row["file"]] += row["others"]
     by_file = tuple(FileCount(name, rows, lost[name], counts[1][name]) for name, rows in sorted(counts[0].items()))
     run: dict[str, Any] = {
-        "subscription": {"name": "sub", "topic": first, "policy": _POLICIES[0], "profile": KAFKA_4_0},
+        "subscription": {"name": "sub", "topic": first, "policy": _POLICIES[0], "profile": LATEST["kafka"]},
         "scenarios": [
-            {"name": policy, "policy": policy, "profile": KAFKA_4_0, "members": _members()} for policy in _POLICIES
+            {"name": policy, "policy": policy, "profile": LATEST["kafka"], "members": _members()}
+            for policy in _POLICIES
         ],
     }
     others = tuple(("sub", name) for name in sorted(topics) if name != first)

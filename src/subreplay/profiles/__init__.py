@@ -21,6 +21,8 @@ PULSAR_4_2 = "pulsar-4.2"
 KAFKA_2_3 = "kafka-2.3"
 KAFKA_4_0 = "kafka-4.0"
 
+LATEST: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
+"""The latest long-term release of each system."""
 BASED_ON: Final[Mapping[str, str]] = {
     PULSAR_2_10: PULSAR_3_2,
     PULSAR_4_0: PULSAR_3_2,
@@ -35,6 +37,15 @@ def _by_release(profile: str) -> tuple[int, list[int]]:
     """The documents first, then each system's releases from the oldest on."""
     system, _, release = profile.partition("-")
     return ("documented", "pulsar", "kafka").index(system), [int(part) for part in release.split(".") if part]
+
+
+def latest(policy: str) -> str:
+    """The profile of a policy where none is named.
+
+    >>> latest("kafka.range"), latest("shared")
+    ('kafka-4.0', 'pulsar-4.0')
+    """
+    return LATEST["kafka" if policy.startswith("kafka.") else "pulsar"]
 
 
 class ByProfile(Mapping[str, Rule]):

@@ -13,7 +13,7 @@ from subreplay import failures
 from subreplay.adapters.source.mistakes import in_words
 from subreplay.config.live import LIVE
 from subreplay.errors import InputError
-from subreplay.profiles import KAFKA_4_0, PULSAR_4_0
+from subreplay.profiles import latest
 from subreplay.reports.words import count, percent, plural
 
 if TYPE_CHECKING:
@@ -149,11 +149,6 @@ def scenarios(
     first = policy or str(known[0]["policy"])
     rest = against or [str(each["policy"]) for each in known]
     return [
-        {"name": name, "policy": name, "profile": profile_of(name), "members": members(consumers)}
+        {"name": name, "policy": name, "profile": latest(name), "members": members(consumers)}
         for name in dict.fromkeys((first, *rest))
     ]
-
-
-def profile_of(policy: str) -> str:
-    """The profile of a policy where none is named: that of the latest long-term releases."""
-    return KAFKA_4_0 if policy.startswith("kafka.") else PULSAR_4_0

@@ -10,7 +10,7 @@ from subreplay.config.run import RunConfig, Subscription
 from subreplay.config.scenario import SCENARIOS
 from subreplay.errors import ConfigError
 from subreplay.policies import make
-from subreplay.profiles import KAFKA_4_0, KEYLESS, PULSAR_4_0
+from subreplay.profiles import KEYLESS, LATEST
 
 Section = dict[str, Any]
 
@@ -46,7 +46,7 @@ def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
 
 def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Section]:
     """A subscription with one active consumer for each partition, or with one for each key."""
-    profile = own.profile if own.profile.startswith("pulsar") else PULSAR_4_0
+    profile = own.profile if own.profile.startswith("pulsar") else LATEST["pulsar"]
     for name in ("pulsar.failover", "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"):
         yield _section(name, name, profile, consumers, {})
 
@@ -54,7 +54,7 @@ def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Secti
 def _assignors(own: Subscription, consumers: int) -> Iterator[Section]:
     """Every assignor of a Kafka group."""
     for name in ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range"):
-        yield _section(f"kafka.{name}", f"kafka.{name}", KAFKA_4_0, consumers, {})
+        yield _section(f"kafka.{name}", f"kafka.{name}", LATEST["kafka"], consumers, {})
 
 
 def _section(name: str, policy: str, profile: str, consumers: int, options: Mapping[str, Any]) -> Section:

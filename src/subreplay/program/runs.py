@@ -50,11 +50,12 @@ def of_messages(
     ``every_topic``: a group reads all topics; else, and under other policies, the first one is taken."""
     from subreplay.config import run as config
     from subreplay.policies import make
+    from subreplay.profiles import latest
     from subreplay.program import inspection
 
     for name in (asked[0], *asked[1]):
         if name is not None:
-            make(name, inspection.profile_of(name))
+            make(name, latest(name))
     from subreplay.spark import inspect
 
     spark = session(config.Spark(), at_once=False)

@@ -41,6 +41,7 @@ from subreplay.config.traffic import InputTable
 from subreplay.errors import InputError
 from subreplay.model.tables import INPUTS
 from subreplay.policies import make
+from subreplay.profiles import latest
 from subreplay.spark import lake
 from subreplay.spark.collect import rows
 from subreplay.spark.read import direct
@@ -58,7 +59,7 @@ _SHOWN_SCHEMA: Final = pa.schema([INPUTS["messages"].field(name).with_nullable(T
 _ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
                    "tsv": "csv", "psv": "csv",
                    "avro": "avro"}  # fmt: skip
-_KAFKA: Final = (("kafka.range", "kafka-4.0"), ("kafka.cooperative_sticky", "kafka-4.0"))
+_KAFKA: Final = tuple((policy, latest(policy)) for policy in ("kafka.range", "kafka.cooperative_sticky"))
 _PULSAR: Final = (
     ("pulsar.key_shared.auto_split", "pulsar-4.0"),
     ("pulsar.key_shared.consistent_hash", "pulsar-4.0"),
@@ -481,7 +482,7 @@ def run_of_files(found: Together) -> dict[str, Any]:
     if found.policy is not None:
         subscription |= {
             "policy": found.policy[0],
-            "profile": "kafka-4.0" if found.policy[0].startswith("kafka.") else "pulsar-4.0",
+            "profile": latest(found.policy[0]),
         }
         del run["scenarios"]
     return run

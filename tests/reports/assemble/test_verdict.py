@@ -133,7 +133,7 @@ def test_what_a_rejected_row_could_explain_is_unknown_and_the_rest_invalid() -> 
     assert doubt.startswith("NOT_CONNECTED may be none: a row of the membership")
     both = replace(strays, findings=[*strays.findings, found("KEY_ORDER")])
     assert verdict(both)[0] is Verdict.INVALID
-    status = {summary.code: summary.status for summary in code_summaries(POLICY, both)}
+    status = {summary.code: summary.status for summary in code_summaries(both)}
     assert (status["NOT_CONNECTED"], status["KEY_ORDER"]) == ("unknown", "violated")
 
 

@@ -18,6 +18,7 @@ from subreplay.conformance.fidelity_groups.instants import derived_instants
 from subreplay.conformance.fidelity_groups.reenact import Reenactment, reenacted
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.profiles import LATEST
 
 CLASSIC: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 ENOUGH: Final = 99.9
@@ -126,7 +127,7 @@ def decided_by(it: Recording) -> Iterable[Decision]:
     classic = it.scenario.protocol == "classic"
     names = CLASSIC if classic else ("range", "uniform")
     assignors: dict[str, Any] = {
-        name: make(f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", "kafka-4.0")
+        name: make(f"kafka.{'' if classic or name != 'range' else 'server_'}{name.replace('-', '_')}", LATEST["kafka"])
         for name in names
     }
     return (one for one in decisions(it.decoded, it.scenario.group, assignors, known_counts(it)) if one.rebalanced)

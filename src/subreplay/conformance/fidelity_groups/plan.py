@@ -30,6 +30,7 @@ from subreplay.groups.state import LOGGED
 from subreplay.model.rows import Instant, MembershipEvent, Scope
 from subreplay.policies import make
 from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.profiles import LATEST
 
 MS, SECOND = 1_000_000, 1_000_000_000
 STARTING = 25 * MS
@@ -183,10 +184,10 @@ def policy_of(scenario: Scenario, late: int = 0) -> Any:
     first = scenario.consumers[0]
     if scenario.protocol == "consumer":
         session = _broker(scenario, "group.consumer.session.timeout.ms", 45_000)
-        return make(scenario.policy, "kafka-4.0", session_timeout_us=session // 1_000)
+        return make(scenario.policy, LATEST["kafka"], session_timeout_us=session // 1_000)
     return make(
         scenario.policy,
-        "kafka-4.0",
+        LATEST["kafka"],
         session_timeout_us=_setting(first, "session.timeout.ms", 45_000) // 1_000,
         initial_rebalance_delay_us=(_broker(scenario, "group.initial.rebalance.delay.ms", 3_000) + late) // 1_000,
     )

@@ -72,7 +72,7 @@ def dispatch_view(figures: DispatchFigures) -> DispatchView:
             if (count := sum(r["delivered"] for r in rows if r["outcome"] == outcome))
         ),
         early=_early(figures.latencies),
-        codes=findings.code_summaries(figures.plan.policy, figures.judged, "predicted") if figures.judged else (),
+        codes=findings.code_summaries(figures.judged, "predicted") if figures.judged else (),
         findings_over_time=findings.over_time(figures.judged) if figures.judged else (),
     )
 

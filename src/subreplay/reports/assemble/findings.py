@@ -15,7 +15,7 @@ from typing import Any
 from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need
 from subreplay.audit.needs import told as needed
-from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
+from subreplay.audit.rules.registry import RULES, Code, Excuse, missing
 from subreplay.figures import MOST_TOLD, Figures, Row
 from subreplay.model.rows import Standing, Verdict
 from subreplay.model.words import instant
@@ -25,9 +25,9 @@ from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint
 from subreplay.reports.sample import Facet, in_turn
 
 
-def code_summaries(policy: Policy, figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
+def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:
     """One line a rule: what it found in those deliveries and what the policy says of it."""
-    standing = standings(policy, figures.terms, figures.lacking)
+    policy, standing = figures.plan.policy, figures.standings
     lacking = missing(policy, figures.terms, figures.lacking)
     counts: dict[str, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for row in figures.findings:

@@ -67,7 +67,7 @@ def report(
 ) -> ReportData:
     """Everything a report shows of one run; ``dispatch`` are the scenarios whose dispatch was replayed, if any."""
     policy = figures.plan.policy
-    codes = code_summaries(policy, figures) if run.kind == "audit" else ()
+    codes = code_summaries(figures) if run.kind == "audit" else ()
     maps, maps_left_out = range_maps(figures)
     moves, moves_left_out = shown_moves(figures)
     return ReportData(

@@ -141,7 +141,7 @@ def _doubts(figures: Figures, config: RunConfig) -> Iterator[str]:
         yield f"the data contradict themselves ({', '.join(uncertain)})"
     for excuse in Excuse:
         codes = {row["code"] for row in figures.findings if row["excuse"] == excuse and excuse.doubtful}
-        doubted = [c for c in sorted(codes) if _standings(figures)[Code[c]] is Standing.PROMISED]
+        doubted = [c for c in sorted(codes) if figures.standings[Code[c]] is Standing.PROMISED]
         if doubted:
             yield f"{', '.join(doubted)} may be none: {excuse.sentence}"
 
@@ -181,7 +181,7 @@ def _in_quarantine(figures: Figures, config: RunConfig) -> Iterator[str]:
 
 def _verdict(figures: Figures, row: Row) -> Verdict:
     code = Code[row["code"]]
-    verdict = RULES[code].verdict(_standings(figures)[code], Excuse(row["excuse"]))
+    verdict = RULES[code].verdict(figures.standings[code], Excuse(row["excuse"]))
     return min(verdict, Verdict.UNKNOWN) if code in figures.unsure else verdict
 
 
@@ -224,7 +224,3 @@ def _waits(figures: Figures) -> Iterator[str]:
             were=were, longest=longest, cause=worst["cause"], consumer=worst["consumer"] or "any consumer"
         )
         yield f"{plural(number, 'message')} {said} (attributed to: {worst['attribution']}). "
-
-
-def _standings(figures: Figures) -> dict[Code, Standing]:
-    return standings(figures.plan.policy, figures.terms, figures.lacking)
