@@ -17,6 +17,7 @@ from subreplay.config.kafka_names import OPTIONS
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import GroupScenario, Member, Scenario
 from subreplay.dispatch.service import Fixed
+from subreplay.errors import ConfigError
 from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
 from subreplay.profiles import KEYLESS
 from tests.support.run_files import run
@@ -211,3 +212,12 @@ def test_an_application_may_hang_or_acknowledge_nothing_from_an_instant_on():
     assert (model.hangs_from, model.hangs_until) == (10 + 2 * 10**9, 10 + 3 * 10**9)
     assert halts.halts == "takes no message from 2 s to 3 s and acknowledges no message from 1 s on"
     assert Consumers.model_validate({"stuck": {"start": "1s"}}).no_ack == halts.no_ack  # its former name
+
+
+def test_a_replay_of_a_group_knows_the_releases_that_it_says() -> None:
+    old = GroupScenario(name="s", policy="kafka.range", profile="kafka-2.3", dispatch={})
+    with pytest.raises(
+        ConfigError, match=r"the simulation of a group \(dispatch\) has no profile 'kafka-2.3'; it has: kafka-4.0"
+    ):
+        old.make_policy()
+    assert old.model_copy(update={"dispatch": None}).make_policy().profile == "kafka-2.3"

@@ -13,8 +13,10 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.errors import ConfigError
+from subreplay.groups.simulation_parameters import SIMULATED
 from subreplay.policies import make, option_names
 from subreplay.policies.base import Policy
+from subreplay.profiles import rule_of
 from subreplay.traffic.retention import Retention
 from subreplay.traffic.routing import Keyless, ProducerRouting
 
@@ -135,7 +137,10 @@ class GroupScenario(AnyScenario, defer_build=False):
     dispatch: GroupDispatch | None = None
 
     def make_policy(self) -> Policy:
-        told = {} if self.dispatch is None else self.dispatch.of_policy
+        told: dict[str, int] = {}
+        if self.dispatch is not None:
+            rule_of("the simulation of a group (dispatch)", SIMULATED, self.profile)
+            told = self.dispatch.of_policy
         options = policy_options(self.policy, self.options)
         if twice := [name for name in OPTIONS_OF_KAFKA if OPTIONS_OF_KAFKA[name] in {*told} & {*options}]:
             raise ConfigError(f"{twice[0]} is given twice, in options and in dispatch: give it once")

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from subreplay.dispatch.prediction import SECOND
 from subreplay.dispatch.service import Fixed, Service
 from subreplay.errors import ConfigError
+from subreplay.profiles import KAFKA_4_0, ByProfile
 
+SIMULATED: Final = ByProfile({KAFKA_4_0: True})
+"""The releases whose coordinator and clients a replay knows."""
 HEARTBEAT, SERVER_HEARTBEAT = 3 * SECOND, 5 * SECOND
 """``heartbeat.interval.ms``, and under KIP-848 ``group.consumer.heartbeat.interval.ms``."""
 

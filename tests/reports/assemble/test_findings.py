@@ -84,7 +84,7 @@ def counted(code: str, count: int, excuse: Excuse = Excuse.NONE) -> Row:
 def test_all_findings_are_counted_and_the_told_ones_know_their_window() -> None:
     known = figures([counted("PARTITION_ORDER", 1_234)],
                     [row("PARTITION_ORDER", 2_500), row("PARTITION_ORDER", None, window=7_000)])  # fmt: skip
-    found = code_summaries(known.plan.policy, known)[0]
+    found = code_summaries(known)[0]
     assert (found.code, found.status, found.count, found.source) == ("PARTITION_ORDER", "violated", 1_234, "observed")
     assert [(f.at[-10:], f.window[-10:]) for f in found.worst] == [("", "00.000007Z"), ("00.000002Z", "00.000002Z")]
     assert [p.count for p in over_time(known)] == [1_234]
@@ -102,8 +102,8 @@ def test_a_night_says_from_which_one_it_goes_on(missed: bool, note: str) -> None
 
 def test_rules_over_predicted_deliveries_are_told_alike_and_say_so() -> None:
     known = figures([counted("PARTITION_ORDER", 2)], [row("PARTITION_ORDER", 1)])
-    observed = code_summaries(known.plan.policy, known)
-    predicted = code_summaries(known.plan.policy, known, "predicted")
+    observed = code_summaries(known)
+    predicted = code_summaries(known, "predicted")
     assert {s.source for s in predicted} == {"predicted"}
     assert len(predicted) == len(observed) == len(Code)
     assert [(s.code, s.count, s.worst) for s in predicted] == [(s.code, s.count, s.worst) for s in observed]

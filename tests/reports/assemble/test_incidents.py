@@ -88,7 +88,7 @@ def summaries(case: Story | Told) -> list[CodeSummary]:
         "t", (), extent, WIDTH, plan, connected(plan.timelines.values(), last + 1), findings=counts, worst=worst,
         terms=case.terms,
     )  # fmt: skip
-    return [*code_summaries(case.policy, figures)]
+    return [*code_summaries(figures)]
 
 
 def tickets(case: Story | Told) -> set[str]:

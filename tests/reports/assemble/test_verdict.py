@@ -144,7 +144,7 @@ def test_rows_that_contradict_one_another_leave_doubt() -> None:
 
 def test_a_rule_that_could_not_look_says_why() -> None:
     lacking = frozenset({Need.ACKNOWLEDGEMENTS, Need.MEMBERSHIP})
-    rules = {rule.code: rule for rule in code_summaries(POLICY, replace(JUDGED, lacking=lacking))}
+    rules = {rule.code: rule for rule in code_summaries(replace(JUDGED, lacking=lacking))}
     assert (rules["DUP_DELIVERY"].status, rules["DUP_DELIVERY"].note) == (
         "not applicable",
         "no acknowledgement is recorded",
@@ -172,7 +172,7 @@ OF_ALL_DELIVERIES = {Code.LOST, Code.UNSEEN, Code.UNACKED, Code.STUCK, Code.STAR
     ],
 )
 def test_a_rule_without_its_columns_is_not_applicable(need: Need, blind: set[Code], seeing: set[Code]) -> None:
-    told = {summary.code: summary for summary in code_summaries(POLICY, replace(JUDGED, lacking=frozenset({need})))}
+    told = {summary.code: summary for summary in code_summaries(replace(JUDGED, lacking=frozenset({need})))}
     assert {told[code.name].status for code in blind} == {"not applicable"}
     assert all(need.value in told[code.name].note for code in blind - {Code.STUCK, Code.STARVED})
     assert "not applicable" not in {told[code.name].status for code in seeing}
@@ -187,7 +187,7 @@ def test_the_slot_of_a_message_without_a_key_needs_its_producer_only_where_the_r
 def test_of_empty_tables_no_rule_says_that_it_found_nothing() -> None:
     unmoved = {Need.SOME_MESSAGE: {Code.UNKNOWN_MESSAGE, Code.NOT_CONNECTED}, Need.SOME_DELIVERY: {Code.MIXED_BATCH}}
     for need, seeing in unmoved.items():
-        told = {summary.code: summary for summary in code_summaries(POLICY, replace(JUDGED, lacking=frozenset({need})))}
+        told = {summary.code: summary for summary in code_summaries(replace(JUDGED, lacking=frozenset({need})))}
         assert (told["KEY_ORDER"].status, need.value in told["KEY_ORDER"].note) == ("unknown", True)
         assert {told[code.name].status for code in seeing} == {"clean"}
 
@@ -245,6 +245,6 @@ def test_a_rule_that_a_clock_explains_is_unknown_and_says_so() -> None:
         (Shift("c2", -5_000_000_000, ("received_at",)),), {Code.WRONG_OWNER: 9, Code.LOST: 1}, {Code.LOST: 1}
     )
     some = replace(JUDGED, findings=[found("WRONG_OWNER", 9), found("LOST")], clocks=clocks)
-    told = {s.code: (s.status, s.verdict, s.note) for s in code_summaries(POLICY, some)}
+    told = {s.code: (s.status, s.verdict, s.note) for s in code_summaries(some)}
     assert told["WRONG_OWNER"] == ("unknown", "unknown", "none with clocks corrected")
     assert told["LOST"] == ("violated", "invalid", "")
