@@ -7,12 +7,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final, cast
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.delta_files import LOG, delta_files
 from subreplay.errors import InputError
 from subreplay.failures import of_system
 
@@ -24,6 +24,8 @@ BLOCK: Final = 16 * 2**20
 HEAD: Final = 64 * 2**10
 """Bytes of a file that are looked at first."""
 GZIP: Final = b"\x1f\x8b"
+_DELTA_LOG: Final = "_delta_log"
+_BY_SPARK: Final = "read it by Spark and write its rows as Parquet"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
 _BREAK: Final = 10
 _UNPACKED: Final = 2**20  # bytes, of a packed head
@@ -42,12 +44,35 @@ def files(path: Path) -> list[Path]:
         found = sorted(p for p in path.rglob("*") if p.is_file() and not _hidden(p.relative_to(path)))
     except OSError as error:
         raise of_system(error, path, "read") from error
-    for table in sorted(log.parent for log in path.rglob(LOG) if log.is_dir()):
+    for table in sorted(log.parent for log in path.rglob(_DELTA_LOG) if log.is_dir()):
         counting = delta_files(table)
         found = [each for each in found if not each.is_relative_to(table) or each in counting]
     if not found:
         raise InputError(f"{path}: no file there; give a file, or a folder of files")
     return found
+
+
+def delta_files(table: Path) -> set[Path]:
+    """The files of a Delta table's latest version.
+
+    Raises ``InputError`` where its log cannot be read, or says what changes the meaning of files.
+    """
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError
+
+    try:
+        opened = DeltaTable(table)
+        settings, deleted = opened.metadata().configuration, pa.table(opened.deletion_vectors()).num_rows
+        paths = [unquote(path) for path in pa.table(opened.get_add_actions())["path"].to_pylist()]
+    except (DeltaError, OSError, ValueError) as error:
+        raise InputError(f"{table}: a Delta table whose log cannot be read ({error}); {_BY_SPARK}") from error
+    if settings.get("delta.columnMapping.mode", "none") != "none":
+        raise InputError(f"{table}: a Delta table whose columns have other names in its files; {_BY_SPARK}")
+    if deleted:
+        raise InputError(f"{table}: a Delta table of which single rows are deleted; {_BY_SPARK}")
+    if elsewhere := [path for path in paths if "://" in path or path.startswith("/")]:
+        raise InputError(f"{table}: a Delta table with files elsewhere ({elsewhere[0]}); {_BY_SPARK}")
+    return {table / path for path in paths}
 
 
 def _hidden(path: Path) -> bool:

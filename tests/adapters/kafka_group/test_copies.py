@@ -151,7 +151,9 @@ def test_of_a_delta_table_the_files_of_its_latest_version_are_read(tmp_path):
     for name, rows in (("first", whole.slice(0, half)), ("again", whole.slice(0, half)), ("rest", whole.slice(half))):
         pq.write_table(rows.append_column("run", pa.array([name] * len(rows))), tmp_path / f"{name}.parquet")
         added.append(delta_logs.add(f"{name}.parquet"))
-    delta_logs.committed(tmp_path, [added[0]], [delta_logs.remove("first.parquet"), added[1]], [added[2]])
+    delta_logs.committed(
+        tmp_path, [*delta_logs.begun(), added[0]], [delta_logs.remove("first.parquet"), added[1]], [added[2]]
+    )
     found = read(tmp_path)
     assert {count.file: count.others for count in found.counts} == {"again.parquet": 0, "rest.parquet": 0}
     (tmp_path / "plain").mkdir()
