@@ -6,7 +6,8 @@ import gc
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,19 +73,45 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """The session of the whole test run: small, local, with Delta."""
+def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], SparkSession]]:
+    """Hands out the session of the whole test run: small, local, with Delta. One that has died is made anew."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config.run import Spark
     from subreplay.spark.session import open_session
     from tests.support.quick_session import QUICK, remember_names
 
     remember_names()
-    warehouse = tmp_path_factory.mktemp("warehouse")
-    conf = QUICK | {"spark.sql.warehouse.dir": str(warehouse)}
-    session = open_session(Spark(master="local[2]", shuffle_partitions=2, conf=conf))
+    conf = QUICK | {"spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse"))}
+    sessions: list[SparkSession] = []
+
+    def session() -> SparkSession:
+        if not sessions or not is_alive(sessions[-1]):
+            sessions.append(open_session(Spark(master="local[2]", shuffle_partitions=2, conf=conf)))
+        return sessions[-1]
+
     yield session
-    session.stop()
+    if sessions:
+        sessions[-1].stop()
+
+
+@pytest.fixture(scope="module")
+def spark(of_the_run: Callable[[], SparkSession]) -> SparkSession:
+    """The session of the whole test run; where it dies, the tests of one file fail."""
+    return of_the_run()
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether a session answers; one that does not is cleared away, so that another can be opened."""
+    try:
+        return session.range(1).count() == 1
+    except Exception:  # whatever py4j raises of a process that is gone
+        from pyspark import SparkContext
+
+        with suppress(Exception):
+            session.stop()
+        SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+        type(session)._instantiatedSession = type(session)._activeSession = None
+        return False
 
 
 @pytest.fixture
