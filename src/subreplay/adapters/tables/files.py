@@ -163,7 +163,7 @@ def of_delta(path: str) -> ds.FileSystemDataset | None:
 
 
 def _of_parquet(path: str) -> ds.FileSystemDataset | None:
-    found = ds.dataset(path, format=_PARQUET)
+    found = ds.dataset(os.path.abspath(path), format=_PARQUET)
     root = os.path.abspath(path if os.path.isdir(path) else os.path.dirname(path))
     if any(os.path.dirname(os.path.abspath(file)) != root for file in found.files):
         return None  # of folders within it Spark leaves some out, and takes the names of others for values
