@@ -6,9 +6,9 @@ without resolving packages, which takes seconds at each start, and tests that st
 the download. What else Delta names, Spark brings.
 
 Java reads and checks some ten thousand classes before a small run is done. It leaves those that the demo needs in an
-archive beside the jars, as it has them in memory (``subreplay.spark.session``): later sessions take half as long to
-start. Java finds the archive good only where nothing but jars is on its class path, so Spark's folder ``conf`` stays
-empty.
+archive beside the jars, as it has them in memory (``subreplay.engine.spark.session``): later sessions take half as
+long to start. Java finds the archive good only where nothing but jars is on its class path, so Spark's folder ``conf``
+stays empty.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ import pyspark
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
 
-from subreplay.spark.session import CLASSES
+from subreplay.engine.spark.session import CLASSES
 
 SPARK = Path(pyspark.__file__).parent
 GROUPS = ("io.delta_", "io.unitycatalog_")
 TRY = """
 import sys
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config.run import Spark
-from subreplay.spark.session import open_session
+from subreplay.engine.spark.session import open_session
 spark = open_session(Spark(master="local[1]"))
 spark.range(3).write.format("delta").save(sys.argv[1])
 rows = spark.read.format("delta").load(sys.argv[1]).count()

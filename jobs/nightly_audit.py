@@ -8,7 +8,7 @@ configuration, 3 unknown, 4 the environment failed, 130 interrupted.
 
 import sys
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 
 if __name__ == "__main__":
     sys.exit(main(["audit", *sys.argv[1:]]))

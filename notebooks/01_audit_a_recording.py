@@ -13,13 +13,13 @@
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from subreplay import pipeline
 from subreplay.adapters import ADAPTERS
 from subreplay.config import run as config
+from subreplay.engine.spark import explain, ingest, lake
+from subreplay.engine.spark.session import open_session
+from subreplay.pipeline import story
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
-from subreplay.spark import explain, ingest, lake
-from subreplay.spark.session import open_session
 
 # A folder that Spark can write. On Databricks, one in a volume: /Volumes/<catalog>/<schema>/<volume>/subreplay
 folder = str(Path("build/notebook").resolve())
@@ -75,7 +75,7 @@ run = config.parse(
     },
     "notebook",
 )
-result = pipeline.audit(spark, run)
+result = story.audit(spark, run)
 
 print(f"{result.verdict}: {result.report.headline}")
 

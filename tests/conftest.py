@@ -77,7 +77,7 @@ def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[]
     """Hands out the session of the whole test run: small, local, with Delta. One that has died is made anew."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from subreplay.config.run import Spark
-    from subreplay.spark.session import open_session
+    from subreplay.engine.spark.session import open_session
     from tests.support.quick_session import QUICK, remember_names
 
     remember_names()

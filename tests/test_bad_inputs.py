@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from subreplay import cli
 from subreplay.adapters import ADAPTERS
+from subreplay.cli import main
+from subreplay.engine.spark import session
+from subreplay.engine.spark.adapters import sources
+from subreplay.engine.spark.read import input_statistics
 from subreplay.errors import InputError
-from subreplay.spark import session
-from subreplay.spark.adapters import sources
-from subreplay.spark.read import input_statistics
 from tests.support.recordings import ROOT
 
 RECORDING = "4.0.8/s1f_key_shared_default_batching"
@@ -134,7 +134,7 @@ def test_a_mistake_has_its_exit_code_and_one_sentence(strange, line, monkeypatch
     monkeypatch.setattr(sources, "reading", in_one_go)
     monkeypatch.chdir(strange)
     command, code, sentence = (part.strip() for part in line.split(" | "))
-    returned = cli.main(shlex.split(command))
+    returned = main.main(shlex.split(command))
     out, err = capsys.readouterr()
     assert (returned, out) == (int(code), "")
     assert sentence in " ".join(err.split())
@@ -214,7 +214,7 @@ MISTAKES = [
 def test_a_mistake_in_a_run_file_is_one_sentence_with_its_line(tmp_path, monkeypatch, capsys, command, text, sentence):
     monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_bytes(text.encode(errors="surrogatepass"))
-    assert cli.main([command, "--config", "run.yaml"]) == 2
+    assert main.main([command, "--config", "run.yaml"]) == 2
     out, err = capsys.readouterr()
     assert (out, len(err.splitlines())) == ("", 1)
     assert err.startswith(f"subreplay: run.yaml{sentence}")

@@ -11,15 +11,17 @@ from typing import Any
 
 import pytest
 
-from subreplay import __version__, cli, pipeline
+from subreplay import __version__
 from subreplay.adapters import ADAPTERS
 from subreplay.audit.explain.position import Position
+from subreplay.cli import main
+from subreplay.engine.spark import session
 from subreplay.errors import InputError
-from subreplay.model.rows import Verdict
+from subreplay.pipeline import story
 from subreplay.reports import text as reports_text
 from subreplay.reports import write as reports_write
 from subreplay.reports.write import ReportPaths
-from subreplay.spark import session
+from subreplay.rows.model.rows import Verdict
 from tests.reports import made_reports
 from tests.support.no_spark import Session
 from tests.support.snapshots import snapshot
@@ -32,10 +34,10 @@ COMMANDS = ("audit", "whatif", "ingest", "explain", "report", "demo", "config")
 def spoken(capsys, monkeypatch):
     """Run a command; what it returned, and what it said on stdout and stderr."""
     monkeypatch.setattr(session, "open_session", no_session)
-    monkeypatch.setattr(cli.terminal.out, "width", 100)
+    monkeypatch.setattr(main.terminal.out, "width", 100)
 
     def run(*arguments: object) -> tuple[int, str, str]:
-        code = cli.main([str(a) for a in arguments])
+        code = main.main([str(a) for a in arguments])
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -197,11 +199,11 @@ class Stub:
     report: object = None
     asks: bool = False
 
-    def __call__(self, spark: Any, run: object, progress: object) -> pipeline.Result:
+    def __call__(self, spark: Any, run: object, progress: object) -> story.Result:
         self.run = run
         if self.asks:
             spark.range(1)
-        return pipeline.Result(self.verdict, self.report)  # type: ignore[arg-type]
+        return story.Result(self.verdict, self.report)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -216,7 +218,7 @@ def finished(monkeypatch, here):
     def install(verdict: Verdict, command: str = "audit") -> Stub:
         stub = Stub(verdict)
         monkeypatch.setattr(session, "open_session", lambda options: Session())
-        monkeypatch.setattr(pipeline, command, stub)
+        monkeypatch.setattr(story, command, stub)
         monkeypatch.setattr(reports_write, "write_reports", write)
         monkeypatch.setattr(reports_text, "render", lambda report, console: written.append(Path("terminal")))
         stub.written = written  # type: ignore[attr-defined]
@@ -255,7 +257,7 @@ def test_interrupted_is_130(spoken, run_file, monkeypatch):
     def interrupt(*given: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(pipeline, "audit", interrupt)
+    monkeypatch.setattr(story, "audit", interrupt)
     assert spoken("audit", "--config", run_file())[0] == 130
 
 
@@ -309,7 +311,7 @@ def test_a_signal_ends_a_command(spoken, finished, run_file, monkeypatch, number
         except KeyboardInterrupt:
             raise RuntimeError("the job was cancelled") if cancelled else KeyboardInterrupt from None
 
-    monkeypatch.setattr(pipeline, "audit", interrupted)
+    monkeypatch.setattr(story, "audit", interrupted)
     returned, _, err = spoken("audit", "--config", run_file())
     said = err.splitlines()[-1]
     assert (returned, said) == (code, "subreplay: interrupted; each table is as it was before, or whole")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from subreplay import cli
+from subreplay.cli import main
 from subreplay.config import run as config
 from subreplay.config.run import Schema
 from subreplay.config.secrets import Kept
@@ -73,8 +73,8 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
     monkeypatch.setattr(sys, "argv", ["job", *arguments])
     asked: list[Any] = []
     for code in (0, 1):
-        monkeypatch.setattr(cli, "load", lambda *given: asked.append(given))
-        monkeypatch.setattr(cli, "_run", lambda kind, run, code=code: code)
+        monkeypatch.setattr(main, "load", lambda *given: asked.append(given))
+        monkeypatch.setattr(main, "_run", lambda kind, run, code=code: code)
         if code:
             with pytest.raises(SystemExit) as ended:
                 job()
@@ -86,7 +86,7 @@ def test_the_job_audits_the_day_before_its_own_and_fails_where_the_verdict_is_no
 
 
 def test_a_day_before_is_a_day(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["audit", "--config", str(RUN), "--day-before", "today"]) == 2
+    assert main.main(["audit", "--config", str(RUN), "--day-before", "today"]) == 2
     assert "--day-before 'today': not a day; write YYYY-MM-DD" in capsys.readouterr().err
-    assert cli.main(["audit", "--config", str(RUN), "--date", "2026-11-21", "--day-before", "2026-11-21"]) == 2
+    assert main.main(["audit", "--config", str(RUN), "--date", "2026-11-21", "--day-before", "2026-11-21"]) == 2
     assert "give either --date or --day-before" in capsys.readouterr().err

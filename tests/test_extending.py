@@ -26,10 +26,10 @@ CHECKS = {
     "A policy": """
 from subreplay.audit.codes import Code
 from subreplay.audit.rules.registry import standing
-from subreplay.dispatch.broker.rules import DispatcherKind
-from subreplay.dispatch.choice import dispatcher_of
-from subreplay.model.rows import Consumer, Scope, Standing
-from subreplay.policies import make
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.choice import dispatcher_of
+from subreplay.rows.model.rows import Consumer, Scope, Standing
+from subreplay.semantics.policies import make
 
 policy = make("pulsar.key_shared.even", "pulsar-4.2")
 state = policy.start(Scope("t"))
@@ -47,9 +47,9 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.rules.registry import BY_ROW, standing
 from subreplay.audit.terms import Terms
-from subreplay.model.rows import Standing
-from subreplay.model.tables import JUDGED
-from subreplay.policies import make
+from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.tables import JUDGED
+from subreplay.semantics.policies import make
 
 HOUR, policy = 3_600_000_000_000, make("pulsar.shared", "pulsar-4.0")
 late = BY_ROW[Code.HOUR_LATE.bit]
@@ -74,7 +74,7 @@ import tempfile
 from pathlib import Path
 from subreplay.adapters import ADAPTERS
 from subreplay.errors import InputError
-from subreplay.model.tables import MESSAGES
+from subreplay.rows.model.tables import MESSAGES
 
 folder = Path(tempfile.mkdtemp())
 try:
@@ -97,8 +97,8 @@ assert "secret" not in rejected.raw
 """,
     "A figure of the report": """
 from pathlib import Path
-from subreplay.figures import Figures
-from subreplay.policies import make
+from subreplay.reports.figures import Figures
+from subreplay.semantics.policies import make
 from subreplay.reports.assemble.report import facts
 from subreplay.reports.metrics import METRICS
 from subreplay.whatif.assign import Plan
@@ -111,9 +111,9 @@ assert ("Delivered once", "75.00%") in [(fact.label, fact.value) for fact in fac
 assert METRICS["delivered once"] in Path("docs/metrics.md").read_text()
 """,
     "A profile": """
-from subreplay.dispatch.broker.rules import dispatch_rule
-from subreplay.policies import REGISTRY, make
-from subreplay.profiles import KEYLESS
+from subreplay.simulation.pulsar.broker.rules import dispatch_rule
+from subreplay.semantics.policies import REGISTRY, make
+from subreplay.hashing.profiles import KEYLESS
 
 for name in (name for name in REGISTRY if name.startswith("pulsar.")):
     assert make(name, "pulsar-4.3").space == make(name, "pulsar-4.2").space

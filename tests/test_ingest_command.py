@@ -8,13 +8,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay import cli
 from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
+from subreplay.cli import main
 from subreplay.config.run import load
-from subreplay.spark import ingest as ingest_spark
-from subreplay.spark import session
-from subreplay.spark.adapters import sources
-from subreplay.spark.adapters.frames import Read
+from subreplay.engine.spark import ingest as ingest_spark
+from subreplay.engine.spark import session
+from subreplay.engine.spark.adapters import sources
+from subreplay.engine.spark.adapters.frames import Read
 from tests.support.no_spark import Session
 
 ROOT = Path(__file__).parents[1]
@@ -50,7 +50,7 @@ def some_rows(monkeypatch, tmp_path):
 
 
 def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
-    code = cli.main(["ingest", ".", "--to", str(tmp_path / "to")])
+    code = main.main(["ingest", ".", "--to", str(tmp_path / "to")])
     out, err = capsys.readouterr()
     assert code == 0
     assert out.splitlines() == [
@@ -68,19 +68,19 @@ def test_a_name_is_neither_markup_nor_steers_the_terminal(some_rows, tmp_path, c
     read = ADAPTERS["pulsar-recording"]
     told = Adapter("pulsar-recording", lambda *asked: replace(read(*asked), others=(("[/red]\x1b[31m", "t\r"),)))
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert "also recorded: [/red]\\x1b[31m on t\\x0d; name it in a run of its own" in capsys.readouterr().out
 
 
 def test_ingest_tells_a_program_its_counts_and_paths(some_rows, tmp_path, capsys):
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
+    assert main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["files"] == [{"file": "m.jsonl", "rows_in": 1_512, "quarantined": 12, "others": 0, "valid": 1_500}]
     assert (told["rows"], told["run_file"]) == ({"messages": 1_500}, f"{tmp_path}/to/audit.yaml")
 
 
 def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
-    cli.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
+    main.main(["ingest", ".", "--to", str(tmp_path / "to"), "--format", "parquet"])
     run = load(tmp_path / "to" / "audit.yaml")
     assert (run.subscription.name, run.subscription.policy) == ("подписка", "pulsar.shared")
     assert (run.traffic.path, run.traffic.format) == (f"{tmp_path}/to", "parquet")
@@ -106,7 +106,7 @@ SPANS = str(ROOT / "tests/data/otlp")
 
 def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
     command = ["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--with", "sampled=false"]
-    assert cli.main([*command, "--to", str(tmp_path / "to")]) == 0
+    assert main.main([*command, "--to", str(tmp_path / "to")]) == 0
     out = capsys.readouterr().out
     assert "kafka_agent_default.jsonl.gz: 500 rows in = 0 valid + 0 quarantined + 500 others" in out
     assert "note: spans have no messages" in out
@@ -116,7 +116,7 @@ def test_ingest_hands_options_to_the_adapter(nothing_written, tmp_path, capsys):
 
 
 def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_path):
-    cli.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
+    main.main(["ingest", SPANS, "--from", "otlp-spans", "--subscription", "otel4", "--to", str(tmp_path / "to")])
     lines = (tmp_path / "to" / "audit.yaml").read_text().splitlines()
     comment = " ".join(line.removeprefix("# ").strip() for line in lines if line.startswith("#"))
     assert all(note in comment for note in nothing_written[0].told.notes)
@@ -134,7 +134,7 @@ def test_the_run_file_says_what_its_source_does_not_tell(nothing_written, tmp_pa
     ],
 )
 def test_an_option_that_is_not_taken_is_an_error(nothing_written, tmp_path, capsys, words, message):
-    assert cli.main(["ingest", SPANS, "--from", "capture", "--to", str(tmp_path / "to"), *words]) == 2
+    assert main.main(["ingest", SPANS, "--from", "capture", "--to", str(tmp_path / "to"), *words]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
     assert nothing_written == []
 
@@ -145,12 +145,12 @@ def test_a_note_that_would_break_the_run_file_does_not(some_rows, tmp_path, monk
         "pulsar-recording", lambda *asked: replace(read(*asked), notes=("not read: a\x1b\nsubscription: 7\x85",))
     )
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    assert cli.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
+    assert main.main(["ingest", ".", "--to", str(tmp_path / "to")]) == 0
     assert load(tmp_path / "to" / "audit.yaml").subscription.name == "подписка"
 
 
 def test_a_folder_that_is_no_recording(nothing_written, tmp_path, capsys):
-    code = cli.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
+    code = main.main(["ingest", str(tmp_path), "--to", str(tmp_path)])
     err = capsys.readouterr().err
     assert code == 2
     assert (

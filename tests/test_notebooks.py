@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from subreplay.model.rows import Verdict
+from subreplay.rows.model.rows import Verdict
 from tests.support.ipynb import as_ipynb, cells
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))

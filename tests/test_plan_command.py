@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.cli import main
-from subreplay.planning.questions.answer import QUESTIONS
+from subreplay.cli.main import main
+from subreplay.whatif.planning.questions.answer import QUESTIONS
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from subreplay import __version__, cli
+from subreplay import __version__
+from subreplay.cli import command, main
 from subreplay.config.run import load
-from subreplay.program import command
 from tests.support import recordings
 
 ROOT = Path(__file__).parents[1]
@@ -41,7 +41,7 @@ def test_an_error_that_nobody_can_read_any_more_is_told_all_the_same(capsys):
 
 @pytest.mark.long
 def test_the_module_runs_as_a_program():
-    done = program("-m", "subreplay.cli", "--version")
+    done = program("-m", "subreplay.cli.main", "--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"subreplay {__version__}\n", "")
 
 
@@ -57,7 +57,7 @@ def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
 
 @pytest.mark.long
 def test_the_other_commands_work_without_spark():
-    hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli import main; "
+    hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli.main import main; "
     for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
         done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
         assert done.returncode == code, done.stderr
@@ -68,14 +68,14 @@ def test_the_other_commands_work_without_spark():
 def test_a_reader_that_leaves_is_no_verdict():
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-c", "import sys; from subreplay.cli import main; sys.exit(main(['config']))"]
+    command = [sys.executable, "-c", "import sys; from subreplay.cli.main import main; sys.exit(main(['config']))"]
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, check=False, env=PROGRAM)
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_the_bundled_recording_is_whole():
-    folder = Path(cli.__file__).parent / "demo" / "recording"
+    folder = Path(main.__file__).parents[1] / "demo" / "recording"
     with gzip.open(folder / "broker_events.jsonl.gz", "rt", encoding="utf-8") as file:
         events = [json.loads(line)["ev"] for line in file]
     assert {"subscribe", "dispatch", "ack", "consumer_closed"} <= set(events)
@@ -102,7 +102,7 @@ def test_a_command_imports_no_more_than_it_needs(here, arguments, unwelcome):
     Path("run.yaml").write_text("scenarios: [{name: a, policy: pulsar.exclusive, members: [{consumer: c1}]}]")
     code = f"""
 import sys
-from subreplay.cli import main
+from subreplay.cli.main import main
 sys.argv[1:] = {[part.format(recordings=recordings.ROOT) for part in arguments.split()]}
 assert main() == 0
 print(sorted({unwelcome} & set(sys.modules)))

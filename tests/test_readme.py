@@ -9,14 +9,14 @@ import typer
 import yaml
 
 from subreplay.audit.rules.registry import Code
-from subreplay.cli import app
+from subreplay.cli.command import EXIT
+from subreplay.cli.interruption import SIGNALS
+from subreplay.cli.main import app
 from subreplay.config import run as config
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
-from subreplay.model.tables import INPUTS
-from subreplay.policies import REGISTRY
-from subreplay.profiles import KEYLESS
-from subreplay.program.command import EXIT
-from subreplay.program.interruption import SIGNALS
+from subreplay.hashing.profiles import KEYLESS
+from subreplay.rows.model.tables import INPUTS
+from subreplay.semantics.policies import REGISTRY
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,7 +1,7 @@
 """Replay topic logs through subscription semantics, on Spark.
 
 ``subreplay.audit``, ``subreplay.whatif`` and ``subreplay.explain`` ask of frames what the commands ask of tables (see
-``subreplay.api``); ``subreplay.functions`` are column functions. None of them is imported before it is used.
+``subreplay.api``); ``subreplay.api.functions`` are column functions. None of them is imported before it is used.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class CallablePackage(ModuleType):
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("audit", "functions", "whatif"):
+    if name in ("audit", "whatif"):
         return importlib.import_module(f"subreplay.{name}")
+    if name == "functions":
+        return importlib.import_module("subreplay.api.functions")
     if name == "explain":
         return importlib.import_module("subreplay.api").explain
     raise AttributeError(f"module 'subreplay' has no attribute {name!r}")

@@ -1,9 +1,9 @@
 from types import ModuleType
 from typing import Any
 
-from subreplay import functions as functions
 from subreplay.api import audit as audit
 from subreplay.api import explain as explain
+from subreplay.api import functions as functions
 from subreplay.api import whatif as whatif
 
 __version__: str

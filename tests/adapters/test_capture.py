@@ -17,7 +17,7 @@ from subreplay import capture
 from subreplay.adapters.capture.adapter import ingested, numbered, read
 from subreplay.capture.events import KAFKA, PULSAR
 from subreplay.errors import InputError
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 from tests.support import consumers as fakes
 
 T0 = 1_700_000_000_000_000_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from subreplay.adapters.tables.copies import without_copies
-from subreplay.adapters.tables.counts import added_up, counted
+from subreplay.rows.scan.copies import without_copies
+from subreplay.rows.scan.counts import added_up, counted
 
 
 def batch(entries: list[int], keys: list[bytes | None]) -> pa.RecordBatch:

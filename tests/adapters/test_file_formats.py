@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from subreplay.adapters.tables.file_formats import detect_format, require_format
+from subreplay.adapters.source.file_formats import detect_format, require_format
 from subreplay.errors import EnvironmentFailed, InputError
 
 

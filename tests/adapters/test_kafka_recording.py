@@ -13,9 +13,9 @@ from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.kafka_recording.adapter import read, recording
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.rows import Poll
+from subreplay.engine.spark.adapters import whole
 from subreplay.errors import InputError
-from subreplay.model.tables import INPUTS
-from subreplay.spark.adapters import whole
+from subreplay.rows.model.tables import INPUTS
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
 ALL = sorted(path for path in RECORDINGS.iterdir() if path.is_dir())

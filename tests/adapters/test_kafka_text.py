@@ -6,9 +6,9 @@ from datetime import datetime, timezone
 import pytest
 
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.adapters.looks import kind
+from subreplay.adapters.detect import kind
 from subreplay.errors import InputError
-from subreplay.model.tables import MESSAGES
+from subreplay.rows.model.tables import MESSAGES
 
 AT = 1_584_680_012_228
 read = ADAPTERS["kafka-text"]

@@ -11,10 +11,10 @@ import pytest
 
 from subreplay.adapters import ADAPTERS
 from subreplay.adapters import files as adapter_files
+from subreplay.adapters.detect import COORDINATOR_LOG, kind
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.kafka_group.coordinator_log.files import parts_of
 from subreplay.adapters.log_lines import layers_of, log_lines, plain_head
-from subreplay.adapters.looks import COORDINATOR_LOG, kind
 from subreplay.errors import InputError
 
 DATA = Path(__file__).parents[1] / "data"

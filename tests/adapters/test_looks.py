@@ -9,8 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from subreplay.adapters import ADAPTERS
+from subreplay.adapters.detect import COORDINATOR_LOG, TITLES, chosen, kind, sniff
 from subreplay.adapters.files import HEAD
-from subreplay.adapters.looks import COORDINATOR_LOG, TITLES, chosen, kind, sniff
 from subreplay.capture.events import EVENTS, METADATA
 from subreplay.errors import InputError
 from tests.adapters.kafka_group.copies import json_lines

@@ -9,7 +9,7 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.otlp.spans import NOT_JUDGED, Wanted, read, spans
 from subreplay.errors import InputError
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.tables import DELIVERIES
 from tests.adapters.otlp_exports import (
     BEGIN,
     balanced,

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from subreplay.adapters.pulsar_stats.adapter import stats
-from subreplay.model.range_table import RangeTable
-from subreplay.model.tables import MEMBERSHIP
-from subreplay.policies import make
-from subreplay.timelines.membership import dispatcher_events
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.range_table import RangeTable
+from subreplay.rows.model.tables import MEMBERSHIP
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.timeline import Timeline
 from tests.adapters.topic_polls import AT, SECOND, consumer, nanos, poll, rows, story, tell_from
 
 DATA = Path(__file__).parents[1] / "data"

@@ -11,9 +11,9 @@ import pytest
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.pulsar_stats.adapter import UNNAMED, read, stats
 from subreplay.errors import ConfigError, InputError
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies import make
-from subreplay.policies.pulsar.key_consistent_hash import RULES
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, balanced, consumer, poll, rows, story, tell_from
 
 

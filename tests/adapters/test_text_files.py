@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import BROKEN, HIDDEN, LINE
-from subreplay.adapters.tables import text_files
-from subreplay.adapters.tables.text_files import as_parquet, csv_options, json_records
+from subreplay.adapters.source.text_files import as_parquet, csv_options, json_records
 from subreplay.errors import EnvironmentFailed, InputError
 
 ROWS = [{"offset": n, "key": f"k{n % 3}"} for n in range(5)]

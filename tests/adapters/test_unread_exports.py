@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.adapters.looks import chosen, kind, sniff, unread
+from subreplay.adapters.detect import chosen, kind, sniff, unread
 from subreplay.adapters.unread_exports import CLIENT_LOGS, UNREAD
 from subreplay.errors import InputError
 

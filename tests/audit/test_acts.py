@@ -16,8 +16,8 @@ from subreplay.audit.explain.causes import Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.sums import acts as counts_of_acts
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import NEVER
-from subreplay.policies import make
+from subreplay.rows.model.columns import NEVER
+from subreplay.semantics.policies import make
 from tests.support.history import START, STEP, auto_split, findings_of, history
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of

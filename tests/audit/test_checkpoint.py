@@ -14,8 +14,8 @@ from hypothesis.extra.numpy import arrays
 from subreplay.adapters.canonical import to_table
 from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, packed, read, unpacked, written
 from subreplay.errors import InputError
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, column
-from subreplay.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column
+from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
 from tests.support.history import START, STEP, SUBSCRIPTION, History, auto_split, history
 from tests.support.pure import judge_of, judged_log, log_of
 

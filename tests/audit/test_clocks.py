@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from subreplay.audit.clocks import LAGS, Clocks, Shift, failing, may_be_off, shifts, sizes
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.passes.lags import Lags
-from subreplay.model.columns import UNKNOWN
-from subreplay.model.rows import Standing
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.rows.model.rows import Standing
 from tests.support.clocks import OWN_LOG, lag, lags, off
 from tests.support.recordings import ROOT, ingested
 

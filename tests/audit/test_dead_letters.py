@@ -9,9 +9,9 @@ from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import NEVER
-from subreplay.model.rows import Scope
-from subreplay.policies import make
+from subreplay.rows.model.columns import NEVER
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
 from tests.audit.rules.test_every_rule import on_dead_letter_topic
 from tests.support.history import findings_of, history
 from tests.support.pure import audit_by, judge_of

@@ -12,8 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.audit import external_sort
-from subreplay.audit.external_sort import (
+from subreplay.rows import sorted_blocks
+from subreplay.rows.block_files import leave, sizes, waiting
+from subreplay.rows.model.columns import NEVER, UNKNOWN
+from subreplay.rows.model.tables import FACTS, LOG
+from subreplay.rows.sorted_blocks import (
     BLOCKS,
     BY_POSITION,
     BY_TIME,
@@ -24,10 +27,7 @@ from subreplay.audit.external_sort import (
     sorted_on_disk,
     unpacked,
 )
-from subreplay.audit.waiting_blocks import leave, sizes, waiting
-from subreplay.model.columns import NEVER, UNKNOWN
-from subreplay.model.tables import FACTS, LOG
-from subreplay.policies import make
+from subreplay.semantics.policies import make
 from tests.support.history import history
 from tests.support.pure import judge_of, log_of
 
@@ -77,8 +77,8 @@ def test_any_rows_come_back_in_order_whatever_the_runs_and_blocks(
     order = ["topic", "partition", *BY_POSITION.columns]
     wanted = sorted(rows, key=lambda row: (*(row[name] for name in order), row["consumer"] or ""))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(external_sort, "RUN", data.draw(st.integers(1, 9)))
-        patched.setattr(external_sort, "ROWS", data.draw(st.integers(1, 5)))
+        patched.setattr(sorted_blocks, "RUN", data.draw(st.integers(1, 9)))
+        patched.setattr(sorted_blocks, "ROWS", data.draw(st.integers(1, 5)))
         block = data.draw(st.integers(1, 2000))
         log = pa.Table.from_pylist(rows, LOG)
         back = external_merge(arrived(shuffle_blocks(log.to_batches(4), BY_POSITION, block)), BY_POSITION)

@@ -19,10 +19,10 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, key
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES, standings
 from subreplay.audit.terms import Terms
-from subreplay.model.partitioners import Part, Partitioners, Spell, Way
-from subreplay.model.rows import Scope, Standing
-from subreplay.model.tables import VIOLATIONS
-from subreplay.policies import make
+from subreplay.rows.model.partitioners import Part, Partitioners, Spell, Way
+from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.tables import VIOLATIONS
+from subreplay.semantics.policies import make
 from tests.support.joins import fold
 from tests.support.properties import examples
 

@@ -19,8 +19,8 @@ from subreplay.audit.deliveries import AUTOMATIC_COMMITS, FAILED_COMMIT, Ending
 from subreplay.audit.explain.causes import NOT_COMMITTED, OF_GROUP, Causes
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.needs import Need
-from subreplay.policies import make
-from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS
 from tests.support.groups import RECORDED, Audited, audit_ingested, audited
 from tests.support.history import START, STEP, findings, history
 from tests.support.nights import audit_nights

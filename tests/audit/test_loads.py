@@ -10,8 +10,8 @@ import pytest
 
 from subreplay.audit.passes import loads
 from subreplay.audit.passes.loads import OF, summed
-from subreplay.model.rows import Scope
-from subreplay.model.tables import JUDGED, LOAD
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import JUDGED, LOAD
 
 EXTENT = {"begin": min, "end": max}
 

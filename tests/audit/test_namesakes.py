@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, findings, history
 from tests.support.pure import audit_by, judge_of
 

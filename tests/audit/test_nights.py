@@ -16,8 +16,8 @@ from subreplay.audit.codes import Code, excuse_of, mask
 from subreplay.audit.rules import undelivered as undelivered_rules
 from subreplay.audit.rules.undelivered import MIDNIGHT
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import NEVER
-from subreplay.policies import make
+from subreplay.rows.model.columns import NEVER
+from subreplay.semantics.policies import make
 from tests.audit.definitions.test_definitions import POLICIES, TERMS, histories
 from tests.support import recordings
 from tests.support.history import START, STEP, History, history

@@ -9,7 +9,7 @@ import pytest
 from subreplay.adapters.pulsar_policies import unranked
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.needs import Need
-from subreplay.policies import make
+from subreplay.semantics.policies import make
 from tests.support.audits import changed
 from tests.support.history import history
 from tests.support.pure import audit_by, judge_of

@@ -10,8 +10,8 @@ import pytest
 from subreplay.audit.codes import Code
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
-from subreplay.policies import make
-from subreplay.timelines.group_timeline import as_served
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.group_timeline import as_served
 from tests.support.history import START, STEP, History, findings_of, history
 from tests.support.pure import audit_by, judge_of
 

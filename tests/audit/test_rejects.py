@@ -9,7 +9,7 @@ import pytest
 
 from subreplay.audit.codes import Code, Excuse, excuse_of, not_of_the_beginning
 from subreplay.audit.rejects import Reject, Rejects
-from subreplay.model.rows import Scope
+from subreplay.rows.model.rows import Scope
 from tests.support.history import START, STEP, TOPIC, History, auto_split, history
 from tests.support.pure import audit_by, judge_of
 

@@ -11,9 +11,9 @@ import pytest
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.selectors import FEW, MOST_COMPARED, OwnerFit, OwnerFits, best_fit, other_selectors
-from subreplay.model.columns import Ints
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.rows.model.columns import Ints
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.joins import fold
 
 RING, SPLIT, FAILOVER = "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split", "pulsar.failover"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from subreplay.audit import sums
 from subreplay.audit.passes import loads
-from subreplay.model.tables import VIOLATIONS
+from subreplay.rows.model.tables import VIOLATIONS
 from tests.support.properties import examples
 
 SECOND = 1_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.history import History, findings_of, history
 
 FAILOVER = make("pulsar.failover", "pulsar-4.0")

@@ -73,9 +73,9 @@ def _resident(process: psutil.Process) -> int:
 def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | None = None) -> dict[str, Any]:
     """Seconds of each stage of the audit of one folder, and what was found; ``kept``: ``output.audited``,
     ``messages``: ``traffic.messages``, where these are a table of somebody else's."""
-    from subreplay import pipeline
     from subreplay.config import run as config
-    from subreplay.spark.session import open_session
+    from subreplay.engine.spark.session import open_session
+    from subreplay.pipeline import story
 
     stages: dict[str, float] = {}
 
@@ -89,14 +89,14 @@ def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | Non
         mapped = {} if messages is None else {"messages": messages | {"path": f"{tables}/theirs"}}
         return {"path": str(tables), "format": "parquet"} | mapped
 
-    def run(tables: Path, progress: Callable[..., Any]) -> pipeline.Result:
+    def run(tables: Path, progress: Callable[..., Any]) -> story.Result:
         with tempfile.TemporaryDirectory() as out:
             asked = {
                 "traffic": traffic(tables),
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": kept},
             }
-            return pipeline.audit(spark, config.parse(asked, "benchmark"), progress)
+            return story.audit(spark, config.parse(asked, "benchmark"), progress)
 
     spark = open_session(config.Spark())
     run(warm_up, timed)

@@ -108,9 +108,9 @@ def makespan(tasks: Iterable[float], cores: int) -> float:
 
 def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
     """Audit a folder; seconds it took, since when, and the event log below ``logs``."""
-    from subreplay import pipeline
     from subreplay.config import run as config
-    from subreplay.spark.session import open_session
+    from subreplay.engine.spark.session import open_session
+    from subreplay.pipeline import story
 
     @contextmanager
     def quietly(_: str) -> Iterator[None]:
@@ -123,7 +123,7 @@ def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": "findings"},
             }
-            pipeline.audit(spark, config.parse(asked, "benchmark"), quietly)
+            story.audit(spark, config.parse(asked, "benchmark"), quietly)
 
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": logs, "spark.eventLog.rolling.enabled": "false"}
     conf["spark.eventLog.compress"] = "false"

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.columns import Ints
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP, MESSAGES
-from subreplay.policies import make
-from subreplay.policies.base import Policy
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, MESSAGES
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
 
 TOPIC, SUBSCRIPTION = "persistent://bench/default/orders", "sub"
 POLICY, PROFILE = "pulsar.key_shared.consistent_hash", "pulsar-4.0"

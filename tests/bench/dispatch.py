@@ -18,18 +18,18 @@ from functools import partial
 
 import numpy as np
 
-from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.dispatch.broker.state import new_broker
-from subreplay.dispatch.choice import options_of
-from subreplay.dispatch.predict import Replay
-from subreplay.dispatch.prediction import SECOND, ConsumerModel, Prediction
-from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
-from subreplay.dispatch.service import Fixed
-from subreplay.policies import make
-from subreplay.policies.base import Policy
-from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
-from subreplay.timelines.timeline import Timeline
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.simulation.pulsar.broker.records import Records, empty_records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.broker.state import new_broker
+from subreplay.simulation.pulsar.choice import options_of
+from subreplay.simulation.pulsar.predict import Replay
+from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, Prediction
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
+from subreplay.simulation.pulsar.service import Fixed
 from tests.bench import figures, queue_in_simpy
 from tests.support.joins import fold
 from tests.support.log import log_of

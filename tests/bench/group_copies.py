@@ -73,8 +73,8 @@ def whole(folder: Path) -> dict[str, Any]:
 
 def streamed(folder: Path) -> dict[str, Any]:
     from subreplay.config.run import Spark
-    from subreplay.spark.adapters import sources
-    from subreplay.spark.session import open_session
+    from subreplay.engine.spark.adapters import sources
+    from subreplay.engine.spark.session import open_session
 
     spark = open_session(Spark())
     began = time.perf_counter()

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.dispatch.service import Fixed, LogNormal, Service
-from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.groups.state import LOGGED
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
+from subreplay.simulation.kafka.state import LOGGED
+from subreplay.simulation.pulsar.broker.records import Records, empty_records
+from subreplay.simulation.pulsar.service import Fixed, LogNormal, Service
 from tests.bench import figures
 from tests.bench.membership import kafka
 

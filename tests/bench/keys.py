@@ -21,7 +21,7 @@ ROWS = ((20_000, 10_000), (600, 1_000_000))  # messages, bytes of each key
 
 def audit(run_file: str, out: str) -> dict[str, float]:
     """Seconds of an audit."""
-    from subreplay.cli import main as subreplay
+    from subreplay.cli.main import main as subreplay
 
     began = time.perf_counter()
     if code := subreplay(["audit", "--config", run_file, "--out", out]):

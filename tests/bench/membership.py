@@ -16,10 +16,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import ASSIGNORS, REGISTRY, make
-from subreplay.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import ASSIGNORS, REGISTRY, make
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from tests.bench import figures
 from tests.support.joins import fold
 

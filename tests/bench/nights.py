@@ -11,7 +11,12 @@ import pyarrow as pa
 
 from subreplay.audit.checkpoint import CARRY
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.external_sort import (
+from subreplay.audit.judge import Judge
+from subreplay.engine.spark.session import BATCH
+from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.rows.model.tables import LOG
+from subreplay.rows.sorted_blocks import (
     BY_POSITION,
     BY_TIME,
     WAITING_BLOCK,
@@ -19,13 +24,8 @@ from subreplay.audit.external_sort import (
     shuffle_blocks,
     sorted_on_disk,
 )
-from subreplay.audit.judge import Judge
-from subreplay.model.columns import DAY, NEVER, UNKNOWN
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.model.tables import LOG
-from subreplay.policies import make
-from subreplay.spark.session import BATCH
-from subreplay.timelines.timeline import Timeline
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
 from tests.bench import figures
 
 SCOPE = Scope("persistent://bench/default/orders")

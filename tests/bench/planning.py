@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from subreplay.model.rows import Scope
-from subreplay.planning.consumers import Candidate, Utilisation, fewest
-from subreplay.planning.loads import Loads
-from subreplay.planning.owners import growing, of_keys
-from subreplay.planning.ranges import plan_ranges
-from subreplay.policies import make
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.whatif.planning.consumers import Candidate, Utilisation, fewest
+from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.owners import growing, of_keys
+from subreplay.whatif.planning.ranges import plan_ranges
 from tests.bench import figures
 
 SLOTS, WINDOWS, HOUR = 65_536, 720, 3_600 * 10**9

@@ -13,14 +13,14 @@ from dataclasses import replace
 from typing import TypeVar
 
 from subreplay.config.run import parse
-from subreplay.figures import Figures
-from subreplay.model.rows import Instant, MembershipEvent, Scope, Verdict
-from subreplay.policies import make
 from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.verdict import Judgement
+from subreplay.reports.figures import Figures
 from subreplay.reports.json_report import to_json
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope, Verdict
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
 

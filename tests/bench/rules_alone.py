@@ -23,7 +23,12 @@ import pyarrow.parquet as pq
 
 from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
-from subreplay.audit.external_sort import (
+from subreplay.audit.judge import Judge
+from subreplay.audit.passes.loads import Span
+from subreplay.engine.spark.session import BATCH
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.tables import LOG
+from subreplay.rows.sorted_blocks import (
     BY_POSITION,
     BY_TIME,
     WAITING_BLOCK,
@@ -31,11 +36,6 @@ from subreplay.audit.external_sort import (
     shuffle_blocks,
     sorted_on_disk,
 )
-from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import Span
-from subreplay.model.columns import Ints
-from subreplay.model.tables import LOG
-from subreplay.spark.session import BATCH
 from tests.bench import day
 
 PROCESSES = 2

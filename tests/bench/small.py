@@ -47,7 +47,7 @@ import sys, time
 from pathlib import Path
 import yaml
 from subreplay.config.run import Spark
-from subreplay.spark.session import open_session
+from subreplay.engine.spark.session import open_session
 
 def tell(row, began):
     print(row, time.perf_counter() - began, sep="{TAB}", file=sys.stderr)
@@ -59,7 +59,7 @@ for name in ("first", "next"):
     began = time.perf_counter()
     spark.range(3).write.format("delta").save(str(Path("floor-" + name).resolve()))
     tell("floor: the " + name + " Delta table that Spark writes", began)
-from subreplay.cli import main
+from subreplay.cli.main import main
 for _ in range(2):
     began = time.perf_counter()
     assert main(["audit", "--config", "tables/audit.yaml", "--out", "notebook", "--quiet"]) in (0, 1)
@@ -102,7 +102,7 @@ def main(rounds: int = 3) -> None:
 def _round(folder: Path) -> Iterator[tuple[str, float]]:
     yield "floor: Python that imports nothing", _seconds(folder, ["-c", ""])[0]
     for row, (arguments, _) in COMMANDS.items():
-        yield row, _seconds(folder, ["-m", "subreplay.cli", *arguments.split()])[0]
+        yield row, _seconds(folder, ["-m", "subreplay.cli.main", *arguments.split()])[0]
     for line in _seconds(folder, ["-c", FLOOR])[1].splitlines():
         row, tab, took = line.partition("\t")
         if tab:

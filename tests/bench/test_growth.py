@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from subreplay.model.columns import DAY
-from subreplay.profiles import PULSAR_4_0
+from subreplay.hashing.profiles import PULSAR_4_0
+from subreplay.rows.model.columns import DAY
 from tests.bench import membership, nights
 
 ROUNDS, ATTEMPTS = 3, 4

@@ -62,7 +62,7 @@ FROM by_key
 def in_spark(warm_up: Path, folder: Path) -> tuple[dict[str, int], float]:
     """The same by Spark SQL in the session of an audit, and the seconds that it took once compiled code is loaded."""
     from subreplay.config.run import Spark
-    from subreplay.spark.session import open_session
+    from subreplay.engine.spark.session import open_session
 
     spark = open_session(Spark(conf={"spark.driver.extraJavaOptions": ""}))  # Java as Spark starts it
 

@@ -23,22 +23,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from subreplay import pipeline
 from subreplay.config import run as config
-from subreplay.model.columns import DAY
-from subreplay.model.tables import INPUTS
-from subreplay.model.words import KeyWords
-from subreplay.policies import make
-from subreplay.spark import profiled
-from subreplay.spark.read.inputs import read_inputs
-from subreplay.spark.read.log import as_log
-from subreplay.spark.session import open_session
-from subreplay.traffic.evaluate import Evaluator
-from subreplay.traffic.evaluation import Extent
-from subreplay.traffic.measuring import BLOCK
-from subreplay.traffic.profile import TrafficProfile
-from subreplay.traffic.routing import ProducerRouting, rerouted
+from subreplay.engine.spark import profiled
+from subreplay.engine.spark.read.inputs import read_inputs
+from subreplay.engine.spark.read.log import as_log
+from subreplay.engine.spark.session import open_session
+from subreplay.pipeline import story
+from subreplay.rows.model.columns import DAY
+from subreplay.rows.model.tables import INPUTS
+from subreplay.rows.model.words import KeyWords
+from subreplay.semantics.policies import make
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
+from subreplay.whatif.traffic.evaluate import Evaluator
+from subreplay.whatif.traffic.evaluation import Extent
+from subreplay.whatif.traffic.measuring import BLOCK
+from subreplay.whatif.traffic.profile import TrafficProfile
+from subreplay.whatif.traffic.routing import ProducerRouting, rerouted
 from tests.bench import figures
 
 TOPIC, KEYS, PARTITIONS, HOUR = "persistent://public/default/t", 100_000, 8, DAY // 24
@@ -151,7 +151,7 @@ def compare(spark: SparkSession, folder: str) -> None:
             "scenarios": [{"name": policy, "policy": policy, "members": members} for policy in POLICIES],
             "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
         }
-        pipeline.whatif(spark, config.parse(asked, "bench"))
+        story.whatif(spark, config.parse(asked, "bench"))
 
 
 SCANNING = """

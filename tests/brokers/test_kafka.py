@@ -31,7 +31,7 @@ import yaml
 from pathlib import Path
 from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS, Options
-from subreplay.cli import main
+from subreplay.cli.main import main
 
 address, folder, captured = sys.argv[1:]
 assert main(["inspect", "orders", "--kafka", address, "--to", f"{folder}/run.yaml"]) == 0

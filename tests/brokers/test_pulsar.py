@@ -17,8 +17,8 @@ import pytest
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.audit.needs import Need
-from subreplay.model.tables import MESSAGES
-from subreplay.spark.read.pulsar_source import batches, connected
+from subreplay.engine.spark.read.pulsar_source import batches, connected
+from subreplay.rows.model.tables import MESSAGES
 from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested
 from tests.support.kafka_broker import until
@@ -81,7 +81,7 @@ def test_the_log_names_the_killed_consumer_and_receipts_agree(pulsar: Broker) ->
 
 SCRIPT = """
 import sys
-from subreplay.cli import main
+from subreplay.cli.main import main
 
 sys.exit(main(["audit", "--config", sys.argv[1]]))
 """

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay import capture
-from subreplay.model.words import KeyWords
+from subreplay.rows.model.words import KeyWords
 from tests.support import consumers as fakes
 from tests.support.captured import rows, wait_for
 from tests.support.consumers import KafkaMessage, MessageId, PulsarMessage

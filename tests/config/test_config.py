@@ -16,10 +16,10 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import OPTIONS
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import GroupScenario, Member, Scenario
-from subreplay.dispatch.service import Fixed
 from subreplay.errors import ConfigError
-from subreplay.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
-from subreplay.profiles import KEYLESS
+from subreplay.hashing.profiles import KEYLESS
+from subreplay.semantics.policies import ASSIGNORS, POLICIES, REGISTRY, make, option_names
+from subreplay.simulation.pulsar.service import Fixed
 from tests.support.run_files import run
 
 CONF = Path(__file__).parents[2] / "conf"

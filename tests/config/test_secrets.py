@@ -13,12 +13,12 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import yaml
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config import run as config
 from subreplay.config.run import Keys, RunConfig
 from subreplay.config.secrets import KINDS
 from subreplay.errors import ConfigError, EnvironmentFailed, SubreplayError
-from subreplay.model.words import KeyWords
+from subreplay.rows.model.words import KeyWords
 
 HIDDEN = "not to be told"
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.fidelity.measure import ENOUGH, compared, fidelity, reenactments
 from subreplay.conformance.fidelity.recording import recorded_profile
 from subreplay.conformance.recorded import recordings
-from subreplay.dispatch.reenact import ClientCommand
 from subreplay.errors import InputError
+from subreplay.simulation.pulsar.reenact import ClientCommand
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 ALL = recordings([RECORDINGS])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.fidelity_groups.figures import agreement, compare, recorded_causes
 from subreplay.conformance.fidelity_groups.reenact import reenacted
 from subreplay.conformance.recorded import recordings

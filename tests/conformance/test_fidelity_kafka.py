@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters.kafka_recording.adapter import recording
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.fidelity_groups.chance import chance
 from subreplay.conformance.fidelity_groups.figures import decided_by
 from subreplay.conformance.fidelity_groups.instants import derived_instants, off
@@ -16,7 +16,7 @@ from subreplay.conformance.fidelity_groups.owners import Interval, agreeing, by_
 from subreplay.conformance.fidelity_groups.plan import planned, runs
 from subreplay.conformance.fidelity_groups.predicted import compare, play
 from subreplay.conformance.fidelity_groups.work import java_doubles, planned_work
-from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
 COOPERATIVE, SLOW, STATIC = (RECORDINGS / n for n in ("k02_cooperative", "k16_slow", "k32_modern_static"))

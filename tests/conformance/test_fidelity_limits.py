@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.fidelity.inputs import inputs
 from subreplay.conformance.fidelity.measure import fidelity
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
-from subreplay.dispatch.broker.rules import DEFAULTS, MILLISECOND, settings_of
 from subreplay.errors import ConfigError
+from subreplay.simulation.pulsar.broker.rules import DEFAULTS, MILLISECOND, settings_of
 
 ROOT = Path(__file__).parents[1] / "data" / "recordings-limits" / "4.2.4"
 CONSUMER, SUBSCRIPTION, LOOK_AHEAD = (next(ROOT.glob(f"{name}_*")) for name in ("i3", "i4", "i10"))

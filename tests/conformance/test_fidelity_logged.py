@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from subreplay.adapters import ADAPTERS
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.fidelity.figures import compare
 from subreplay.conformance.fidelity.inputs import inputs
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
@@ -20,9 +20,9 @@ from subreplay.conformance.fidelity.reads import LONGEST_LAG, READ_LAG, read_at,
 from subreplay.conformance.fidelity.recording import recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
 from subreplay.conformance.recorded import recordings
-from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
-from subreplay.dispatch.broker.records import DISPATCHED
-from subreplay.dispatch.reenact import ClientCommand
+from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
+from subreplay.simulation.pulsar.broker.records import DISPATCHED
+from subreplay.simulation.pulsar.reenact import ClientCommand
 from tests.audit.rules.test_faults import found_in
 from tests.support.pure import judge_of
 

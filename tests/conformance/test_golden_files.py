@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.conformance.golden.files import CASES, golden_files, judge
 from subreplay.conformance.golden.pulsar_selectors import _impacted
 from subreplay.errors import InputError

@@ -8,8 +8,8 @@ import pytest
 from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.conformance.fidelity_groups.decisions import decisions, differences
 from subreplay.hashing.timeline_map import TimelineOrder
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
 from tests.adapters.kafka_group import scenarios as kafka_scenarios
 
 CLIENTS = {name: make(f"kafka.{name.replace('-', '_')}", "kafka-4.0")

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from subreplay.dispatch.broker.records import NEVER
-from subreplay.dispatch.broker.rules import MILLISECOND, Settings
-from subreplay.dispatch.clients.state import Outcome
-from subreplay.dispatch.predict import Replay
-from subreplay.dispatch.prediction import ConsumerModel, Prediction
-from subreplay.dispatch.service import Fixed
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.simulation.pulsar.broker.records import NEVER
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.clients.state import Outcome
+from subreplay.simulation.pulsar.predict import Replay
+from subreplay.simulation.pulsar.prediction import ConsumerModel, Prediction
+from subreplay.simulation.pulsar.service import Fixed
 from tests.support.joins import KIND, WORD
 from tests.support.log import log_of
 

@@ -9,9 +9,12 @@ from itertools import groupby
 
 import numpy as np
 
-from subreplay.dispatch.broker.loop import fire_timer, next_timer, work
-from subreplay.dispatch.broker.membership import join, leave
-from subreplay.dispatch.broker.operations import (
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies import make
+from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.membership import join, leave
+from subreplay.simulation.pulsar.broker.operations import (
     acknowledge,
     acknowledge_some,
     acknowledge_up_to,
@@ -24,13 +27,10 @@ from subreplay.dispatch.broker.operations import (
     reject_all,
     rejected,
 )
-from subreplay.dispatch.broker.records import NO_CHUNK
-from subreplay.dispatch.broker.rules import MILLISECOND, DispatcherKind, Settings
-from subreplay.dispatch.broker.state import new_broker, with_window
-from subreplay.dispatch.choice import options_of
-from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies import make
+from subreplay.simulation.pulsar.broker.records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND, DispatcherKind, Settings
+from subreplay.simulation.pulsar.broker.state import new_broker, with_window
+from subreplay.simulation.pulsar.choice import options_of
 
 SHARED, FAILOVER, EXCLUSIVE = "pulsar.shared", "pulsar.failover", "pulsar.exclusive"
 AUTO_SPLIT = "pulsar.key_shared.auto_split"

@@ -8,7 +8,7 @@ import itertools
 import pytest
 
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.range_table import NOBODY
+from subreplay.rows.model.range_table import NOBODY
 from tests.dispatch.stage import AUTO_SPLIT, Stage
 
 PROFILES = ("pulsar-3.2", "pulsar-4.0", "pulsar-4.2")

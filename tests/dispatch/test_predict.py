@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from subreplay.dispatch.broker.rules import MILLISECOND, Settings
-from subreplay.dispatch.prediction import SECOND, ConsumerModel, OnFailure, Prediction
-from subreplay.dispatch.service import Fixed
 from subreplay.errors import ConfigError
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.service import Fixed
 from tests.dispatch.predicting import (
     AUTO_SPLIT,
     BROKERS,

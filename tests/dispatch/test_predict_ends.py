@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from subreplay.dispatch.broker.rules import MILLISECOND, Settings
-from subreplay.dispatch.prediction import SECOND, ConsumerModel, OnFailure
-from subreplay.dispatch.service import Empirical, Fixed, LogNormal
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure
+from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal
 from tests.dispatch.predicting import AUTO_SPLIT, BROKERS, EXCLUSIVE, FAILOVER, SHARED, consumer, predict
 
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.dispatch.broker.records import NO_CHUNK
-from subreplay.dispatch.broker.rules import MILLISECOND, Settings
-from subreplay.dispatch.predict import Replay
-from subreplay.dispatch.prediction import SECOND, ConsumerModel, OnFailure
-from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
-from subreplay.policies import POLICIES
+from subreplay.semantics.policies import POLICIES
+from subreplay.simulation.pulsar.broker.records import NO_CHUNK
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND, Settings
+from subreplay.simulation.pulsar.predict import Replay
+from subreplay.simulation.pulsar.prediction import SECOND, ConsumerModel, OnFailure
+from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
 from tests.dispatch.predicting import AUTO_SPLIT, EXCLUSIVE, KEY_HASH_RANGE, predict
 from tests.support.properties import examples
 

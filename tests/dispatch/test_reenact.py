@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from subreplay.dispatch.broker.rules import DispatcherKind
-from subreplay.dispatch.broker.state import new_broker
-from subreplay.dispatch.choice import dispatcher_of, options_of
-from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.broker.state import new_broker
+from subreplay.simulation.pulsar.choice import dispatcher_of, options_of
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, ClientCommand, changes, reenact
 
 COUNT = 5_000
 SCOPE = Scope("persistent://public/default/t")

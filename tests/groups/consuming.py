@@ -10,17 +10,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from subreplay.dispatch.broker.records import NEVER, empty_records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.dispatch.clients.state import Outcome
-from subreplay.dispatch.service import Fixed
-from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.groups.state import LOGGED
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.timelines.group_timeline import GroupTimeline
+from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
+from subreplay.simulation.kafka.state import LOGGED
+from subreplay.simulation.pulsar.broker.records import NEVER, empty_records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.clients.state import Outcome
+from subreplay.simulation.pulsar.service import Fixed
 
 TOPIC = "persistent://public/default/t"
 KIND = {"+": "join", "-": "leave", "!": "crash"}

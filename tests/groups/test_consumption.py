@@ -2,9 +2,9 @@
 
 import pytest
 
-from subreplay.dispatch.broker.rules import MILLISECOND as MS
-from subreplay.dispatch.service import Fixed, LogNormal
-from subreplay.groups.simulation_parameters import MemberModel
+from subreplay.simulation.kafka.simulation_parameters import MemberModel
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND as MS
+from subreplay.simulation.pulsar.service import Fixed, LogNormal
 from tests.groups.consuming import consume
 
 EAGER, COOPERATIVE, SERVER = "kafka.range", "kafka.cooperative_sticky", "kafka.uniform"

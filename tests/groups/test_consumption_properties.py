@@ -7,10 +7,10 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.dispatch.broker.rules import MILLISECOND as MS
-from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
-from subreplay.groups.simulation_parameters import MemberModel
-from subreplay.policies import ASSIGNORS
+from subreplay.semantics.policies import ASSIGNORS
+from subreplay.simulation.kafka.simulation_parameters import MemberModel
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND as MS
+from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
 from tests.groups.consuming import consume
 from tests.support.properties import examples
 

@@ -47,7 +47,7 @@ def environment(tmp_path_factory) -> dict[str, str]:
     """The environment of ``run.sh``: its ``subreplay`` is this source tree's, and notes each exit code."""
     folder = tmp_path_factory.mktemp("bin")
     program = folder / "subreplay"
-    command = f"{shlex.quote(sys.executable)} -m subreplay.cli"
+    command = f"{shlex.quote(sys.executable)} -m subreplay.cli.main"
     program.write_text(f'#!/bin/sh\n{command} "$@"\ncode=$?\necho $code >>"$EXITS"\nexit $code\n')
     program.chmod(0o755)
     paths = {"PATH": f"{folder}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from subreplay import cli
+from subreplay.cli import main
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings-incidents" / "4.2.4"
 
@@ -81,8 +81,8 @@ def test_an_act_that_the_brokers_log_names_is_no_violation_and_the_headline_name
 
 def audited(recording: str, folder: Path):
     """Ingest and audit a recording by the command: the exit code and the report."""
-    assert cli.main(["ingest", str(RECORDINGS / recording), "--to", str(folder / "in"), "--quiet"]) == 0
-    code = cli.main(["audit", "--config", str(folder / "in" / "audit.yaml"), "--out", str(folder / "out"), "--quiet"])
+    assert main.main(["ingest", str(RECORDINGS / recording), "--to", str(folder / "in"), "--quiet"]) == 0
+    code = main.main(["audit", "--config", str(folder / "in" / "audit.yaml"), "--out", str(folder / "out"), "--quiet"])
     return code, json.loads((folder / "out" / "report" / "report.json").read_text())
 
 

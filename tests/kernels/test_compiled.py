@@ -101,7 +101,7 @@ def is_made(kernel):
 @pytest.mark.long
 def test_a_constant_of_another_file_reaches_the_kernels_that_name_it(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "subreplay", ignore=shutil.ignore_patterns("__pycache__", "recording"))
-    columns = tmp_path / "subreplay/model/columns.py"
+    columns = tmp_path / "subreplay/rows/model/columns.py"
     assert _printed(tmp_path) == str(-(2**63))
 
     source = columns.read_text().replace("UNKNOWN: Final = int(np.iinfo(np.int64).min)", "UNKNOWN: Final = -7")
@@ -149,10 +149,10 @@ def test_of_processes_that_start_together_one_compiles_and_the_others_wait_for_i
 
 def test_kernels_see_constants_codes_and_option_records_but_no_report():
     seen_by_rules = module._imported("subreplay.audit.passes.positions")
-    assert {"subreplay.model.columns", "subreplay.audit.codes"} <= set(seen_by_rules)
-    assert "subreplay.dispatch.broker.rules" in module._imported("subreplay.dispatch.broker.state")
+    assert {"subreplay.rows.model.columns", "subreplay.audit.codes"} <= set(seen_by_rules)
+    assert "subreplay.simulation.pulsar.broker.rules" in module._imported("subreplay.simulation.pulsar.broker.state")
     assert digest_of_what_is_seen("subreplay.audit.passes.positions") != digest_of_what_is_seen(
-        "subreplay.model.columns"
+        "subreplay.rows.model.columns"
     )
     assert "subreplay.kernels.by_reference" in module._imported("subreplay.kernels.compiled")
-    assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.spark"))]
+    assert not [name for name in seen_by_rules if name.startswith(("subreplay.reports", "subreplay.engine.spark"))]

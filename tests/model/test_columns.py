@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model import columns
-from subreplay.model.columns import gathered
+from subreplay.rows.model import columns
+from subreplay.rows.model.columns import gathered
 
 
 def batches(sizes: list[int]) -> list[pa.RecordBatch]:

@@ -6,9 +6,9 @@ import pytest
 
 from subreplay.hashing.base64_text import base64_text
 from subreplay.hashing.producer_routing import SCHEMES, producer_partitions
-from subreplay.model import partitioners
-from subreplay.model.partitioner_words import WARNING, contradicted, sentences
-from subreplay.model.partitioners import SIGHTINGS, Sightings, detect, merged, sightings
+from subreplay.rows.model import partitioners
+from subreplay.rows.model.partitioner_words import WARNING, contradicted, sentences
+from subreplay.rows.model.partitioners import SIGHTINGS, Sightings, detect, merged, sightings
 
 BEGIN = 1_795_168_800_000_000_000  # 2026-11-20 10:00:00 UTC
 SECOND = 1_000_000_000

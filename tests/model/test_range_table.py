@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.range_table import NOBODY, Move, RangeTable
+from subreplay.rows.model.range_table import NOBODY, Move, RangeTable
 
 SPACE = 24
 layouts = st.lists(st.sampled_from([NOBODY, 0, 1, 2]), min_size=SPACE, max_size=SPACE)

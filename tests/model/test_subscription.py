@@ -3,7 +3,7 @@
 import pytest
 
 from subreplay.errors import ConsumerRejected
-from subreplay.model.subscription import SubscriptionState, kept_from, type_conflicts
+from subreplay.rows.model.subscription import SubscriptionState, kept_from, type_conflicts
 from tests.support.joins import events
 
 pytestmark = pytest.mark.row("L-SUB-1")

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import InputError
-from subreplay.model.rows import Instant, Scope
-from subreplay.model.topics import TopicName, TopicPattern, picked_up
-from subreplay.policies import make
+from subreplay.rows.model.rows import Instant, Scope
+from subreplay.rows.model.topics import TopicName, TopicPattern, picked_up
+from subreplay.semantics.policies import make
 from tests.support.every_policy import histories
 from tests.support.joins import fold
 

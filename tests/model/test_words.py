@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.model.words import KeyWords, _digests
+from subreplay.rows.model.words import KeyWords, _digests
 
 SOME = b"the state of a night" * 1_000
 
@@ -27,7 +27,7 @@ def test_a_column_has_the_word_of_each_key() -> None:
 
 
 def test_digests_that_are_remembered_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("subreplay.model.words._REMEMBERED", 3)
+    monkeypatch.setattr("subreplay.rows.model.words._REMEMBERED", 3)
     words = KeyWords.of(False, "remembered")
     keys = [b"a", b"b", b"c", b"a", b"long" * 100]
     sealed = [hashlib.blake2b(key, key=words.key, person=b"key", digest_size=6).hexdigest() for key in keys]

@@ -9,17 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.dispatch.service import Empirical, Fixed, LogNormal, PerByte
 from subreplay.errors import InputError
-from subreplay.model.columns import UNKNOWN
-from subreplay.planning.capacity import (
-    drawn_work,
-    fit,
-    mean_work,
-    quantile,
-    waits_of_anybody,
-    waits_of_owners,
-)
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.simulation.pulsar.service import Empirical, Fixed, LogNormal, PerByte
+from subreplay.whatif.planning.capacity import drawn_work, fit, mean_work, quantile, waits_of_anybody, waits_of_owners
 
 SIZES = np.arange(1, 2001, dtype=np.int64)
 NAMES = ["c1", "c2"] * 1000

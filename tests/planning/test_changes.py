@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.planning.loads import Loads
-from subreplay.planning.owners import Membership, of_keys, of_partitions
-from subreplay.planning.partitions import ANY, compare_partitions
-from subreplay.planning.policy import front, policy_row
-from subreplay.planning.rollout import plan_restart, plan_scaling
-from subreplay.planning.static import plan_static
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Partitions
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Partitions
+from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.owners import Membership, of_keys, of_partitions
+from subreplay.whatif.planning.partitions import ANY, compare_partitions
+from subreplay.whatif.planning.policy import front, policy_row
+from subreplay.whatif.planning.rollout import plan_restart, plan_scaling
+from subreplay.whatif.planning.static import plan_static
 
 ORDERS = Scope("persistent://t/ns/orders")
 HASHES = np.random.default_rng(1).integers(0, 2**32, 200, dtype=np.uint32)

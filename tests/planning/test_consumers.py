@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.rows import Scope
-from subreplay.planning.consumers import (
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.whatif.planning.consumers import (
     NEVER_ENOUGH,
     Candidate,
     Drain,
@@ -20,9 +21,8 @@ from subreplay.planning.consumers import (
     ceiling,
     fewest,
 )
-from subreplay.planning.loads import Loads
-from subreplay.planning.owners import growing, of_keys, of_partitions
-from subreplay.policies import make
+from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.owners import growing, of_keys, of_partitions
 
 ORDERS = Scope("persistent://t/ns/orders")
 SHARED = Candidate("pulsar.shared", "message", None)

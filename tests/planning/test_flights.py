@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from subreplay.asking import Given, answer
 from subreplay.config.run import parse
-from subreplay.planning.questions.answer import Answer, Question
+from subreplay.pipeline.plan_questions import Given, answer
 from subreplay.reports.assemble.plans import plan_view
+from subreplay.whatif.planning.questions.answer import Answer, Question
 from tests.support.flights import profile
 from tests.support.planning import no_fit
 

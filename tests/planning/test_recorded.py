@@ -10,14 +10,14 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.columns import ints
-from subreplay.model.entry_keys import outer_sticky_keys
-from subreplay.model.rows import Scope
-from subreplay.planning.capacity import fit
-from subreplay.planning.loads import Loads
-from subreplay.planning.owners import of_keys
-from subreplay.planning.policy import handed_over
-from subreplay.policies import make
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.entry_keys import outer_sticky_keys
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.whatif.planning.capacity import fit
+from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.owners import of_keys
+from subreplay.whatif.planning.policy import handed_over
 from tests.support.pure import log_of
 from tests.support.recordings import ROOT, ingested
 

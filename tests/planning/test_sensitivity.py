@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from subreplay.model.columns import DAY
-from subreplay.model.rows import Scope
-from subreplay.planning.consumers import Utilisation
-from subreplay.planning.loads import Loads
-from subreplay.planning.owners import of_keys
-from subreplay.planning.ranges import loads_before, plan_ranges, worst_load
-from subreplay.planning.sensitivity import leave_one_out, one_lost, under_traffic
-from subreplay.planning.upgrade import compare_profiles
-from subreplay.policies import make
+from subreplay.rows.model.columns import DAY
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.whatif.planning.consumers import Utilisation
+from subreplay.whatif.planning.loads import Loads
+from subreplay.whatif.planning.owners import of_keys
+from subreplay.whatif.planning.ranges import loads_before, plan_ranges, worst_load
+from subreplay.whatif.planning.sensitivity import leave_one_out, one_lost, under_traffic
+from subreplay.whatif.planning.upgrade import compare_profiles
 from subreplay.whatif.scenario import PlannedMember, planned_events
 
 SCOPE = Scope("persistent://t/ns/orders")

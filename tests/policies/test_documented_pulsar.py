@@ -8,10 +8,10 @@ import pytest
 from subreplay.errors import ConsumerRejected
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.sticky_key import sticky_key
-from subreplay.model.range_table import RangeTable
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies import make
-from subreplay.policies.pulsar.shared import next_consumer
+from subreplay.rows.model.range_table import RangeTable
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.shared import next_consumer
 from tests.support.joins import TOPIC, active, fold, owner, shares
 
 AUTO_SPLIT = make("pulsar.key_shared.auto_split", "documented")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.range_table import NOBODY
-from subreplay.model.rows import Scope
-from subreplay.policies import make
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
 from tests.support.every_policy import EVERY, PROFILES, histories
 from tests.support.joins import TOPIC, fold
 from tests.support.properties import examples

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.policies import make
-from subreplay.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.slot_traffic import COUNTS, RecentWindows, SlotTraffic
 from tests.support.every_policy import histories
 from tests.support.joins import TOPIC, events, fold, shares
 

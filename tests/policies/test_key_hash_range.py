@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.policies import make
-from subreplay.policies.pulsar.coverage import Coverage, Overlap, coverage
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.coverage import Coverage, Overlap, coverage
 from tests.support.joins import fold, owner, shares
 
 OLDER, NEWER = (make("pulsar.key_hash_range", profile) for profile in ("documented", "pulsar-4.0"))

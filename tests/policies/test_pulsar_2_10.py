@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from subreplay.policies import make
-from subreplay.policies.pulsar.key_consistent_hash import ConsistentHash
-from subreplay.profiles import BASED_ON, PULSAR_2_10, PULSAR_3_2
-from subreplay.profiles.releases import NEAREST, describe_nearest, nearest_profile
+from subreplay.hashing.profiles import BASED_ON, PULSAR_2_10, PULSAR_3_2
+from subreplay.hashing.profiles.releases import NEAREST, describe_nearest, nearest_profile
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.key_consistent_hash import ConsistentHash
 from tests.dispatch.stage import AUTO_SPLIT, SHARED, Stage
 from tests.support.joins import TOPIC, active, fold
 

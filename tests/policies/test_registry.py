@@ -1,7 +1,7 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies import REGISTRY, make, option_names
+from subreplay.semantics.policies import REGISTRY, make, option_names
 
 
 def test_the_name_of_a_policy_is_its_key():

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from subreplay.program.interruption import Interruption
+from subreplay.cli.interruption import Interruption
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from subreplay.cli.presets import PRESETS, with_preset
 from subreplay.config.run import parse
 from subreplay.errors import ConfigError
-from subreplay.program.presets import PRESETS, with_preset
 
 
 @pytest.mark.parametrize("preset", PRESETS)

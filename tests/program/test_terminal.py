@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from subreplay.program.terminal import Terminal
+from subreplay.cli.terminal import Terminal
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from markupsafe import escape
 
-from subreplay.asking import Given, answer, finalists
 from subreplay.config.run import RunConfig, parse
 from subreplay.errors import ConfigError
-from subreplay.planning.questions.answer import QUESTIONS, Question
+from subreplay.pipeline.plan_questions import Given, answer, finalists
 from subreplay.reports.assemble.plans import plan_view
 from subreplay.reports.data import ReportData
 from subreplay.reports.json_report import from_json, to_json
 from subreplay.reports.page.html import to_html
 from subreplay.reports.text import to_text
+from subreplay.whatif.planning.questions.answer import QUESTIONS, Question
 from tests.support.planning import group_story, no_fit, traffic_of
 
 PULSAR = {"subscription": {"policy": "pulsar.key_shared.consistent_hash"}}

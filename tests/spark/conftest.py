@@ -9,10 +9,10 @@ import typer
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from subreplay import cli
+from subreplay.cli import main
+from subreplay.cli.command import run_command
 from subreplay.config.run import Spark
-from subreplay.program.command import run_command
-from subreplay.spark import session
+from subreplay.engine.spark import session
 
 
 @pytest.fixture(autouse=True)
@@ -37,6 +37,6 @@ def a_command_starts_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
         shown()
         return opened(options)
 
-    monkeypatch.setattr(cli, "run_command", run)
+    monkeypatch.setattr(main, "run_command", run)
     monkeypatch.setattr(session, "is_there", lambda: SparkContext._active_spark_context is not None)
     monkeypatch.setattr(session, "open_session", open_session)

@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.base import Ingested, Rejected
 from subreplay.capture.events import EVENTS, METADATA, VERSION
+from subreplay.engine.spark import ingest, lake
+from subreplay.engine.spark.adapters import sources
+from subreplay.engine.spark.adapters.frames import Read
 from subreplay.errors import InputError
-from subreplay.model.tables import INPUTS
-from subreplay.spark import ingest, lake
-from subreplay.spark.adapters import sources
-from subreplay.spark.adapters.frames import Read
+from subreplay.rows.model.tables import INPUTS
 from tests.adapters.kafka_group.copies import committed, json_lines, text
 from tests.adapters.kafka_group.encoding import records as encoded
 from tests.adapters.kafka_group.scenarios import records

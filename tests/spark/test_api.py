@@ -21,14 +21,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 import subreplay
 from subreplay.adapters import ADAPTERS
-from subreplay.cli import main
+from subreplay.cli.main import main
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.collect import rows_of
+from subreplay.engine.spark.session import fit_batches
+from subreplay.engine.spark.sink import Kept
 from subreplay.errors import ConfigError, InputError
-from subreplay.model.rows import Verdict
 from subreplay.reports.json_report import to_json
-from subreplay.spark import lake
-from subreplay.spark.collect import rows_of
-from subreplay.spark.session import fit_batches
-from subreplay.spark.sink import Kept
+from subreplay.rows.model.rows import Verdict
 from tests.support.history import TOPIC, history
 
 AUTO_SPLIT = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
@@ -260,8 +260,8 @@ import inspect
 assert list(inspect.signature(subreplay.audit).parameters)[:3] == ["messages", "deliveries", "membership"]
 import pickle
 assert subreplay.audit.codes.Code is pickle.loads(pickle.dumps(Code))
-from subreplay import functions
-assert subreplay.functions.murmur3 is functions.murmur3
+from subreplay.api import functions
+assert subreplay.api.functions.murmur3 is functions.murmur3
 assert not hasattr(subreplay, "no_such_name")
 """
 
@@ -284,8 +284,8 @@ frames = {name: spark.createDataFrame(rows) for name, rows in history("a1 a2 n1"
 policy = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}
 result = subreplay.audit(**frames, **policy)
 assert [row.code for row in result.violations.collect()] == ["WRONG_OWNER"], result
-owners = subreplay.functions.owners(frames["membership"], **policy)
-subreplay.functions.register(spark, owners)
+owners = subreplay.api.functions.owners(frames["membership"], **policy)
+subreplay.api.functions.register(spark, owners)
 row = spark.sql("SELECT murmur3('a'), slot('a', 'pulsar-4.0'), kafka_partition('a', 7), owner('a', now())").first()
 assert tuple(row) == (1009084850, 42456, 5, "C2"), row
 """

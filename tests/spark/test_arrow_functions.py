@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import PySparkNotImplementedError
 from pyspark.sql import SparkSession
 
-from subreplay.spark import arrow_functions, columns
-from subreplay.spark.arrow_functions import of_arrays
+from subreplay.engine.spark import arrow_functions, columns
+from subreplay.engine.spark.arrow_functions import of_arrays
 
 
 @pytest.mark.spark

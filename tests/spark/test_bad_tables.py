@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark

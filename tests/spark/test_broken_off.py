@@ -12,20 +12,24 @@ from pathlib import Path
 import psutil
 import pytest
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.long
 
-AUDIT = "import sys; from subreplay.cli import main; sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))"
+AUDIT = """
+import sys
+from subreplay.cli.main import main
+sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))
+"""
 SLOW = """
 import sys, time
-from subreplay import pipeline
-sum_audit = pipeline.sum_audit
+from subreplay.pipeline import story
+sum_audit = story.sum_audit
 def wait_and_sum(*given):
     time.sleep(int(sys.argv[2]))
     return sum_audit(*given)
-pipeline.sum_audit = wait_and_sum
+story.sum_audit = wait_and_sum
 """
 """An audit that is not at its end before the signal comes, however slow this machine is."""
 SIGNALLED = """

@@ -11,7 +11,7 @@ import yaml
 from pyspark.sql import SparkSession
 
 from subreplay import capture
-from subreplay.cli import main
+from subreplay.cli.main import main
 from tests.support import consumers as fakes
 
 pytestmark = pytest.mark.spark

@@ -12,10 +12,10 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config.run import Schema
+from subreplay.engine.spark import lake
 from subreplay.errors import EnvironmentFailed
-from subreplay.spark import lake
 from tests.support.days import dates, drawn_out, save
 from tests.support.history import START, STEP, SUBSCRIPTION, history
 

@@ -13,13 +13,13 @@ from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay import functions
+from subreplay.api import functions
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.murmur2 import kafka_partition
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.hashing.slots import RING_SLOTS, range_slots
-from subreplay.policies import make
-from subreplay.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.membership import dispatcher_events
 from subreplay.whatif.assign import slot_and_owner
 from subreplay.whatif.scenario import plan
 from tests.support.history import START, STEP, TOPIC, history, key_of

@@ -20,8 +20,8 @@ import yaml
 from pathlib import Path
 from delta import configure_spark_with_delta_pip
 from pyspark.sql import SparkSession
-from subreplay.cli import main
-from subreplay.spark.session import _workers
+from subreplay.cli.main import main
+from subreplay.engine.spark.session import _workers
 from tests.support.quick_session import QUICK
 
 settings = {

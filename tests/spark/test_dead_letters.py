@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS
 from subreplay.audit.definitions.messages import dead_letters_behind, never_arrived
-from subreplay.cli import main
+from subreplay.cli.main import main
 from tests.support.recordings import Recording
 from tests.support.tables import table_of
 

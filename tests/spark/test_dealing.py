@@ -6,7 +6,7 @@ import pyspark.sql.functions as F
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.spark.dealing import MOST, dealing_keys, dealt
+from subreplay.engine.spark.partitioning import MOST, dealing_keys, dealt
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 7, 200, MOST])

@@ -19,25 +19,25 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
-from subreplay.adapters.tables import selection
-from subreplay.adapters.tables.files import Files, opened
-from subreplay.audit.external_sort import BY_POSITION, external_merge, shuffle_blocks, unpacked
 from subreplay.config import run as config
-from subreplay.model.tables import INPUTS, LOG
-from subreplay.model.words import IN_THE_CLEAR
-from subreplay.spark import collect, profiled
-from subreplay.spark.audit.passes import _blocks
-from subreplay.spark.collect import of_rows
-from subreplay.spark.read import checkpoint, direct, input_statistics
-from subreplay.spark.read.direct import Reading
-from subreplay.spark.read.few import brought
-from subreplay.spark.read.inputs import Inputs, read_inputs
-from subreplay.spark.read.log import as_log
-from subreplay.spark.read.source import read as source_of
-from subreplay.spark.sink import Kept
-from subreplay.traffic.measuring import OF_TOPIC, PLAIN, Profiler
-from subreplay.traffic.profile import joined
-from subreplay.traffic.storage import profiles_of
+from subreplay.engine.spark import collect, profiled
+from subreplay.engine.spark.audit.passes import _blocks
+from subreplay.engine.spark.collect import of_rows
+from subreplay.engine.spark.read import checkpoint, direct, input_statistics
+from subreplay.engine.spark.read.direct import Reading
+from subreplay.engine.spark.read.few import brought
+from subreplay.engine.spark.read.inputs import Inputs, read_inputs
+from subreplay.engine.spark.read.log import as_log
+from subreplay.engine.spark.read.source import read as source_of
+from subreplay.engine.spark.sink import Kept
+from subreplay.rows.model.tables import INPUTS, LOG
+from subreplay.rows.model.words import IN_THE_CLEAR
+from subreplay.rows.scan import selection
+from subreplay.rows.scan.files import Files, opened
+from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks, unpacked
+from subreplay.whatif.traffic.measuring import OF_TOPIC, PLAIN, Profiler
+from subreplay.whatif.traffic.profile import joined
+from subreplay.whatif.traffic.storage import profiles_of
 from tests.support.drawn import DAY, drawn
 
 pytestmark = pytest.mark.spark
@@ -190,7 +190,7 @@ def test_tasks_read_what_the_driver_reads(read: Inputs, monkeypatch: pytest.Monk
         expected = small.counts()
         ordered = _merged(shuffle_blocks(small.log_rows(), BY_POSITION))
         monkeypatch.setattr(direct, "IN_PROCESS", 0)
-        monkeypatch.setattr("subreplay.adapters.tables.files.PIECE", 30)
+        monkeypatch.setattr("subreplay.rows.scan.files.PIECE", 30)
         large = Reading(small.spark, small.files)
         assert not large.small
         assert len([*large.files.pieces()]) > 1
@@ -238,7 +238,7 @@ def test_a_profile_made_while_messages_are_counted_is_theirs(
     profiler = Profiler(IN_THE_CLEAR, read.topic)
     expected = profiler.profile(pa.Table.from_batches(small.messages(OF_TOPIC)))
     monkeypatch.setattr(direct, "IN_PROCESS", 0)
-    monkeypatch.setattr("subreplay.adapters.tables.files.PIECE", 30)
+    monkeypatch.setattr("subreplay.rows.scan.files.PIECE", 30)
     large = Reading(small.spark, small.files, folder=str(tmp_path), log_waits=log_waits, profiler=profiler)
     assert large.counts() == small.counts()
     assert len(large.profiles) > 1

@@ -3,9 +3,9 @@
 import polars as pl
 import pytest
 
-from subreplay import pipeline
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config import run as config
+from subreplay.pipeline import story
 from tests.support.recordings import ROOT
 from tests.support.tables import table_of
 
@@ -32,7 +32,7 @@ def replayed(spark, tmp_path_factory):
         "scenarios": scenarios,
         "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
     }
-    result = pipeline.whatif(spark, config.parse(run, "test"))
+    result = story.whatif(spark, config.parse(run, "test"))
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
     return result.report, table_of(out, "whatif_predicted")
 

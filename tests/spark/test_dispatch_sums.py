@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.spark.dispatch import replay
-from subreplay.spark.schemas import spark_schema
+from subreplay.engine.spark.dispatch import replay
+from subreplay.engine.spark.schemas import spark_schema
 from subreplay.whatif.predicted import DELIVERY, PREDICTED, WAITED
 
 pytestmark = pytest.mark.spark

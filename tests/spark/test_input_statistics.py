@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.model.tables import INPUTS
-from subreplay.spark.read import input_statistics
-from subreplay.spark.schemas import spark_schema
+from subreplay.engine.spark.read import input_statistics
+from subreplay.engine.spark.schemas import spark_schema
+from subreplay.rows.model.tables import INPUTS
 
 pytestmark = pytest.mark.spark
 BEGIN = datetime(2023, 11, 14, tzinfo=timezone.utc)

@@ -5,8 +5,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from subreplay import pipeline
-from subreplay.cli import main
+from subreplay.cli.main import main
+from subreplay.pipeline import story
 from subreplay.reports.text import to_text
 from tests.support.recordings import ROOT
 from tests.support.tables import table_of
@@ -19,7 +19,7 @@ EXAMPLE = Path(__file__).parents[2] / "conf/examples/kafka_dispatch.yaml"
 @pytest.fixture(scope="module")
 def replayed(spark, tmp_path_factory):
     """The report of the command, and its table of what is predicted."""
-    out, results, whatif = tmp_path_factory.mktemp("kafka"), [], pipeline.whatif
+    out, results, whatif = tmp_path_factory.mktemp("kafka"), [], story.whatif
     assert main(["ingest", str(ROOT / "4.0.8/s5_failover_partitioned"), "--to", str(out / "in")]) == 0
 
     def kept(*given):
@@ -27,7 +27,7 @@ def replayed(spark, tmp_path_factory):
         return results[0]
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pipeline, "whatif", kept)
+        patched.setattr(story, "whatif", kept)
         assert main(["whatif", "--config", str(EXAMPLE), "--tables", str(out / "in"), "--out", str(out)]) == 0
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
     return results[0].report, table_of(out, "whatif_predicted")

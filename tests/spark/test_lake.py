@@ -16,8 +16,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from subreplay.engine.spark import lake
 from subreplay.errors import EnvironmentFailed, InputError
-from subreplay.spark import lake
 
 pytestmark = pytest.mark.spark
 RUN = {"subscription": "sub", "topic": "t", "date": "2026-11-21"}

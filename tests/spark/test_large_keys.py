@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
-from subreplay.spark.session import MOST_BYTES
+from subreplay.cli.main import main
+from subreplay.engine.spark.session import MOST_BYTES
 from tests.support import large_keys
 from tests.support.tables import table_of
 

@@ -16,13 +16,13 @@ from pyspark.sql import Row, SparkSession
 
 from subreplay.audit.passes import loads
 from subreplay.audit.passes.loads import summed
-from subreplay.cli import main
-from subreplay.model.columns import column
-from subreplay.model.tables import CHECKPOINT, JUDGED, LOAD, VIOLATIONS
-from subreplay.spark import collect, lake
-from subreplay.spark.audit import judged_files, passes, told_files
-from subreplay.spark.read import direct
-from subreplay.spark.schemas import spark_schema
+from subreplay.cli.main import main
+from subreplay.engine.spark import collect, lake
+from subreplay.engine.spark.audit import judged_files, passes, told_files
+from subreplay.engine.spark.read import direct
+from subreplay.engine.spark.schemas import spark_schema
+from subreplay.rows.model.columns import column
+from subreplay.rows.model.tables import CHECKPOINT, JUDGED, LOAD, VIOLATIONS
 from tests.support.days import audit, dates, over_days
 from tests.support.quick_session import QUICK
 from tests.support.recordings import ROOT

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from subreplay.engine.spark import delta_files
+from subreplay.engine.spark.delta_files import NewFiles, begun
 from subreplay.errors import EnvironmentFailed
-from subreplay.spark import new_files
-from subreplay.spark.new_files import NewFiles, begun
 
 PARTITIONS = ["topic", "date"]
 DAYS = [date(2026, 1, 1), date(2026, 1, 2)]
@@ -112,9 +112,9 @@ def test_few_rows_at_a_time_become_one_group_of_a_file(path: str) -> None:
 @pytest.mark.parametrize("many", ["ROWS", "MOST_BYTES"])
 def test_after_an_error_no_file_is_left(path: str, monkeypatch: pytest.MonkeyPatch, many: str) -> None:
     """A task that fails takes what it wrote with it."""
-    monkeypatch.setattr(new_files, many, 1)
+    monkeypatch.setattr(delta_files, many, 1)
     written = Mock(wraps=pq.ParquetWriter)
-    monkeypatch.setattr(new_files.pq, "ParquetWriter", written)
+    monkeypatch.setattr(delta_files.pq, "ParquetWriter", written)
 
     def failing() -> Iterator[pa.Table]:
         yield rows([1])

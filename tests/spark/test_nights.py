@@ -25,17 +25,17 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from subreplay import pipeline
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.config import run as config
 from subreplay.config.run import Output
-from subreplay.model.columns import UNKNOWN
-from subreplay.model.rows import Scope, Verdict
-from subreplay.model.tables import LOG, TIME
-from subreplay.policies import make
-from subreplay.spark import lake
-from subreplay.spark.audit import topic_findings
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.audit import topic_findings
+from subreplay.pipeline import story
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.rows.model.rows import Scope, Verdict
+from subreplay.rows.model.tables import LOG, TIME
+from subreplay.semantics.policies import make
 from tests.audit.definitions.test_definitions import histories
 from tests.audit.test_nights import published_just_in_time
 from tests.support import days
@@ -47,7 +47,7 @@ from tests.support.tables import table_of
 pytestmark = pytest.mark.spark
 DAYS = 3
 DATES = dates(DAYS)
-COMMAND = "import sys; from subreplay.cli import main; sys.exit(main(sys.argv[1:]))"
+COMMAND = "import sys; from subreplay.cli.main import main; sys.exit(main(sys.argv[1:]))"
 AS_OF_THE_END = ("UNSEEN", "UNACKED", "UNROUTABLE", "STUCK")
 
 
@@ -153,7 +153,7 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
 
     def audited(name: str) -> Verdict:
         mine = run.subscription.model_copy(update={"name": name})
-        return pipeline.audit(spark.newSession(), run.model_copy(update={"subscription": mine, "output": out})).verdict
+        return story.audit(spark.newSession(), run.model_copy(update={"subscription": mine, "output": out})).verdict
 
     with ThreadPoolExecutor(len(names)) as pool:
         assert {*pool.map(audited, names)} == {Verdict.VALID}

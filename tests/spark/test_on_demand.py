@@ -13,14 +13,14 @@ from typing import Any
 import pyspark
 import pytest
 
+from subreplay.cli import runs
 from subreplay.config import run as config
 from subreplay.config.run import Spark
-from subreplay.model.tables import INPUTS
-from subreplay.program import runs
-from subreplay.spark import lake
-from subreplay.spark.delta_here import is_here
-from subreplay.spark.on_demand import can_wait, on_demand
-from subreplay.spark.session import fit_batches
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.lazy_session import can_wait, on_demand
+from subreplay.engine.spark.local_delta import is_here
+from subreplay.engine.spark.session import fit_batches
+from subreplay.rows.model.tables import INPUTS
 from tests.support.recordings import ROOT
 
 ELSEWHERE = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT",
@@ -29,8 +29,8 @@ OF_HADOOP = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 COMMANDS = """
 import sys
 from pathlib import Path
-from subreplay.cli import main
-from subreplay.spark import session
+from subreplay.cli.main import main
+from subreplay.engine.spark import session
 
 def refused(options):
     raise AssertionError("Spark is not needed")

@@ -16,16 +16,16 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit.checkpoint import Checkpoint
-from subreplay.cli import main
+from subreplay.cli.main import main
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.audit import passes
+from subreplay.engine.spark.read.contracts import Split
+from subreplay.engine.spark.schemas import require, spark_schema
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.tables import CHECKPOINT, INPUTS, MESSAGES
-from subreplay.model.words import KeyWords
 from subreplay.reports.assemble.report import GUESSABLE
-from subreplay.spark import lake
-from subreplay.spark.audit import passes
-from subreplay.spark.read.contracts import Split
-from subreplay.spark.schemas import require, spark_schema
+from subreplay.rows.model.tables import CHECKPOINT, INPUTS, MESSAGES
+from subreplay.rows.model.words import KeyWords
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
 from tests.support.snapshots import snapshot

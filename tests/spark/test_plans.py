@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config.run import RunConfig
 from tests.support.recordings import ROOT, Recording
 

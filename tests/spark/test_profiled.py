@@ -8,14 +8,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.config import run as config
+from subreplay.engine.spark import collect, lake, profiled
 from subreplay.errors import ConfigError, InputError
-from subreplay.model.columns import DAY
-from subreplay.model.partitioners import SIGHTINGS, merged, sightings
-from subreplay.policies import make
-from subreplay.spark import collect, lake, profiled
-from subreplay.traffic.evaluation import Extent
+from subreplay.rows.model.columns import DAY
+from subreplay.rows.model.partitioners import SIGHTINGS, merged, sightings
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Assigner
 from subreplay.whatif.scenario import plan
+from subreplay.whatif.traffic.evaluation import Extent
 from tests.support.published import MESSAGES, SCOPES, members
 
 pytestmark = pytest.mark.spark

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from subreplay.engine.spark.read import pulsar_source
+from subreplay.engine.spark.read.pulsar_source import SEEN, PulsarMessages, batches, require_client
 from subreplay.errors import EnvironmentFailed
-from subreplay.model.tables import MESSAGES
-from subreplay.spark.read import pulsar_source
-from subreplay.spark.read.pulsar_source import SEEN, PulsarMessages, batches, require_client
+from subreplay.rows.model.tables import MESSAGES
 
 TOPIC = "persistent://public/default/orders-partition-3"
 MS = 1_760_000_000_000

@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay import cli
-from subreplay.model.rows import Verdict
-from subreplay.model.tables import INPUTS
-from subreplay.spark import lake
+from subreplay.cli import main
+from subreplay.engine.spark import lake
+from subreplay.rows.model.rows import Verdict
+from subreplay.rows.model.tables import INPUTS
 from tests.spark import test_kafka_dispatch
 
 pytestmark = pytest.mark.spark
@@ -83,7 +83,7 @@ class Workplace:
         if command not in self.said:
             out, folder = io.StringIO(), f"{self.folder}/build/"
             with redirect_stdout(out):  # Spark was started elsewhere, and takes relative paths from there
-                code = cli.main(shlex.split(command.replace("build/", folder))[1:])
+                code = main.main(shlex.split(command.replace("build/", folder))[1:])
             self.said[command] = code, out.getvalue().replace(folder, "build/")
         return self.said[command]
 
@@ -154,7 +154,7 @@ def test_the_nightly_job_runs_under_spark_submit(workplace):
         .replace(".venv/bin/python", str(python))
         .replace("spark-submit", f"{python.parent}/spark-submit", 1)
     )
-    source = str(Path(cli.__file__).parents[1])
+    source = str(Path(main.__file__).parents[1])
     done = subprocess.run(
         ["bash", "-c", text], capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": source}
     )

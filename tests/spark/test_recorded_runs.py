@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 DATA = Path(__file__).parents[1] / "data"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.spark.session import CLASSES, _jars, _java, _workers, cores, partitions
+from subreplay.engine.spark.session import CLASSES, _jars, _java, _workers, cores, partitions
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_workers_on_this_machine_have_what_judges_before_a_task_begins(spark: Sp
 
 def test_workers_with_another_python_are_sparks_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    assert _workers()["spark.python.daemon.module"] == "subreplay.spark.daemon"
+    assert _workers()["spark.python.daemon.module"] == "subreplay.engine.spark.daemon"
     monkeypatch.setenv("PYSPARK_PYTHON", "/other/python")
     assert _workers() == {}
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
+from subreplay.cli.main import main
+from subreplay.engine.spark import lake, sink
+from subreplay.engine.spark.sink import OnDisk
 from subreplay.errors import EnvironmentFailed
-from subreplay.spark import lake, sink
-from subreplay.spark.sink import OnDisk
 from tests.support.recordings import ROOT
 
 ROWS = pa.table({"n": [1]})

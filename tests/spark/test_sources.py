@@ -16,10 +16,10 @@ import yaml
 from pyspark.sql import SparkSession
 
 from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
-from subreplay.cli import main
+from subreplay.cli.main import main
 from subreplay.config import run as config
-from subreplay.model.tables import INPUTS
-from subreplay.spark.read.inputs import read_inputs
+from subreplay.engine.spark.read.inputs import read_inputs
+from subreplay.rows.model.tables import INPUTS
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 from tests.support.recordings import ROOT

@@ -22,21 +22,22 @@ import pytest
 from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 
+from subreplay.adapters.source import foreign_tables
+from subreplay.adapters.source.foreign_tables import as_spark_reads
+from subreplay.adapters.source.mapped_tables import Mapped, mapped
 from subreplay.adapters.source.presets import plan_of
-from subreplay.adapters.tables import files, theirs
-from subreplay.adapters.tables.mapped import Mapped, mapped
-from subreplay.adapters.tables.theirs import as_spark_reads
 from subreplay.config import run as config
 from subreplay.config.traffic import InputTable
-from subreplay.model.tables import INPUTS, LOG
-from subreplay.spark import collect
-from subreplay.spark.read import direct, input_statistics
-from subreplay.spark.read.inputs import read_inputs
-from subreplay.spark.read.log import as_log
-from subreplay.spark.read.source import looked_at
-from subreplay.spark.read.traffic import Reads, table
-from subreplay.spark.schemas import arrow_schema
-from subreplay.traffic.measuring import OF_TOPIC
+from subreplay.engine.spark import collect
+from subreplay.engine.spark.read import direct, input_statistics
+from subreplay.engine.spark.read.inputs import read_inputs
+from subreplay.engine.spark.read.log import as_log
+from subreplay.engine.spark.read.source import looked_at
+from subreplay.engine.spark.read.traffic import Reads, table
+from subreplay.engine.spark.schemas import arrow_schema
+from subreplay.rows.model.tables import INPUTS, LOG
+from subreplay.rows.scan import files
+from subreplay.whatif.traffic.measuring import OF_TOPIC
 from tests.support.drawn import DAY, drawn
 
 AT = datetime(2026, 11, 21, 3, 25, tzinfo=timezone.utc)
@@ -116,10 +117,10 @@ def test_rows_are_those_that_tasks_convert(
 @pytest.mark.parametrize("old_times", [False, True])
 def test_types_are_those_that_spark_reads(spark: SparkSession, tmp_path: Path, old_times: bool) -> None:
     """Also of instants in 96 bits, as Spark writes them."""
-    pq.write_table(rows(), tmp_path / "theirs.parquet", use_deprecated_int96_timestamps=old_times)
-    found = theirs.opened(str(tmp_path / "theirs.parquet"), "parquet")
+    pq.write_table(rows(), tmp_path / "foreign_tables.parquet", use_deprecated_int96_timestamps=old_times)
+    found = foreign_tables.opened(str(tmp_path / "foreign_tables.parquet"), "parquet")
     assert found is not None
-    read = arrow_schema(spark.read.parquet(str(tmp_path / "theirs.parquet")).schema)
+    read = arrow_schema(spark.read.parquet(str(tmp_path / "foreign_tables.parquet")).schema)
     assert [(field.name, str(field.type).replace("element", "item")) for field in read] == [
         (field.name, str(field.type).replace("element", "item")) for field in found.schema
     ]
@@ -159,9 +160,9 @@ def filled(shape: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 
 def test_of_many_rows_only_those_columns_are_read_whose_values_are_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "theirs.parquet"
+    path = tmp_path / "foreign_tables.parquet"
     pq.write_table(broken(partition=[-2] * 100, offset=[0] * 100), path)
-    found = theirs.opened(str(path), "parquet")
+    found = foreign_tables.opened(str(path), "parquet")
     assert found is not None
     for given, topics in (({"topic": "kind"}, {"a", "b"}), ({}, {"t"})):
         run = asked(path, AS_THEY_ARE | given).traffic.messages
@@ -176,10 +177,10 @@ def test_of_many_rows_only_those_columns_are_read_whose_values_are_asked_for(tmp
 
 
 def test_a_table_without_a_column_that_each_row_must_have_is_left_to_spark(tmp_path: Path) -> None:
-    path = tmp_path / "theirs.parquet"
+    path = tmp_path / "foreign_tables.parquet"
     table = drawn("deliveries", random.Random(1), 9)
     pq.write_table(table, path)
-    found = theirs.opened(str(path), "parquet")
+    found = foreign_tables.opened(str(path), "parquet")
     assert found is not None
     columns = {name: name for name in table.column_names if name != "date"}
     for lacks, fits in (("outcome", True), ("redelivery_count", False)):
@@ -190,15 +191,15 @@ def test_a_table_without_a_column_that_each_row_must_have_is_left_to_spark(tmp_p
 
 def test_text_that_is_bytes_to_arrow_is_left_to_spark(tmp_path: Path) -> None:
     """Type ENUM of Parquet, as Avro's enums have it: Arrow cannot write it, so the end of a file is changed."""
-    path = tmp_path / "theirs.parquet"
+    path = tmp_path / "foreign_tables.parquet"
     pq.write_table(pa.table({"kind": ["a", "b"]}), path, store_schema=False)
-    assert theirs.opened(str(path), "parquet") is not None
+    assert foreign_tables.opened(str(path), "parquet") is not None
     data = path.read_bytes()
     at = data.index(b"\x25\x00\x4c\x1c", data.index(b"\x04kind"))  # UTF8, and STRING
     path.write_bytes(data[:at] + b"\x25\x08\x4c\x4c" + data[at + 4 :])
     assert pq.ParquetFile(path).schema.column(0).logical_type.type == "ENUM"
     assert pq.read_schema(path).field("kind").type == pa.binary()
-    assert theirs.opened(str(path), "parquet") is None
+    assert foreign_tables.opened(str(path), "parquet") is None
 
 
 def test_folders_within_the_folder_of_a_table_are_left_to_spark(tmp_path: Path) -> None:
@@ -206,15 +207,15 @@ def test_folders_within_the_folder_of_a_table_are_left_to_spark(tmp_path: Path) 
     (tmp_path / "more").mkdir()
     for path in ("a.parquet", "b.parquet"):
         pq.write_table(rows(), tmp_path / path)
-    assert theirs.opened(str(tmp_path), "parquet") is not None
+    assert foreign_tables.opened(str(tmp_path), "parquet") is not None
     pq.write_table(rows(), tmp_path / "more/c.parquet")
-    assert theirs.opened(str(tmp_path), "parquet") is None
+    assert foreign_tables.opened(str(tmp_path), "parquet") is None
 
 
 def test_a_delta_table_whose_files_have_other_names_is_left_to_spark(tmp_path: Path) -> None:
     """Column mapping in reader version 2, which delta-rs reads as if it were not there."""
     write_deltalake(tmp_path, pa.table({"a": [1]}))
-    assert theirs.opened(str(tmp_path), "delta") is not None
+    assert foreign_tables.opened(str(tmp_path), "delta") is not None
     log = tmp_path / "_delta_log/00000000000000000000.json"
     told = [json.loads(line) for line in log.read_text().splitlines()]
     for action in told:
@@ -223,7 +224,7 @@ def test_a_delta_table_whose_files_have_other_names_is_left_to_spark(tmp_path: P
         if "protocol" in action:
             action["protocol"] = {"minReaderVersion": 2, "minWriterVersion": 5}
     log.write_text("\n".join(map(json.dumps, told)))
-    assert theirs.opened(str(tmp_path), "delta") is None
+    assert foreign_tables.opened(str(tmp_path), "delta") is None
 
 
 @pytest.mark.spark
@@ -234,7 +235,7 @@ def test_rejected_rows_among_many_are_counted_as_spark_counts_them(
     """What Python converts has no topic where it is rejected, so it may be of any; else it is of the one that it
     names."""
     table = broken(partition=[-2, -2, *[0] * 98], offset=[*[0] * 98, None, None])
-    pq.write_table(table, tmp_path / "theirs.parquet", row_group_size=40)
+    pq.write_table(table, tmp_path / "foreign_tables.parquet", row_group_size=40)
     found = read_inputs(spark, asked(tmp_path, columns | {"topic": "kind"}, topic="a"), messages_only=True)
     with closing(found.reads):
         counts, expected = (looked_at(inputs, None)[1] for inputs in (found, found.by_spark()))
@@ -305,12 +306,12 @@ def test_rows_that_are_too_wide_are_left_to_spark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asks: dict[str, str]
 ) -> None:
     """What counts are the columns that are read: of a struct, all that is in it."""
-    monkeypatch.setattr("subreplay.adapters.tables.mapped.WIDE", 500)
+    monkeypatch.setattr("subreplay.adapters.source.mapped_tables.WIDE", 500)
     payload = pa.array([random.Random(n).randbytes(1_000) for n in range(100)])
     nested = pa.StructArray.from_arrays([payload, pa.array([1_000] * 100)], ["payload", "bytes"])
     table = rows().append_column("payload", payload).append_column("nested", nested)
-    pq.write_table(table, tmp_path / "theirs.parquet")
-    found = theirs.opened(str(tmp_path / "theirs.parquet"), "parquet")
+    pq.write_table(table, tmp_path / "foreign_tables.parquet")
+    found = foreign_tables.opened(str(tmp_path / "foreign_tables.parquet"), "parquet")
     assert found is not None
     for columns, fits in ((AS_THEY_ARE, True), (AS_THEY_ARE | asks, False)):
         run = asked(tmp_path, columns).traffic.messages
@@ -321,8 +322,8 @@ def test_rows_that_are_too_wide_are_left_to_spark(
 
 @pytest.mark.spark
 def test_a_row_that_is_rejected_is_spark_s_to_tell(spark: SparkSession, tmp_path: Path) -> None:
-    pq.write_table(broken(partition=[-2, *[0] * 99], offset=[*range(100)]), tmp_path / "theirs.parquet")
-    found = read_inputs(spark, asked(tmp_path / "theirs.parquet", NUMBERED), messages_only=True)
+    pq.write_table(broken(partition=[-2, *[0] * 99], offset=[*range(100)]), tmp_path / "foreign_tables.parquet")
+    found = read_inputs(spark, asked(tmp_path / "foreign_tables.parquet", NUMBERED), messages_only=True)
     with closing(found.reads):
         assert "messages" not in found.direct
         assert found.rejected["messages"].count() == 1
@@ -339,6 +340,6 @@ def test_types_that_spark_reads_otherwise_are_left_to_it(kind: pa.DataType) -> N
 
 
 def test_names_that_differ_in_case_alone_are_left_to_spark(tmp_path: Path) -> None:
-    path = tmp_path / "theirs.parquet"
+    path = tmp_path / "foreign_tables.parquet"
     pq.write_table(pa.table({"a": [1], "A": [1]}), path)
-    assert theirs.opened(str(path), "parquet") is None
+    assert foreign_tables.opened(str(path), "parquet") is None

@@ -14,9 +14,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.adapters.canonical import day
-from subreplay.cli import main
-from subreplay.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
-from subreplay.model.tables import INPUTS
+from subreplay.cli.main import main
+from subreplay.rows.model.contracts import FIRST_TIME, LARGEST, LAST_TIME, LEGAL, Numbers, Times, Words
+from subreplay.rows.model.tables import INPUTS
 from tests.support.history import SUBSCRIPTION, TOPIC, history
 from tests.support.tables import table_of
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
-from subreplay.spark import collect
+from subreplay.cli.main import main
+from subreplay.engine.spark import collect
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 from tests.support.tables import table_of

@@ -9,9 +9,9 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
-from subreplay.cli import main
-from subreplay.spark import profiled
-from subreplay.spark.read import direct
+from subreplay.cli.main import main
+from subreplay.engine.spark import profiled
+from subreplay.engine.spark.read import direct
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark

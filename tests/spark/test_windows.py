@@ -17,11 +17,11 @@ from subreplay.audit import sums
 from subreplay.audit.codes import Code
 from subreplay.audit.passes import loads as loads_of_batches
 from subreplay.audit.passes.loads import REPEATED, Given, Span
-from subreplay.model.columns import UNKNOWN
-from subreplay.model.rows import Scope
-from subreplay.model.tables import LOAD
-from subreplay.spark import collect, lake
-from subreplay.spark.audit import passes, windows
+from subreplay.engine.spark import collect, lake
+from subreplay.engine.spark.audit import passes, windows
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import LOAD
 
 pytestmark = pytest.mark.spark
 VIOLATIONS = "verdict string, moment timestamp, code string, consumer string, cause string"

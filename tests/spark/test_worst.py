@@ -12,11 +12,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.audit import sums
-from subreplay.model.tables import VIOLATIONS
+from subreplay.engine.spark.audit.worst import worst
+from subreplay.engine.spark.collect import rows
+from subreplay.engine.spark.schemas import spark_schema
 from subreplay.reports.assemble.findings import spread
-from subreplay.spark.audit.worst import worst
-from subreplay.spark.collect import rows
-from subreplay.spark.schemas import spark_schema
+from subreplay.rows.model.tables import VIOLATIONS
 
 pytestmark = pytest.mark.spark
 WIDTH = 10_000_000_000

@@ -1,6 +1,6 @@
 """What an evaluation counts, stated slowly: the owner of each message by itself, then plain sums.
 
-This is the specification of ``subreplay.traffic.evaluate``.
+This is the specification of ``subreplay.whatif.traffic.evaluate``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.entry_keys import outer_sticky_keys, own_keys
-from subreplay.model.rows import Scope
-from subreplay.policies.base import Policy
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.entry_keys import outer_sticky_keys, own_keys
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
 
 Sums = dict[tuple[Any, ...], tuple[int, ...]]
 

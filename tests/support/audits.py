@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from subreplay.cli import main
+from subreplay.cli.main import main
 from tests.support.history import SUBSCRIPTION, TOPIC, History
 
 KEY_SHARED = {"policy": "pulsar.key_shared.auto_split", "profile": "pulsar-4.0"}

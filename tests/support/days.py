@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import yaml
 
-from subreplay.cli import main
-from subreplay.model.tables import TIME
+from subreplay.cli.main import main
+from subreplay.rows.model.tables import TIME
 from tests.support.recordings import ROOT, ingested
 
 Tables = dict[str, pa.Table]

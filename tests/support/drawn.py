@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 
 DAY = Date(2023, 11, 14)
 BEGIN = datetime(2023, 11, 14, 12, tzinfo=timezone.utc)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError
-from subreplay.policies import REGISTRY, make
+from subreplay.semantics.policies import REGISTRY, make
 
 PROFILES = ("documented", "pulsar-2.10", "pulsar-3.2", "pulsar-4.0", "pulsar-4.2")
 FEW_POINTS = {"pulsar.key_shared.consistent_hash": {"points": 5}}

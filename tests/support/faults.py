@@ -25,8 +25,8 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES
 from subreplay.audit.terms import Terms
 from subreplay.config.run import parse
 from subreplay.hashing.producer_routing import producer_partition
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.recordings import ROOT, ingested
 
 Row = dict[str, Any]

@@ -14,9 +14,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from subreplay.model.words import KeyWords
-from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.profile import TrafficProfile, joined
+from subreplay.rows.model.words import KeyWords
+from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.profile import TrafficProfile, joined
 
 TOPIC = "persistent://public/default/flights"
 

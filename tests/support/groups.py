@@ -16,9 +16,9 @@ from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.explain.causes import Causes
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.assignments import GroupStory, assignment_findings
-from subreplay.model.rows import Standing
-from subreplay.policies import make
-from subreplay.timelines.membership import dispatcher_events
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.membership import dispatcher_events
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 DATA = Path(__file__).parents[1] / "data"

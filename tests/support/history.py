@@ -29,9 +29,9 @@ from subreplay.adapters.canonical import day, to_table
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.terms import Terms
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.rows import Standing
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of
 
 TOPIC, SUBSCRIPTION = "persistent://public/default/t", "sub"

@@ -10,10 +10,10 @@ import re
 
 import numpy as np
 
-from subreplay.model.range_table import NOBODY
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.base import Policy
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
 
 TOPIC = Scope("persistent://public/default/orders")
 WORD = re.compile(r"([+!-])([^@\[]+)(?:@(-?\d+))?(?:\[([\d,-]*)\])?")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.dispatch.broker.records import NO_CHUNK, Records, empty_records
-from subreplay.dispatch.broker.rules import DispatcherKind
-from subreplay.dispatch.choice import dispatcher_of
-from subreplay.dispatch.clients.intake import PUBLISHED
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies.base import Policy
+from subreplay.simulation.pulsar.broker.records import NO_CHUNK, Records, empty_records
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.choice import dispatcher_of
+from subreplay.simulation.pulsar.clients.intake import PUBLISHED
 
 
 def log_of(policy: Policy, at: NDArray[np.int64], hashes: NDArray[np.uint32]) -> Records:

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from subreplay.audit.checkpoint import CARRY, OPEN, OPEN_BATCH_INDEX, OPEN_ENTRY, OPEN_LEDGER, OPEN_WAITING, Checkpoint
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import UNKNOWN, column
-from subreplay.model.tables import LOG
-from subreplay.policies.base import Policy
+from subreplay.rows.model.columns import UNKNOWN, column
+from subreplay.rows.model.tables import LOG
+from subreplay.semantics.policies.base import Policy
 from tests.support.pure import NOTHING_TOLD, ORDER, judge_of, judged_log, log_of, with_receipts
 
 Tables = dict[str, pa.Table]

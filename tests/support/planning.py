@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.model.words import KeyWords
-from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.profile import TrafficProfile
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.rows.model.words import KeyWords
+from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.profile import TrafficProfile
 
 TOPIC = "persistent://t/ns/orders"
 

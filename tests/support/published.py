@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.model.tables import LOG
-from subreplay.traffic.measuring import COLUMNS
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.rows.model.tables import LOG
+from subreplay.whatif.traffic.measuring import COLUMNS
 from tests.support import joins
 from tests.support.every_policy import histories
 

@@ -18,12 +18,12 @@ from subreplay.audit.needs import Need
 from subreplay.audit.passes.beginning import FirstServed, Position, beginnings
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import UNKNOWN
-from subreplay.model.rows import Scope
-from subreplay.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
-from subreplay.policies.base import Policy
-from subreplay.timelines.membership import dispatcher_events, ownership_events, unknown_consumers
-from subreplay.timelines.ownership import abandoned
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, FACTS, JUDGED, LOG
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.membership import dispatcher_events, ownership_events, unknown_consumers
+from subreplay.semantics.timelines.ownership import abandoned
 from subreplay.whatif.scenario import plan
 
 NOTHING_TOLD = Terms()

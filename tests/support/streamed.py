@@ -16,7 +16,7 @@ from subreplay.adapters import blocks
 from subreplay.adapters.base import Adapter, Ingested, Options, Rejected
 from subreplay.adapters.streams import COUNTED, REJECTED, Streamed, Work, flows_of, quarantine, totals, work
 from subreplay.errors import InputError
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 
 
 class Cuts(NamedTuple):

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.range_table import NOBODY
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import ASSIGNORS, make
-from subreplay.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import ASSIGNORS, make
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.whatif.scenario import group_events, plan
 from tests.support.properties import examples
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from subreplay.timelines.membership import dispatcher_events, unknown_consumers
-from subreplay.timelines.namesakes import whose_leave
+from subreplay.semantics.timelines.membership import dispatcher_events, unknown_consumers
+from subreplay.semantics.timelines.namesakes import whose_leave
 
 TOPIC = "persistent://public/default/t"
 

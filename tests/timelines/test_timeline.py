@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import InputError
-from subreplay.model.range_table import Move
-from subreplay.model.rows import Instant, MembershipEvent
-from subreplay.policies import make
-from subreplay.timelines.timeline import BEGINNING, FEW, Timeline
+from subreplay.rows.model.range_table import Move
+from subreplay.rows.model.rows import Instant, MembershipEvent
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import BEGINNING, FEW, Timeline
 from tests.support.every_policy import EVERY, histories
 from tests.support.joins import TOPIC, events, fold, owner
 from tests.support.properties import examples

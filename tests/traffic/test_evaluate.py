@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.words import KeyWords
-from subreplay.policies import make
-from subreplay.timelines.membership import dispatcher_events
-from subreplay.traffic.evaluate import Evaluator
-from subreplay.traffic.evaluation import Evaluation, Extent
-from subreplay.traffic.measuring import COLUMNS, Profiler
-from subreplay.traffic.profile import joined
+from subreplay.rows.model.words import KeyWords
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.membership import dispatcher_events
 from subreplay.whatif.scenario import plan, recorded
+from subreplay.whatif.traffic.evaluate import Evaluator
+from subreplay.whatif.traffic.evaluation import Evaluation, Extent
+from subreplay.whatif.traffic.measuring import COLUMNS, Profiler
+from subreplay.whatif.traffic.profile import joined
 from tests.support import assigned
 from tests.support.every_policy import EVERY
 from tests.support.properties import examples

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.rows import Scope
-from subreplay.model.words import KeyWords
-from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.retention import Retention, kept
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import KeyWords
+from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.retention import Retention, kept
 from tests.support.properties import examples
 from tests.support.published import logs
 

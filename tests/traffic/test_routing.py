@@ -17,10 +17,10 @@ from subreplay.hashing.producer_routing import (
     producer_partition,
     producer_partitions,
 )
-from subreplay.model.partitioners import detect
-from subreplay.model.words import KeyWords
-from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.routing import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
+from subreplay.rows.model.partitioners import detect
+from subreplay.rows.model.words import KeyWords
+from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.routing import ProducerRouting, numbers_of, recorded, relocated, rerouted, seen
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 

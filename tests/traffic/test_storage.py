@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.words import KeyWords
-from subreplay.traffic import storage
-from subreplay.traffic.measuring import Profiler
-from subreplay.traffic.profile import HotKey, TrafficProfile, joined
+from subreplay.rows.model.words import KeyWords
+from subreplay.whatif.traffic import storage
+from subreplay.whatif.traffic.measuring import Profiler
+from subreplay.whatif.traffic.profile import HotKey, TrafficProfile, joined
 from tests.support.properties import examples
 from tests.support.published import MESSAGES, SCOPES, logs
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.policies import make
+from subreplay.semantics.policies import make
 from subreplay.whatif.balance import Connected, connected, even_share, even_shares, most_connected
 from tests.support.joins import fold
 

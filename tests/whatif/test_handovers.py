@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.model.range_table import NOBODY
-from subreplay.model.rows import Instant
-from subreplay.policies import make
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.rows import Instant
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.handovers import Handover, changes
 from subreplay.whatif.handovers import handovers as as_columns
 from tests.support.joins import TOPIC, events, fold

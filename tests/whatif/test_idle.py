@@ -2,8 +2,8 @@
 
 import pytest
 
-from subreplay.model.rows import Scope
-from subreplay.policies import make
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.idle import idle, unowned
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.config.dispatch import Dispatch
-from subreplay.dispatch.service import Fixed
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.policies import make
-from subreplay.timelines.membership import dispatcher_events
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.simulation.pulsar.service import Fixed
 from subreplay.whatif.predicted import DELIVERY, INTERVAL, PREDICTED, WAITED, Predictor, Simulation
 from subreplay.whatif.scenario import plan, recorded
 from tests.support.recordings import ROOT, ingested

@@ -11,10 +11,10 @@ from subreplay.audit.codes import Code, unexcused
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.config.group_dispatch import GroupDispatch
-from subreplay.dispatch.service import Fixed
-from subreplay.model.rows import Scope, Standing
-from subreplay.model.tables import LOG
-from subreplay.policies import ASSIGNORS, make
+from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.tables import LOG
+from subreplay.semantics.policies import ASSIGNORS, make
+from subreplay.simulation.pulsar.service import Fixed
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
 from subreplay.whatif.scenario import PlannedMember, planned_events

@@ -1,9 +1,9 @@
 """Recorded members in a scenario: who was missed is missed when it was recorded to be."""
 
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import GroupTimeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Partitions
+from subreplay.semantics.timelines.group_timeline import GroupTimeline
 from subreplay.whatif.scenario import PlannedMember, on_partitions, planned_events, recorded, silence
 
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from subreplay.errors import ConfigError, InputError
-from subreplay.model.held import instead
+from subreplay.rows.model.held import instead
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -144,7 +144,7 @@ class Ingested:
     @property
     def told(self) -> Told:
         """All but the rows."""
-        from subreplay.model.tables import INPUTS  # not before: `--help` does not wait for Arrow
+        from subreplay.rows.model.tables import INPUTS  # not before: `--help` does not wait for Arrow
 
         rows = {name: table.num_rows for name, table in self.tables.items() if name in INPUTS}
         examples = self.rejected[:EXAMPLES]

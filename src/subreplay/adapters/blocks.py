@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.model.columns import ROWS, UNKNOWN, Ints, ints
+from subreplay.rows.model.columns import ROWS, UNKNOWN, Ints, ints
 
 GROUP: Final = "(group)"
 """The column of hashes: 64 bits, of one whole number alone each its own."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 
 _PARTITION = re.compile(r"-partition-(\d+)$")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)

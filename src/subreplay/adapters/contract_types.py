@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from subreplay.adapters.canonical import base_topic
-from subreplay.model.contracts import (
+from subreplay.rows.model.contracts import (
     BATCH_INDEX,
     HAPPENED,
     LARGEST,

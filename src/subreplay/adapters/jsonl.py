@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from subreplay import failures
 from subreplay.adapters.base import FileCount, Reason, Rejected
 from subreplay.errors import InputError
-from subreplay.model.contracts import KEYS, shortened
+from subreplay.rows.model.contracts import KEYS, shortened
 
 Row = TypeVar("Row")
 _CORRECT = "correct the value at its source and ingest again"

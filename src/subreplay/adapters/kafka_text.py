@@ -21,15 +21,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected
+from subreplay.adapters.detect import Chosen, chosen
 from subreplay.adapters.files import head_of, lines_of
-from subreplay.adapters.looks import Chosen, chosen
-from subreplay.adapters.source.encoded import utf8_text
 from subreplay.adapters.streams import REJECTED, End, Known, Rows, Streamed, quarantine, size_of, whole
 from subreplay.errors import InputError
 from subreplay.failures import of_system
-from subreplay.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
-from subreplay.model.tables import MESSAGES, QUARANTINE
-from subreplay.profiles import LATEST
+from subreplay.hashing.profiles import LATEST
+from subreplay.rows.encoded import utf8_text
+from subreplay.rows.model.contracts import ENTRY, HAPPENED, PARTITION, shortened
+from subreplay.rows.model.tables import MESSAGES, QUARANTINE
 
 NAME: Final = "kafka-text"
 _TIME: Final = r"(?:(?:CreateTime|LogAppendTime):(?P<at>-?\d{1,18})|NO_TIMESTAMP)"

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from subreplay.adapters.base import FileCount, Ingested, Rejected
 from subreplay.adapters.blocks import BLOCKS, Order, Sorter, merged, ordered, with_groups
 from subreplay.failures import of_system
-from subreplay.model.columns import ROWS
-from subreplay.model.tables import INPUTS, QUARANTINE
+from subreplay.rows.model.columns import ROWS
+from subreplay.rows.model.tables import INPUTS, QUARANTINE
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Rows, each table with its kind."""

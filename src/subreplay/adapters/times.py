@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from typing import Any, Final
 
-from subreplay.model.contracts import HAPPENED
+from subreplay.rows.model.contracts import HAPPENED
 
 FORMS: Final = "ISO 8601 with its zone, or a number of s, ms, µs or ns since 1970"
 _ISO: Final = re.compile(

@@ -1,8 +1,9 @@
 """The three questions, asked of frames: was every promise kept, what else could it have been, what happened to this?
 
-Input tables are pyspark frames in the canonical columns (``subreplay.model.tables``), or in any columns with a mapping
-beside them. Everything else is named as in the run file (``conf/default.yaml``), and wrong arguments are told as those
-of a run file are. The session is that of the frames, and stays as it was. Nothing is written unless it is asked for.
+Input tables are pyspark frames in the canonical columns (``subreplay.rows.model.tables``), or in any columns with a
+mapping beside them. Everything else is named as in the run file (``conf/default.yaml``), and wrong arguments are told
+as those of a run file are. The session is that of the frames, and stays as it was. Nothing is written unless it is
+asked for.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from os import PathLike
 
 from typing_extensions import Unpack
 
-from subreplay import pipeline
 from subreplay.api.question import Question, Run, Section, Table
 from subreplay.api.results import Explanation, Result
 from subreplay.errors import ConfigError
+from subreplay.pipeline import story
 
 __all__ = ["Explanation", "Result", "Run", "Table", "audit", "explain", "whatif"]
 
@@ -48,7 +49,7 @@ def audit(
     given = membership if membership is not None else {"from": "deliveries"}
     tables = {"messages": messages, "membership": given, "deliveries": deliveries}
     question = Question.of("subreplay.audit", tables, columns, values, out, run)
-    return question.answered(pipeline.audit, question.sink(""))
+    return question.answered(story.audit, question.sink(""))
 
 
 def whatif(
@@ -70,7 +71,7 @@ def whatif(
     question = Question.of("subreplay.whatif", tables, columns, values, out, run)
     if not question.config.scenarios:
         raise ConfigError("subreplay.whatif: scenarios is empty; a what-if needs at least one")
-    return question.answered(pipeline.whatif, question.sink("whatif_"))
+    return question.answered(story.whatif, question.sink("whatif_"))
 
 
 def explain(

@@ -11,17 +11,18 @@ from os import PathLike, fsdecode, fspath
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
-from subreplay import failures, pipeline
+from subreplay import failures
 from subreplay.api.results import Explanation, Result
 from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
 from subreplay.config.run import RunConfig
+from subreplay.engine.spark import explain, trace
+from subreplay.engine.spark.session import DataFrame, SparkSession, as_it_was, open_session
+from subreplay.engine.spark.sink import Kept, OnDisk, Sink
 from subreplay.errors import ConfigError
-from subreplay.model.tables import INPUTS
+from subreplay.pipeline import story
 from subreplay.reports.write import write_reports
-from subreplay.spark import explain, trace
-from subreplay.spark.session import DataFrame, SparkSession, as_it_was, open_session
-from subreplay.spark.sink import Kept, OnDisk, Sink
+from subreplay.rows.model.tables import INPUTS
 
 Table = DataFrame | Mapping[str, Any] | None
 """An input table: a frame, or where it is, as a mapping like that of ``traffic.messages`` in the run file."""
@@ -111,7 +112,7 @@ class Question:
         """That of the frames; where there are none, the active one, or a local one."""
         return next((frame.sparkSession for frame in self.frames.values()), None) or open_session(self.config.spark)
 
-    def answered(self, ask: Callable[..., pipeline.Result], sink: Sink) -> Result:
+    def answered(self, ask: Callable[..., story.Result], sink: Sink) -> Result:
         session = self.session
         with _told(), as_it_was(session):
             found = ask(session, self.config, sink=sink, frames=self.frames)

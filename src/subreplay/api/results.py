@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import Final
 
-from subreplay.model.rows import Verdict
+from subreplay.engine.spark.session import DataFrame
+from subreplay.engine.spark.sink import Kept, Sink
 from subreplay.reports.data import ReportData
-from subreplay.spark.session import DataFrame
-from subreplay.spark.sink import Kept, Sink
+from subreplay.rows.model.rows import Verdict
 
 _HEIGHT: Final = "80vh"  # of a page in a notebook
 

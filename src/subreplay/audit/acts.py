@@ -17,10 +17,10 @@ from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from subreplay.model.columns import DAY, NEVER
-from subreplay.model.range_table import NOBODY
-from subreplay.model.words import instant, position
-from subreplay.timelines.timeline import Epoch, Timeline
+from subreplay.rows.model.columns import DAY, NEVER
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.words import instant, position
+from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 Kind = Literal["reset", "seek", "unload", "expired", "skip", "ttl"]
 Position = tuple[int, int, int]

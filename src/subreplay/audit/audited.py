@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import unexcused
 from subreplay.audit.judge import Judge
-from subreplay.model.columns import DAY, ints
-from subreplay.model.tables import JUDGED
+from subreplay.rows.model.columns import DAY, ints
+from subreplay.rows.model.tables import JUDGED
 
 
 def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from subreplay.audit.codes import Code
 from subreplay.errors import InputError
-from subreplay.model.columns import DAY, UNKNOWN, Ints, column
-from subreplay.model.rows import Scope
-from subreplay.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS
-from subreplay.model.words import KeyWords
+from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS
+from subreplay.rows.model.words import KeyWords
 
 NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
 _FEW: Final = 64  # rows of columns that are remembered: each of many topic partitions hands on as many as the next

@@ -27,8 +27,8 @@ import numpy as np
 
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.rules.registry import RULES
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import Standing, Verdict
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.rows import Standing, Verdict
 
 FEW: Final = 20
 QUANTILES: Final = (0.01, 0.1, 0.5)

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import Ints
-from subreplay.model.rows import Standing, Verdict
-from subreplay.policies.base import Policy
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.semantics.policies.base import Policy
 
 
 class Code(IntEnum):

@@ -18,12 +18,12 @@ from subreplay.audit.rejects import Rejects
 from subreplay.audit.sessions import Sessions
 from subreplay.audit.terms import Terms
 from subreplay.errors import InputError
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import IN_THE_CLEAR, KeyWords
-from subreplay.policies.base import Policy
-from subreplay.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
-from subreplay.timelines.timeline import Timeline
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
 
 UNKNOWN_SIZE = -1
 """The size of a receiver queue that nothing tells."""

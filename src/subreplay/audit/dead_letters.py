@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from subreplay.model.columns import NEVER, Ints
-from subreplay.model.rows import Scope
+from subreplay.rows.model.columns import NEVER, Ints
+from subreplay.rows.model.rows import Scope
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from subreplay.kernels.inlining import hot
 from subreplay.kernels.kernel import by_reference
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 Flags = NDArray[np.bool_]
 

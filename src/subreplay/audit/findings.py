@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from subreplay.audit.attribution import attributed
 from subreplay.audit.codes import Code, Excuse, Rule
-from subreplay.model.rows import Scope, Standing
-from subreplay.model.tables import VIOLATIONS
+from subreplay.rows.model.rows import Scope, Standing
+from subreplay.rows.model.tables import VIOLATIONS
 
 NO_MESSAGE = (-1, -1, -1)
 DELAYED, CHUNK, UNOWNED, SEPARATOR = "delayed", "chunk", "unowned", ", "

@@ -41,9 +41,9 @@ from subreplay.audit.rules.liveness import finish, limits_of, note_commits, watc
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.rules.undelivered import judge_undelivered
 from subreplay.audit.selectors import OwnerFits
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
-from subreplay.model.rows import Scope, Standing
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.rows import Scope, Standing
+from subreplay.semantics.timelines.timeline import Timeline
 
 EXAMPLES = 8  # findings of each rule that do not fail and are still kept, a dispatcher
 _UNDELIVERED = mask(frozenset({Code.LOST, Code.UNROUTABLE, Code.UNSEEN, Code.DROPPED}))

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 BATCH_BITS: Final = 20  # messages of one batch that are told apart
 ENTRY_BITS: Final = 22  # entries of a ledger that have room; one that is larger takes more

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.codes import Excuse
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 _ENTRY: Final = np.dtype([("ledger", np.int64), ("entry", np.int64)])
 

@@ -17,12 +17,12 @@ from subreplay.audit.codes import Code
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.errors import ConfigError
-from subreplay.model.columns import Ints, flags, ints
-from subreplay.model.range_table import NOBODY
-from subreplay.policies import make, option_names
-from subreplay.policies.base import Policy
-from subreplay.profiles import KEYLESS
-from subreplay.timelines.timeline import Timeline
+from subreplay.hashing.profiles import KEYLESS
+from subreplay.rows.model.columns import Ints, flags, ints
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.semantics.policies import make, option_names
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
 
 MOST_COMPARED: Final = 4_096
 """Deliveries of a dispatcher that are compared."""

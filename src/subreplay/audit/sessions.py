@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from subreplay.audit.deliveries import Flags
 from subreplay.kernels.compiled import compiled
-from subreplay.model.columns import Ints
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.timelines.membership import Present
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.timelines.membership import Present
+from subreplay.semantics.timelines.timeline import Timeline
 
 FOREVER = Instant(int(np.iinfo(np.int64).max), 0)
 UNKNOWN_CONSUMER = -1

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, AddingUp, Span
-from subreplay.model.columns import Ints, flags, ints
-from subreplay.model.tables import VIOLATIONS
+from subreplay.rows.model.columns import Ints, flags, ints
+from subreplay.rows.model.tables import VIOLATIONS
 
 Rows = list[dict[str, Any]]
 TOTALS: Final = {

@@ -8,7 +8,7 @@ from typing import Literal
 from subreplay.audit.acts import Reset
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Routing
-from subreplay.model.subscription import InitialPosition
+from subreplay.rows.model.subscription import InitialPosition
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 SECOND = 1_000_000_000

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, Field, model_validator
 
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
-from subreplay.dispatch.broker.rules import Settings
-from subreplay.dispatch.prediction import ConsumerModel, OnFailure, Prediction
-from subreplay.dispatch.service import Fixed, LogNormal, PerByte
-from subreplay.dispatch.service import Service as ServiceModel
-from subreplay.model.rows import Consumer
+from subreplay.rows.model.rows import Consumer
+from subreplay.simulation.pulsar.broker.rules import Settings
+from subreplay.simulation.pulsar.prediction import ConsumerModel, OnFailure, Prediction
+from subreplay.simulation.pulsar.service import Fixed, LogNormal, PerByte
+from subreplay.simulation.pulsar.service import Service as ServiceModel
 
 US = 1_000  # ns
 

@@ -10,9 +10,9 @@ from pydantic import AliasChoices, Field
 from subreplay.config.dispatch import US, Halt, Service, halts_of
 from subreplay.config.fields import INT_31, INT_63, Duration, Model, parse_duration
 from subreplay.config.kafka_names import INITIAL_DELAY, OPTIONS, SESSION_TIMEOUT, Millis
-from subreplay.dispatch.service import Service as ServiceModel
-from subreplay.groups.simulation_parameters import MemberModel, SimulationParameters
-from subreplay.model.rows import Consumer
+from subreplay.rows.model.rows import Consumer
+from subreplay.simulation.kafka.simulation_parameters import MemberModel, SimulationParameters
+from subreplay.simulation.pulsar.service import Service as ServiceModel
 
 
 class GroupConsumers(Model):

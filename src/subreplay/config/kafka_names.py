@@ -9,7 +9,7 @@ from pydantic import BeforeValidator
 
 from subreplay.config.fields import parse_duration
 from subreplay.errors import ConfigError
-from subreplay.policies import REGISTRY, option_names
+from subreplay.semantics.policies import REGISTRY, option_names
 
 SESSION_TIMEOUT: Final = "session.timeout.ms"
 INITIAL_DELAY: Final = "group.initial.rebalance.delay.ms"

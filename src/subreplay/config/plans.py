@@ -8,12 +8,12 @@ from dataclasses import replace
 from subreplay.config.run import RECORDED, RunConfig
 from subreplay.config.scenario import AnyScenario, Member
 from subreplay.hashing.producer_routing import default_scheme
-from subreplay.model.partitioners import Part
-from subreplay.model.rows import MembershipEvent, Scope
-from subreplay.timelines.namesakes import with_aliases
-from subreplay.traffic.routing import ProducerRouting
+from subreplay.rows.model.partitioners import Part
+from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.semantics.timelines.namesakes import with_aliases
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.scenario import PlannedMember, on_partitions, plan, planned_events, recorded, silence
+from subreplay.whatif.traffic.routing import ProducerRouting
 
 Events = Mapping[Scope, tuple[MembershipEvent, ...]]
 

@@ -44,10 +44,10 @@ from subreplay.config.traffic import Traffic
 from subreplay.config.yaml_text import Lines, read
 from subreplay.errors import ConfigError
 from subreplay.hashing.producer_routing import default_scheme
-from subreplay.model.subscription import InitialPosition
-from subreplay.model.words import KeyWords
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.rows.model.subscription import InitialPosition
+from subreplay.rows.model.words import KeyWords
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 
 MOST_SLIDES = 1_440  # a day by the minute
 

@@ -13,12 +13,12 @@ from subreplay.config.group_dispatch import GroupDispatch
 from subreplay.config.kafka_names import INITIAL_DELAY, policy_options
 from subreplay.config.kafka_names import OPTIONS as OPTIONS_OF_KAFKA
 from subreplay.errors import ConfigError
-from subreplay.groups.simulation_parameters import SIMULATED
-from subreplay.policies import make, option_names
-from subreplay.policies.base import Policy
-from subreplay.profiles import rule_of
-from subreplay.traffic.retention import Retention
-from subreplay.traffic.routing import Keyless, ProducerRouting
+from subreplay.hashing.profiles import rule_of
+from subreplay.semantics.policies import make, option_names
+from subreplay.semantics.policies.base import Policy
+from subreplay.simulation.kafka.simulation_parameters import SIMULATED
+from subreplay.whatif.traffic.retention import Retention
+from subreplay.whatif.traffic.routing import Keyless, ProducerRouting
 
 Slot = Annotated[int, Field(ge=0, le=INT_31)]
 

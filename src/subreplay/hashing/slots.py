@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.hashing.murmur3 import MASK_31
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile
 
 HASH_RANGE = 65536
 

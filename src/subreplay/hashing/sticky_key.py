@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.hashing.arrow_bytes import Column
-from subreplay.profiles import KEYLESS, KeylessRule, rule_of
+from subreplay.hashing.profiles import KEYLESS, KeylessRule, rule_of
 
 # what java.util.Base64's basic decoder accepts: the padding may be left out, anything else must fit
 _BASE64 = re.compile(rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}(?:==)?|[A-Za-z0-9+/]{3}=?)?")

@@ -13,14 +13,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.base import Policy
-from subreplay.timelines.timeline import Timeline
-from subreplay.traffic.evaluate import Evaluator
-from subreplay.traffic.evaluation import BLANK, Extent
-from subreplay.traffic.profile import TrafficProfile
-from subreplay.traffic.retention import Retention, kept
-from subreplay.traffic.routing import ProducerRouting, relocated, rerouted
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.whatif.traffic.evaluate import Evaluator
+from subreplay.whatif.traffic.evaluation import BLANK, Extent
+from subreplay.whatif.traffic.profile import TrafficProfile
+from subreplay.whatif.traffic.retention import Retention, kept
+from subreplay.whatif.traffic.routing import ProducerRouting, relocated, rerouted
 
 TRAFFIC: Final = pa.schema(
     [

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from subreplay.timelines.timeline import Timeline
+from subreplay.semantics.timelines.timeline import Timeline
 
 
 class Connected(NamedTuple):

@@ -13,15 +13,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.dispatch.broker.records import NO_CHUNK, Records, empty_records
-from subreplay.dispatch.broker.rules import DispatcherKind
-from subreplay.dispatch.choice import dispatcher_of
-from subreplay.dispatch.clients.intake import PUBLISHED
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
-from subreplay.model.columns import UNKNOWN, Ints, column, ints
-from subreplay.model.entry_keys import outer_sticky_keys
-from subreplay.policies.base import Policy
+from subreplay.rows.model.columns import UNKNOWN, Ints, column, ints
+from subreplay.rows.model.entry_keys import outer_sticky_keys
+from subreplay.semantics.policies.base import Policy
+from subreplay.simulation.pulsar.broker.records import NO_CHUNK, Records, empty_records
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.choice import dispatcher_of
+from subreplay.simulation.pulsar.clients.intake import PUBLISHED
 
 
 class MessageIds(NamedTuple):

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from subreplay.model.columns import Ints
-from subreplay.model.range_table import NOBODY
-from subreplay.timelines.timeline import Epoch, Timeline
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 
 class Handover(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from subreplay.model.columns import NEVER, Ints
-from subreplay.model.rows import Scope
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.columns import NEVER, Ints
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
 NO_OWNER: Final = {

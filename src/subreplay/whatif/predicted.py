@@ -10,14 +10,14 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from subreplay.dispatch.broker.records import Records
-from subreplay.dispatch.broker.rules import Settings
-from subreplay.dispatch.clients.state import WAIT, Outcome
-from subreplay.dispatch.predict import Replay
-from subreplay.dispatch.prediction import Prediction
-from subreplay.model.columns import column, gathered, ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.rows.model.columns import column, gathered, ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import IN_THE_CLEAR, KeyWords
+from subreplay.simulation.pulsar.broker.records import Records
+from subreplay.simulation.pulsar.broker.rules import Settings
+from subreplay.simulation.pulsar.clients.state import WAIT, Outcome
+from subreplay.simulation.pulsar.predict import Replay
+from subreplay.simulation.pulsar.prediction import Prediction
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.entries import Entries
 

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.dispatch.clients.state import Outcome
-from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import SimulationParameters
-from subreplay.groups.state import LOGGED
-from subreplay.model.columns import Ints, column, gathered, ints
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.kafka.assignor import Partitions
-from subreplay.timelines.group_timeline import DetectedEvent, GroupTimeline, Rebalance
+from subreplay.rows.model.columns import Ints, column, gathered, ints
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.kafka.assignor import Partitions
+from subreplay.semantics.timelines.group_timeline import DetectedEvent, GroupTimeline, Rebalance
+from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
+from subreplay.simulation.kafka.state import LOGGED
+from subreplay.simulation.pulsar.broker.records import Records, empty_records
+from subreplay.simulation.pulsar.clients.state import Outcome
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.predicted import CHANGE, DELIVERY, INTERVAL, PREDICTED, WAITED
 from subreplay.whatif.scenario import partitions_of

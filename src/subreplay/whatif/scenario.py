@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.base import Policy, measures_load
-from subreplay.policies.kafka.assignor import Partitions, invented_ids, is_group
-from subreplay.timelines.group_timeline import GroupTimeline
-from subreplay.timelines.namesakes import with_aliases
-from subreplay.timelines.ownership import Story, told_timelines
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.base import Policy, measures_load
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids, is_group
+from subreplay.semantics.timelines.group_timeline import GroupTimeline
+from subreplay.semantics.timelines.namesakes import with_aliases
+from subreplay.semantics.timelines.ownership import Story, told_timelines
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 
 

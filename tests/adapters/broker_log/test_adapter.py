@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from subreplay.adapters.broker_log.adapter import events, in_order, lines_of, of_topic, rows, topics
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 
 ROOT = Path(__file__).parents[2] / "data" / "broker_log"
 NAMES = sorted(path.name.removesuffix(".log.gz") for path in ROOT.glob("*.log.gz"))

@@ -3,7 +3,7 @@
 import pytest
 
 from subreplay.adapters.broker_log.levels import Seen, levels
-from subreplay.model.rows import Scope
+from subreplay.rows.model.rows import Scope
 
 
 def seen(text):

@@ -10,7 +10,7 @@ import pytest
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.errors import InputError
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters.broker_log.test_lines import TOPIC, acked, join, line, removed, sending
 from tests.adapters.topic_polls import AT as POLLED
 from tests.adapters.topic_polls import SECOND, consumer, poll

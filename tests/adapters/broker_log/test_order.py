@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.broker_log.parsing import BEGIN, MOST_FILES, Order
-from subreplay.model.contracts import SEQ
+from subreplay.rows.model.contracts import SEQ
 
 
 def numbers(at, number=0, files=1, order=None):

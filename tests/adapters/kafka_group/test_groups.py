@@ -18,7 +18,7 @@ from subreplay.adapters.kafka_group.progress import PROGRESS
 from subreplay.adapters.kafka_group.rows import group_rows
 from subreplay.config.run import Subscription
 from subreplay.errors import ConfigError
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 from tests.adapters.kafka_group.copies import as_files, balanced, committed, group, json_lines, text, told
 from tests.adapters.kafka_group.encoding import AT
 from tests.adapters.kafka_group.encoding import records as made

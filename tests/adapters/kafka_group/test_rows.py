@@ -12,7 +12,7 @@ from subreplay.adapters.kafka_group.consumer_offsets import decode_records
 from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
 from subreplay.adapters.kafka_group.progress import progress
 from subreplay.adapters.kafka_group.rows import group_rows
-from subreplay.model.tables import MEMBERSHIP
+from subreplay.rows.model.tables import MEMBERSHIP
 from tests.adapters.kafka_group import encoding as encode
 from tests.adapters.kafka_group.encoding import Writer
 from tests.adapters.kafka_group.scenarios import NAMES, log, plain, records, scenario, text

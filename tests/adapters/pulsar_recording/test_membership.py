@@ -2,7 +2,7 @@
 
 import pytest
 
-from subreplay.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.membership import dispatcher_events
 from tests.adapters.pulsar_recording.recording import Recording, rows
 
 WHO = ("consumer", "event")

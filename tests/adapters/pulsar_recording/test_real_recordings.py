@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from subreplay.config import run as config
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 from tests.support.recordings import ROOT, ingested
 
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/*/broker_events.jsonl.gz"))

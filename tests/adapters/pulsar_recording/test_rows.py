@@ -3,7 +3,7 @@
 import pytest
 
 from subreplay.adapters.canonical import base_topic
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 from tests.adapters.pulsar_recording.recording import Recording, rows
 
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.source.contract import breaches
 from subreplay.adapters.source.convert import BROKEN, FILE, LINE, Converted, convert
 from subreplay.adapters.source.plan import numbered
 from subreplay.adapters.source.presets import plan_of
 from subreplay.errors import ConfigError
-from subreplay.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
-from subreplay.model.tables import INPUTS, TIME
+from subreplay.rows.check import breaches
+from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
+from subreplay.rows.model.tables import INPUTS, TIME
 from tests.adapters.source.rows import T0, message_id, sources
 from tests.adapters.source.test_presets import PATHS
 
@@ -214,10 +214,10 @@ def test_conditions_on_several_columns_and_inner_ones(table: str, row: dict[str,
 
 
 def test_the_rules_are_those_that_spark_checks() -> None:
-    contracts = pytest.importorskip("subreplay.spark.read.contracts")
-    from subreplay.adapters.source import contract
+    contracts = pytest.importorskip("subreplay.engine.spark.read.contracts")
+    from subreplay.rows import check
 
-    for table, here in contract._TOGETHER.items():
+    for table, here in check._TOGETHER.items():
         there = [(c.column, c.rule, c.remedy) for c in contracts._TOGETHER[table] if c.column != "date"]
         assert [(each.column, each.rule, each.remedy) for each in here] == there
 

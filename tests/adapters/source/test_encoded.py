@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.source.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
+from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
 
 BYTES = st.lists(st.none() | st.binary(max_size=40), max_size=30)
 

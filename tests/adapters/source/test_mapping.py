@@ -11,7 +11,7 @@ from subreplay.adapters.source.columns import NAMES, find
 from subreplay.adapters.source.mapping import parse
 from subreplay.adapters.source.plan import bind
 from subreplay.errors import ConfigError, InputError, SubreplayError
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 
 META = pa.struct([("offset", pa.int64()), ("deep.er", pa.struct([("at", pa.int64())]))])
 SCHEMA = pa.schema(

@@ -12,7 +12,7 @@ from subreplay.adapters.source.convert import convert
 from subreplay.adapters.source.presets import PRESETS, plan_of
 from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, recognise, section
 from subreplay.errors import ConfigError
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 from tests.adapters.source.rows import sources
 from tests.adapters.source.test_presets import PATHS
 

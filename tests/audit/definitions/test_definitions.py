@@ -13,8 +13,8 @@ from subreplay.audit.definitions.deliveries import findings
 from subreplay.audit.definitions.histories import History as Log
 from subreplay.audit.judge import Judge
 from subreplay.audit.terms import Terms
-from subreplay.model.columns import NEVER
-from subreplay.policies import make
+from subreplay.rows.model.columns import NEVER
+from subreplay.semantics.policies import make
 from tests.support.history import auto_split, history
 from tests.support.properties import examples
 from tests.support.pure import judge_of, judged_log, log_of, with_receipts

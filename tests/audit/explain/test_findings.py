@@ -14,8 +14,8 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
 from subreplay.audit.terms import Terms
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, history
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD, audit_by, judge_of

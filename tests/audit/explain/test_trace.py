@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from subreplay.audit.explain.trace import Trace
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.history import auto_split, history
 from tests.support.pure import audit_by, judge_of, log_of
 

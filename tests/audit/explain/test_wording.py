@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from subreplay.audit.explain import wording
-from subreplay.model import words
-from subreplay.model.columns import NEVER
+from subreplay.rows.model import words
+from subreplay.rows.model.columns import NEVER
 
 TIMES = some.one_of(some.none(), some.integers(0, 4 * 10**18))
 INDEXES = some.integers(-1, 2**31 - 1)

@@ -6,10 +6,10 @@ from uuid import UUID
 import pytest
 
 from subreplay.audit.rules.assignments import GroupStory, owner_differs
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Member, Partitions
-from subreplay.policies.kafka.group import Group
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Member, Partitions
+from subreplay.semantics.policies.kafka.group import Group
 
 UNIFORM = make("kafka.uniform", "kafka-4.0")
 COUNTS = {"bills": 3, "orders": 4}

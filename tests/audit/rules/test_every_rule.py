@@ -23,10 +23,10 @@ from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES, standings
 from subreplay.audit.terms import Terms
 from subreplay.hashing.producer_routing import producer_partition
-from subreplay.model.rows import Standing
-from subreplay.policies import make
-from subreplay.policies.base import Policy
-from subreplay.timelines.membership import dispatcher_events
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.membership import dispatcher_events
 from tests.support.history import START, STEP, TOPIC, History, auto_split, findings_of, history, key_of
 from tests.support.joins import fold
 from tests.support.pure import NOTHING_TOLD

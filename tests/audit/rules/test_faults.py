@@ -20,8 +20,8 @@ from subreplay.audit.rules.dead_letters import disorder, incomplete
 from subreplay.audit.rules.partitions import keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.terms import Terms
-from subreplay.model.rows import Standing
-from subreplay.policies import make
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies import make
 from tests.support import faults, further_faults, recordings
 from tests.support.faults import FAULTS, S1, S1B, S1E, S2, S3, S7, S7B, Capture, Expected, first_messages
 from tests.support.further_faults import FURTHER

@@ -14,8 +14,8 @@ from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import standings
 from subreplay.audit.terms import Terms
-from subreplay.model.rows import Standing
-from subreplay.policies import make
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies import make
 from tests.support.history import History, auto_split, findings, findings_of, history, positions
 from tests.support.nights import audit_nights
 from tests.support.pure import audit, audit_by, judge_of

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pytest
 
 from subreplay.audit.terms import Terms
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from tests.support.history import START, STEP, History, auto_split, findings_of, history, positions
 
 HALF: Final = 500_000_000

@@ -9,7 +9,7 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.flow import UNKNOWN_SIZE
 from subreplay.audit.rules.undelivered import REORDERED
 from subreplay.audit.terms import Terms
-from subreplay.policies import make
+from subreplay.semantics.policies import make
 from tests.support.history import auto_split, findings
 from tests.support.joins import fold
 

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import numpy as np
 
-from subreplay.policies.kafka.assignor import UNASSIGNED, Claim, Member, Owners, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Claim, Member, Owners, Partitions, TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "data" / "golden" / "kafka" / "4.0.2"
 

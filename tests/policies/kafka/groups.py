@@ -9,7 +9,7 @@ from uuid import UUID
 
 import numpy as np
 
-from subreplay.policies.kafka.assignor import Assignor, Claim, Member, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.assignor import Assignor, Claim, Member, Partitions, TopicPartition
 
 Racks = Mapping[str, list[str]]
 

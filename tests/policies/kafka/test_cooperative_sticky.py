@@ -1,8 +1,8 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies.kafka.assignor import Member, Owners, Partitions
-from subreplay.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
+from subreplay.semantics.policies.kafka.assignor import Member, Owners, Partitions
+from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
 COOPERATIVE = CooperativeSticky("kafka-4.0")

@@ -2,10 +2,10 @@
 
 import pytest
 
-from subreplay.policies.kafka.range import Range
-from subreplay.policies.kafka.roundrobin import RoundRobin
-from subreplay.policies.kafka.server_range import ServerRange
-from subreplay.policies.kafka.uniform import Uniform
+from subreplay.semantics.policies.kafka.range import Range
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
+from subreplay.semantics.policies.kafka.server_range import ServerRange
+from subreplay.semantics.policies.kafka.uniform import Uniform
 from tests.policies.kafka.golden import expected_owners, generations
 
 

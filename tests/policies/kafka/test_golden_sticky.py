@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from subreplay.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
-from subreplay.policies.kafka.sticky import Sticky
+from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
+from subreplay.semantics.policies.kafka.sticky import Sticky
 from tests.policies.kafka.golden import expected_owners, generations
 
 ASSIGNORS = {assignor.name: assignor("kafka-4.0") for assignor in (Sticky, CooperativeSticky)}

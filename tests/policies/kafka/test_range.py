@@ -1,7 +1,7 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies.kafka.range import Range
+from subreplay.semantics.policies.kafka.range import Range
 from tests.policies.kafka.groups import members, shares, topics
 
 RANGE = Range("kafka-4.0")

@@ -1,7 +1,7 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies.kafka.roundrobin import RoundRobin
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
 from tests.policies.kafka.groups import members, shares, topics
 
 ROUND_ROBIN = RoundRobin("kafka-4.0")

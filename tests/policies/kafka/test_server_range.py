@@ -1,7 +1,7 @@
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies.kafka.server_range import ServerRange
+from subreplay.semantics.policies.kafka.server_range import ServerRange
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
 SERVER_RANGE = ServerRange("kafka-4.0")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from subreplay.policies.kafka.range import Range
-from subreplay.policies.kafka.roundrobin import RoundRobin
-from subreplay.policies.kafka.server_range import ServerRange
+from subreplay.semantics.policies.kafka.range import Range
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
+from subreplay.semantics.policies.kafka.server_range import ServerRange
 from tests.policies.kafka.groups import members, shares, topics
 
 SIX = topics("t0*3 t1*3")

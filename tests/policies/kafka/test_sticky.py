@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from subreplay.errors import ConfigError
-from subreplay.policies.kafka.assignor import Claim, Member, Partitions
-from subreplay.policies.kafka.roundrobin import RoundRobin
-from subreplay.policies.kafka.sticky import Sticky
+from subreplay.semantics.policies.kafka.assignor import Claim, Member, Partitions
+from subreplay.semantics.policies.kafka.roundrobin import RoundRobin
+from subreplay.semantics.policies.kafka.sticky import Sticky
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
 STICKY = Sticky("kafka-4.0")

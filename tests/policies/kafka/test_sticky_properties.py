@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.policies.kafka.assignor import UNASSIGNED, Claim, Member, Owners, Partitions
-from subreplay.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
-from subreplay.policies.kafka.sticky import Sticky
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Claim, Member, Owners, Partitions
+from subreplay.semantics.policies.kafka.cooperative_sticky import CooperativeSticky, revoked
+from subreplay.semantics.policies.kafka.sticky import Sticky
 
 Drawn = tuple[Partitions, tuple[Member, ...]]
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.errors import ConfigError, InputError
-from subreplay.policies.kafka.assignor import UNASSIGNED, Claim, Member, Partitions
-from subreplay.policies.kafka.uniform import Uniform
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Claim, Member, Partitions
+from subreplay.semantics.policies.kafka.uniform import Uniform
 from tests.policies.kafka.groups import claiming, members, shares, topics
 
 UNIFORM = Uniform("kafka-4.0")

@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pytest
 
-from subreplay.figures import DispatchFigures
-from subreplay.policies import make
 from subreplay.reports.assemble.dispatch import dispatch_view
 from subreplay.reports.data import ReportData
 from subreplay.reports.dispatch_data import BacklogPoint, Latency
+from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.page.canvas import PLOT, Frame
 from subreplay.reports.page.chart_dispatch import MOST_COLUMNS, Scale, backlog_chart, latency_chart
 from subreplay.reports.page.html import to_html
 from subreplay.reports.page.palette import palette
 from subreplay.reports.text import to_text
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 from tests.reports.made_reports import at, us
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from subreplay.audit.rules.registry import Code, Excuse
-from subreplay.figures import MOST_TOLD, Figures, Row
-from subreplay.policies import make
 from subreplay.reports.assemble.findings import code_summaries, over_time, spread
 from subreplay.reports.assemble.report import facts
+from subreplay.reports.figures import MOST_TOLD, Figures, Row
 from subreplay.reports.sample import Facet, in_turn
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 
 WIDTH = 1_000

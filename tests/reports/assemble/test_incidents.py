@@ -18,12 +18,12 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keys_in_two_partitions
 from subreplay.audit.rules.registry import RULES, standings
 from subreplay.audit.terms import Terms
-from subreplay.figures import Figures
-from subreplay.model.tables import VIOLATIONS
-from subreplay.policies import make
-from subreplay.policies.base import Policy
 from subreplay.reports.assemble.findings import code_summaries
+from subreplay.reports.figures import Figures
 from subreplay.reports.finding_data import CodeSummary
+from subreplay.rows.model.tables import VIOLATIONS
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
 from tests.audit.rules.test_every_rule import (

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from subreplay.audit.needs import Need
-from subreplay.figures import DispatchFigures, Figures
-from subreplay.model.rows import Scope
-from subreplay.policies import make
 from subreplay.reports.assemble import epochs, loads, moves
 from subreplay.reports.assemble.compare import STRETCHES, scenario_views
 from subreplay.reports.assemble.report import facts
-from subreplay.timelines.timeline import Timeline
+from subreplay.reports.figures import DispatchFigures, Figures
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events

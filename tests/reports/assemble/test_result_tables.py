@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from subreplay.config.run import RECORDED, RunConfig
-from subreplay.figures import Figures
-from subreplay.model.rows import Verdict
-from subreplay.policies import make
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.result_tables import _of_views, result_tables
 from subreplay.reports.assemble.verdict import Judgement
 from subreplay.reports.data import ReportData, ScenarioView
+from subreplay.reports.figures import Figures
+from subreplay.rows.model.rows import Verdict
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 from tests.support.joins import TOPIC, fold
 

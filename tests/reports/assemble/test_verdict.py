@@ -12,12 +12,12 @@ from subreplay.audit.clocks import Clocks, Shift
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.registry import Code, Excuse, standings
 from subreplay.config import run as config
-from subreplay.figures import Figures
-from subreplay.model.held import FEW, Stored, nothing_of, told
-from subreplay.model.rows import Standing, Verdict
-from subreplay.policies import make
 from subreplay.reports.assemble.findings import code_summaries
 from subreplay.reports.assemble.verdict import judgement, share_judged, unseen_promises
+from subreplay.reports.figures import Figures
+from subreplay.rows.model.held import FEW, Stored, nothing_of, told
+from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.semantics.policies import make
 from subreplay.whatif.assign import Plan
 
 DAY, LATER = date(2026, 11, 21), date(2026, 11, 22)

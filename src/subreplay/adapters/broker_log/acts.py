@@ -21,7 +21,7 @@ from subreplay.adapters.broker_log.words import PROGRAM
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.log_lines import log_lines
 from subreplay.hashing.arrow_bytes import data_and_offsets
-from subreplay.model.words import instant
+from subreplay.rows.model.words import instant
 
 ACTS: Final = pa.schema(
     [

@@ -19,7 +19,7 @@ from subreplay.adapters.broker_log.events import EVENTS, FILES, LOG_LINES, Parse
 from subreplay.adapters.broker_log.members import Members, members, membership_rows
 from subreplay.adapters.broker_log.parsing import Order
 from subreplay.adapters.files import lines_of
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
 
 __all__ = [
     "ENTRIES", "EVENTS", "FILES", "LOG_LINES", "Parsed", "Rows", "duplicates", "events", "in_order", "lines_of",

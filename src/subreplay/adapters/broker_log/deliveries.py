@@ -40,7 +40,7 @@ from subreplay.adapters.broker_log.columns import (
 )
 from subreplay.adapters.broker_log.kernels import NO_ROW, OPEN, Fates, Told
 from subreplay.adapters.broker_log.members import NEVER, Session
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.tables import DELIVERIES
 
 STEPS: Final = {
     "adding": ADDING, "added": ADDED, "sending": SENDING, "nacked": NACKED, "acked": ACKED,

@@ -19,8 +19,8 @@ from subreplay.adapters.broker_log.scan import CUT, HEADLESS, Scanned, scan
 from subreplay.adapters.broker_log.texts import positions, texts
 from subreplay.adapters.broker_log.words import KINDS, MARKS, NUMBERS, PROGRAM, TEXTS
 from subreplay.hashing.arrow_bytes import data_and_offsets
-from subreplay.model.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
-from subreplay.model.tables import TIME
+from subreplay.rows.model.contracts import LEDGER, OF_A_LEDGER, PARTITION, shortened
+from subreplay.rows.model.tables import TIME
 
 LOG_LINES: Final = pa.schema([("file", pa.string()), ("line", pa.int64()), ("text", pa.binary())])
 """What is read: lines, with or without breaks, by file and number from 1. ``text`` may be a string, or large, too."""

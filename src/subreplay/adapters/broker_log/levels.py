@@ -15,9 +15,9 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.pulsar.failover import Failover
-from subreplay.profiles import PULSAR_4_0
+from subreplay.hashing.profiles import PULSAR_4_0
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.pulsar.failover import Failover
 
 MOST: Final = 6
 """Of so many names all orders are tried; of more than that only one level."""

@@ -23,14 +23,14 @@ from subreplay.adapters.broker_log.events import FILES, duplicates, summed
 from subreplay.adapters.broker_log.parsing import MOST_FILES, NUMBERED, TOTALS, LogFile, begins, blocks
 from subreplay.adapters.broker_log.stories import KINDS, Cast, Span, cast_of, telling_of_members, told, unnamed_members
 from subreplay.adapters.canonical import base_topic
+from subreplay.adapters.detect import Chosen, chosen
 from subreplay.adapters.files import head_of
-from subreplay.adapters.looks import Chosen, chosen
 from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
 from subreplay.adapters.pulsar_stats.adapter import Stats, blocking, counted, stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
 from subreplay.errors import InputError
-from subreplay.model.tables import DELIVERIES
-from subreplay.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.rows.model.tables import DELIVERIES
 
 NAME: Final = "pulsar-broker-log"
 NOTES: Final = (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.broker_log.parsing import number_at
-from subreplay.model.tables import MEMBERSHIP
+from subreplay.rows.model.tables import MEMBERSHIP
 
 SAME: Final = 2_000_000
 """How far (µs) a join in the log and the time that a consumer is connected since may be apart: 0.1 s was seen."""

@@ -20,7 +20,7 @@ from subreplay.adapters.broker_log.adapter import JOINED, apart, joined, types_o
 from subreplay.adapters.broker_log.deliveries import Fold
 from subreplay.adapters.broker_log.levels import ranked
 from subreplay.adapters.broker_log.members import ANNOUNCED, RARE, WHOLE, Session, members
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 
 KINDS: Final = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("subscription", pa.string()), ("kind", pa.string())]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from subreplay.adapters.broker_log.scan import Ints, natural
 from subreplay.adapters.canonical import base_topic
 from subreplay.kernels.compiled import compiled
-from subreplay.model.contracts import shortened
+from subreplay.rows.model.contracts import shortened
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,8 @@ from subreplay.adapters.capture.files import events_of, numbered, sources
 from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.capture.membership import membership_rows
 from subreplay.capture.events import Event
-from subreplay.model.columns import ints
-from subreplay.model.tables import MESSAGES, TIME
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.tables import MESSAGES, TIME
 
 __all__ = ["FIRSTS", "SIZES", "ingested", "numbered", "read"]
 

@@ -16,8 +16,8 @@ from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.capture.joins import ranks
 from subreplay.capture.events import EVENTS, KAFKA, Event
-from subreplay.model.columns import Ints, ints
-from subreplay.model.contracts import (
+from subreplay.rows.model.columns import Ints, ints
+from subreplay.rows.model.contracts import (
     BATCH_INDEX,
     ENTRY,
     HAPPENED,

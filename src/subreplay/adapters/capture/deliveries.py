@@ -17,8 +17,8 @@ from subreplay.adapters.capture.checks import Mask, are, codes, nulls
 from subreplay.adapters.capture.joins import NONE, first_after, first_of, latest_before, next_in, ranks
 from subreplay.adapters.capture.progress import covered
 from subreplay.capture.events import Event
-from subreplay.model.columns import NEVER, Ints, ints
-from subreplay.model.tables import DELIVERIES, TIME
+from subreplay.rows.model.columns import NEVER, Ints, ints
+from subreplay.rows.model.tables import DELIVERIES, TIME
 
 ABOUT: Final = (Event.RECEIVE, Event.ACKNOWLEDGE, Event.NEGATIVE_ACKNOWLEDGE)
 """Events about one message each."""

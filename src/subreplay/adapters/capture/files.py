@@ -16,7 +16,7 @@ from subreplay.capture.events import EVENTS, METADATA, VERSION
 from subreplay.capture.files import files
 from subreplay.errors import InputError
 from subreplay.failures import of_system
-from subreplay.model.columns import ROWS
+from subreplay.rows.model.columns import ROWS
 
 
 class Source(NamedTuple):

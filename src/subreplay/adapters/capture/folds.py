@@ -47,7 +47,7 @@ from subreplay.adapters.streams import (
     whole_groups,
 )
 from subreplay.capture.events import Event
-from subreplay.model.tables import DELIVERIES, MESSAGES, QUARANTINE
+from subreplay.rows.model.tables import DELIVERIES, MESSAGES, QUARANTINE
 
 _SILENT: Final = pa.schema([("instance", pa.string()), ("ledger", pa.int64())])
 """The ledgers of an instance that an event names without its topic."""

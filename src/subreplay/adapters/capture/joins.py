@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.model.columns import NEVER, Ints
+from subreplay.rows.model.columns import NEVER, Ints
 
 NONE = -1
 """The index of no row."""

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from subreplay.adapters.capture.checks import VALID, Mask, are, codes, nulls
 from subreplay.adapters.capture.joins import NONE, first_after, ranks
 from subreplay.capture.events import Event
-from subreplay.model.columns import ints
+from subreplay.rows.model.columns import ints
 
 _WHOLE_ENTRY: Final = np.iinfo(np.int64).max
 COVERED: Final = pa.schema([*VALID, ("covered_seq", pa.int64()), ("covered_at", pa.int64())])

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from subreplay.model.columns import ROWS, Ints
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.columns import ROWS, Ints
+from subreplay.rows.model.tables import DELIVERIES
 
 MOST: Final = 10_000_000
 """Records that one commit acknowledges at most: with more, somebody moved the group."""

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.hashing.arrow_bytes import data_and_offsets
-from subreplay.model.columns import Ints
-from subreplay.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, LAST_TIME, PARTITION
 
 Flags = NDArray[np.bool_]
 _WIDEST: Final = 8

@@ -21,9 +21,9 @@ from subreplay.adapters.kafka_group.commits import Cells, commits, key_versions
 from subreplay.adapters.kafka_group.protocol_bytes import Malformed
 from subreplay.adapters.kafka_group.records import TABLES, decode
 from subreplay.errors import InputError
-from subreplay.model.columns import Ints
-from subreplay.model.contracts import HAPPENED
-from subreplay.model.tables import TIME
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import HAPPENED
+from subreplay.rows.model.tables import TIME
 
 TOPIC: Final = "__consumer_offsets"
 COLUMNS: Final = ("key", "value", "partition", "offset", "timestamp")

@@ -18,8 +18,8 @@ from subreplay.adapters.kafka_group.consumer_offsets import COLUMNS, TOPIC
 from subreplay.adapters.kafka_group.json_copies import Parsed, one_by_one, parsed
 from subreplay.errors import InputError
 from subreplay.failures import of_system
-from subreplay.model.columns import Ints
-from subreplay.model.tables import TIME
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.tables import TIME
 
 RECORDS: Final = pa.schema(
     [

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, pairs_of
 from subreplay.adapters.blocks import GROUP
+from subreplay.adapters.detect import COORDINATOR_LOG, chosen
 from subreplay.adapters.files import files as files_of
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
 from subreplay.adapters.kafka_group.consumer_offsets import Decoded, decode_records
@@ -31,7 +32,6 @@ from subreplay.adapters.kafka_group.progress import progress
 from subreplay.adapters.kafka_group.records import TABLES
 from subreplay.adapters.kafka_group.rows import OWNERS, group_rows
 from subreplay.adapters.kafka_group.run import ASSIGNORS, NO_LOG, NOTES, assignors, of_commits, run_of
-from subreplay.adapters.looks import COORDINATOR_LOG, chosen
 from subreplay.adapters.streams import (
     REJECTED,
     Batches,
@@ -46,8 +46,8 @@ from subreplay.adapters.streams import (
     whole_groups,
 )
 from subreplay.errors import InputError
-from subreplay.model.columns import ints
-from subreplay.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
 
 NAME: Final = "kafka-group"
 _NOBODYS: Final = Reason(

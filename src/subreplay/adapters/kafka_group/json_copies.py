@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from subreplay.adapters.base import Reason, Rejected
-from subreplay.adapters.source.encoded import Outcome, base64_bytes
 from subreplay.adapters.source.numbers import integers_of_text, iso_times, since_1970
-from subreplay.model.contracts import shortened
+from subreplay.rows.encoded import Outcome, base64_bytes
+from subreplay.rows.model.contracts import shortened
 
 _TEXTS: Final = pa.schema(
     [(name, pa.string()) for name in ("key", "value", "partition", "offset", "timestamp", "topic")]

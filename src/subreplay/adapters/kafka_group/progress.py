@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.model.columns import Ints
-from subreplay.model.tables import TIME
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.tables import TIME
 
 PROGRESS: Final = pa.schema(
     [

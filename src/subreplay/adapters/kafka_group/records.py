@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.protocol_bytes import Malformed, Reader
-from subreplay.model.contracts import ENTRY, FIRST_TIME, HAPPENED, LAST_TIME, PARTITION
-from subreplay.model.tables import TIME
+from subreplay.rows.model.contracts import ENTRY, FIRST_TIME, HAPPENED, LAST_TIME, PARTITION
+from subreplay.rows.model.tables import TIME
 
 Row = dict[str, Any]
 

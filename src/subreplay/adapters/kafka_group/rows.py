@@ -18,7 +18,7 @@ from subreplay.adapters.kafka_group.decisions import decision_rows, decisions
 from subreplay.adapters.kafka_group.generations import Owners, generations
 from subreplay.adapters.kafka_group.members import Presence, Row, presences
 from subreplay.adapters.kafka_group.records import TABLES
-from subreplay.model.tables import MEMBERSHIP, TIME
+from subreplay.rows.model.tables import MEMBERSHIP, TIME
 
 _GROUP: Final = pa.field("subscription", pa.string(), nullable=False)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.kafka_group.rows import GroupRows
-from subreplay.profiles import LATEST
+from subreplay.hashing.profiles import LATEST
 
 POLICIES: Final = {
     ("classic", "range"): "kafka.range",

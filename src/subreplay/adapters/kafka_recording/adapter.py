@@ -38,8 +38,8 @@ from subreplay.adapters.kafka_recording.rows import (
     Snapshot,
 )
 from subreplay.errors import InputError
-from subreplay.model.tables import INPUTS, TIME
-from subreplay.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.rows.model.tables import INPUTS, TIME
 
 Row = TypeVar("Row")
 

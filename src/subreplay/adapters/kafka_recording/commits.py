@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.adapters.kafka_recording.deliveries import row_of
 from subreplay.adapters.kafka_recording.member_ids import MemberIds
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.tables import DELIVERIES
 
 _MILLISECOND = 1_000_000
 

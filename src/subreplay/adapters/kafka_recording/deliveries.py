@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.tables import DELIVERIES
 
 Place = tuple[str, int]
 UNTIMED: Final = 2**63 - 1

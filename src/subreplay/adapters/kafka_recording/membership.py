@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from subreplay.adapters.kafka_group.rows import GroupRows
 from subreplay.adapters.kafka_recording.rows import Happening
-from subreplay.model.tables import MEMBERSHIP
-from subreplay.timelines.membership import CLOSED
+from subreplay.rows.model.tables import MEMBERSHIP
+from subreplay.semantics.timelines.membership import CLOSED
 
 
 def membership_table(group: str, rows: GroupRows, happenings: Sequence[Happening]) -> pa.Table:

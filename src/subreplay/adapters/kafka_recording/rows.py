@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from subreplay.adapters.contract_types import Millis, Name, Nanos, Natural, Partition, Size
-from subreplay.model.contracts import ENTRY
-from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.rows.model.contracts import ENTRY
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 
 def _bytes(text: Any) -> Any:

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.capture.checks import Mask
-from subreplay.model.columns import Ints
-from subreplay.model.contracts import LARGEST
-from subreplay.model.tables import TIME
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import LARGEST
+from subreplay.rows.model.tables import TIME
 
 _NATURAL: Final = r"^\d{1,19}$"
 NO_NUMBER: Final = -2

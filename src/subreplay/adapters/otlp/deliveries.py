@@ -16,8 +16,8 @@ from subreplay.adapters.otlp.columns import codes, whole
 from subreplay.adapters.otlp.counts import SpanCounts
 from subreplay.adapters.otlp.fates import Fates, Wanted
 from subreplay.adapters.otlp.lines import SPANS
-from subreplay.model.columns import Ints
-from subreplay.model.tables import DELIVERIES
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.tables import DELIVERIES
 
 __all__ = ["Deliveries", "Wanted", "deliveries", "fates_by_file", "in_order", "names", "several"]
 

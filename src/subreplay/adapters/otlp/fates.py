@@ -18,8 +18,8 @@ from subreplay.adapters.capture.joins import ranks
 from subreplay.adapters.otlp.columns import codes, in_words, ints, mask, natural, nonempty, number, times, whole
 from subreplay.adapters.otlp.lines import SPANS
 from subreplay.adapters.otlp.repeats import again, beside_named, of_worse_tellers
-from subreplay.model.columns import Ints
-from subreplay.model.contracts import (
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import (
     BATCH_INDEX,
     ENTRY,
     HAPPENED,
@@ -29,7 +29,7 @@ from subreplay.model.contracts import (
     Numbers,
     shortened,
 )
-from subreplay.model.tables import DELIVERIES, TIME
+from subreplay.rows.model.tables import DELIVERIES, TIME
 
 ACKNOWLEDGED: Final = {"acknowledge": "Individual", "cumulative_acknowledge": "Cumulative"}
 GIVEN_BACK: Final = ("negative_acknowledge", "ack_timeout")

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options, Rejected, pairs_of
 from subreplay.adapters.blocks import GROUP
+from subreplay.adapters.detect import chosen
 from subreplay.adapters.files import lines_of
-from subreplay.adapters.looks import chosen
 from subreplay.adapters.otlp.columns import whole
 from subreplay.adapters.otlp.counts import LineCounts
 from subreplay.adapters.otlp.deliveries import NAMES, fates_by_file, in_order, names, several
@@ -39,8 +39,8 @@ from subreplay.adapters.streams import (
     size_of,
     whole_groups,
 )
-from subreplay.model.columns import Ints, ints
-from subreplay.model.tables import DELIVERIES, QUARANTINE
+from subreplay.rows.model.columns import Ints, ints
+from subreplay.rows.model.tables import DELIVERIES, QUARANTINE
 
 _ORDER: Final = ("file_number", "span")
 _PLACED: Final = pa.schema([*SPANS, pa.field("file_number", pa.int32()), pa.field("span", pa.int64()),

@@ -6,7 +6,7 @@ import numpy as np
 
 from subreplay.adapters.capture.checks import Mask
 from subreplay.adapters.capture.joins import ranks
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 _NOTHING = 3
 

@@ -17,8 +17,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, told_of
+from subreplay.adapters.detect import chosen
 from subreplay.adapters.files import LINES, lines_of
-from subreplay.adapters.looks import chosen
 from subreplay.adapters.otlp.counts import LineCounts, SpanCounts
 from subreplay.adapters.otlp.deliveries import Deliveries, Wanted, deliveries
 from subreplay.adapters.otlp.lines import SPANS, ParsedLines, parse

@@ -40,7 +40,7 @@ from subreplay.adapters.pulsar_recording.rows import (
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 from subreplay.adapters.pulsar_stats.adapter import counted, stats
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent
-from subreplay.profiles.releases import nearest_profile
+from subreplay.hashing.profiles.releases import nearest_profile
 
 _POLLS = "topic_stats.jsonl.gz", "topic_stats.jsonl"
 UNDER_WAY = 10_000_000

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Rejected, told_of
 from subreplay.adapters.canonical import base_topic
-from subreplay.adapters.looks import chosen
+from subreplay.adapters.detect import chosen
 from subreplay.adapters.pulsar_policies import Selector, best_selector, policy_of, unranked
 from subreplay.adapters.pulsar_stats.answers import Collected, PollCounts, answers
 from subreplay.adapters.pulsar_stats.evidence import concluded_limits, silent

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from subreplay.adapters.base import Options, Rejected
-from subreplay.adapters.looks import chosen
+from subreplay.adapters.detect import chosen
 from subreplay.adapters.pulsar_policies import Selector
 from subreplay.adapters.pulsar_stats.adapter import NAME, Asked, check_any, ended
 from subreplay.adapters.pulsar_stats.answers import Answer, Collected, PollCounts, answers
@@ -28,7 +28,7 @@ from subreplay.adapters.pulsar_stats.membership import Session, membership, sess
 from subreplay.adapters.pulsar_stats.polls import Poll, Reader, Seen, Shown
 from subreplay.adapters.pulsar_stats.selectors import selectors
 from subreplay.adapters.streams import REJECTED, Batches, End, Known, Rows, Stage, Streamed, quarantine, size_of
-from subreplay.model.tables import QUARANTINE
+from subreplay.rows.model.tables import QUARANTINE
 
 _ANSWERS: Final = pa.schema([("file", pa.string()), ("file_number", pa.int32()), ("line", pa.int64()),
                              ("size", pa.int64()), ("content", pa.binary()), ("at", pa.int64()),

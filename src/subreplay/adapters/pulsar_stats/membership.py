@@ -17,7 +17,7 @@ import pyarrow as pa
 from subreplay.adapters.canonical import day, micros
 from subreplay.adapters.pulsar_stats.evidence import Reached, Silence
 from subreplay.adapters.pulsar_stats.polls import Poll, Seen, Shown
-from subreplay.model.tables import MEMBERSHIP, RANGES, TIME
+from subreplay.rows.model.tables import MEMBERSHIP, RANGES, TIME
 
 _PARTITION: Final = [
     pa.field("subscription", pa.string(), nullable=False),

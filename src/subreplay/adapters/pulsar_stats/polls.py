@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 from subreplay.adapters.base import Reason
 from subreplay.adapters.canonical import base_topic
 from subreplay.adapters.times import FORMS, in_name, instant
-from subreplay.model.contracts import LARGEST, PARTITION, SLOT, shortened
+from subreplay.rows.model.contracts import LARGEST, PARTITION, SLOT, shortened
 
 Times = Literal["field", "name", "modified"]
 TIME_FIELDS: Final = ("at_ns", "at", "time", "timestamp", "polled_at", "ts")

@@ -12,11 +12,11 @@ from typing import Final
 
 from subreplay.adapters.pulsar_policies import Selector
 from subreplay.adapters.pulsar_stats.membership import Held
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0
 from subreplay.hashing.slots import HASH_RANGE
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies.pulsar.key_auto_split import AutoSplit
-from subreplay.policies.pulsar.key_consistent_hash import RULES, ConsistentHash
-from subreplay.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.pulsar.key_auto_split import AutoSplit
+from subreplay.semantics.policies.pulsar.key_consistent_hash import RULES, ConsistentHash
 
 _SURE: Final = 0.9
 """So much of the ranges is as a profile's ring has them; members that came and went before may have moved some."""

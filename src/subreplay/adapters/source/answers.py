@@ -17,7 +17,7 @@ from subreplay.adapters.source.mapping import BY_TIME, TO_FILL_IN, Source
 from subreplay.adapters.source.message_id import ids_of_text
 from subreplay.adapters.source.presets import TIMES, targets
 from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, inner_key, section
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 _MOST_PARTITIONS: Final = 1_000
 _DENSE: Final = 0.8  # of the steps from one offset to the next

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source import message_id, names
-from subreplay.adapters.source.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
 from subreplay.adapters.source.message_id import message_ids
 from subreplay.adapters.source.names import pulsar_topic
 from subreplay.adapters.source.numbers import (
@@ -27,6 +26,7 @@ from subreplay.adapters.source.numbers import (
     since_1970,
 )
 from subreplay.errors import ConfigError, InputError
+from subreplay.rows.encoded import Outcome, base64_bytes, hex_bytes, length_of, utf8_bytes, utf8_text
 
 MOST_NAMED: Final = 40  # columns in a message
 _STEP: Final = re.compile(r"`((?:[^`]|``)+)`|([^.`]+)")

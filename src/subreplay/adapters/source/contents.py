@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.source.columns import Column, find, kind_of
 from subreplay.adapters.source.numbers import floats_of_text, integers, integers_of_text, iso_times
-from subreplay.model.contracts import FIRST_TIME, LAST_TIME
+from subreplay.rows.model.contracts import FIRST_TIME, LAST_TIME
 
 MOST: Final = 0.8
 """The share of a column's values that must be numbers or times: others are rejected row by row."""

@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.source.contents import ABSENT
-from subreplay.adapters.source.contract import Breach, breaches
-from subreplay.adapters.source.encoded import Mask, as_bytes, mask_of
 from subreplay.adapters.source.mapping import INSTANTS
 from subreplay.adapters.source.plan import Plan, Taken
-from subreplay.model.contracts import PARTITION, shortened
-from subreplay.model.tables import INPUTS
+from subreplay.rows.check import Breach, breaches
+from subreplay.rows.encoded import Mask, as_bytes, mask_of
+from subreplay.rows.model.contracts import PARTITION, shortened
+from subreplay.rows.model.tables import INPUTS
 
 FILE, LINE, BROKEN = "subreplay_file", "subreplay_line", "subreplay_broken"
 HIDDEN: Final = (FILE, LINE, BROKEN)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from subreplay.adapters.source.columns import NAMES
 from subreplay.adapters.source.names import PATHS
 from subreplay.errors import ConfigError
-from subreplay.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS
 
 BY_TIME: Final = "by_time"
 """The conversion of ``offset`` that needs no column: messages are numbered in the order of their times."""

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.encoded import (
+from subreplay.hashing.arrow_bytes import data_and_offsets
+from subreplay.rows.encoded import (
     Broken,
     Bytes,
     Mask,
@@ -27,8 +28,7 @@ from subreplay.adapters.source.encoded import (
     utf8_text,
     without,
 )
-from subreplay.hashing.arrow_bytes import data_and_offsets
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 PARTS: Final = ("ledger", "entry", "partition", "batch_index", "batch_size")
 _PART: Final = np.array([-1, 0, 1, 2, 3, -1, 4, -1])  # of ``PARTS`` by field number, of which the last is any other

@@ -12,7 +12,7 @@ from subreplay.adapters.base import Rejected
 from subreplay.adapters.source.contents import unit_of
 from subreplay.adapters.source.mapping import Source
 from subreplay.adapters.source.numbers import PER_SECOND
-from subreplay.model.contracts import FIRST_TIME, HAPPENED, KEYS, LAST_TIME
+from subreplay.rows.model.contracts import FIRST_TIME, HAPPENED, KEYS, LAST_TIME
 
 _UNITS: Final = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 _TIMES: Final = ("publish_time", "timestamp", "at", "since", "delivered_at", "received_at", "acked_at", "nacked_at")

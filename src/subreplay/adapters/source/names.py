@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.encoded import Broken, Mask, Outcome, present, utf8_text
-from subreplay.model.topics import DOMAINS
+from subreplay.rows.encoded import Broken, Mask, Outcome, present, utf8_text
+from subreplay.rows.model.topics import DOMAINS
 
 PARTS: Final = ("topic", "partition")
 _NUMBER: Final = r"(?P<partition>\d{1,9})"

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
-from subreplay.model.columns import Ints
-from subreplay.model.contracts import HAPPENED, LARGEST
-from subreplay.model.tables import TIME
+from subreplay.rows.encoded import Broken, Mask, Outcome, mask_of, present, utf8_text, without
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.contracts import HAPPENED, LARGEST
+from subreplay.rows.model.tables import TIME
 
 PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _EXACT: Final = 2**53

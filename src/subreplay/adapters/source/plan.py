@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source.columns import Column, columns, conversion, find
-from subreplay.adapters.source.contract import illegal, nested
-from subreplay.adapters.source.encoded import Outcome
 from subreplay.adapters.source.mapping import BY_TIME, INSTANTS, NEEDED, Mapping, Source
 from subreplay.adapters.source.names import PARTS, PATHS
 from subreplay.adapters.source.numbers import iso_times
 from subreplay.errors import ConfigError
-from subreplay.model.contracts import KEYS, LEGAL
-from subreplay.model.tables import INPUTS, TIME
+from subreplay.rows.check import illegal, nested
+from subreplay.rows.encoded import Outcome
+from subreplay.rows.model.contracts import KEYS, LEGAL
+from subreplay.rows.model.tables import INPUTS, TIME
 
 _ALIAS_OF: Final = {"offset": "entry", "timestamp": "publish_time", "value": "size"}
 _OF_OFFSETS: Final = {"ledger": 0, "batch_index": -1}

@@ -19,7 +19,7 @@ from subreplay.adapters.source.columns import Column, columns, find, kind_of
 from subreplay.adapters.source.contents import MOST, Contents
 from subreplay.adapters.source.mapping import Source
 from subreplay.adapters.source.recognise import conversion_of, recognise
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 POSITION: Final = ("topic", "partition", "offset", "message_id", "ledger", "entry", "batch_index")
 _CONSUMER: Final = re.compile(

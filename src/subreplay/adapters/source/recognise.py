@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from subreplay.adapters.source.columns import Column, below, columns, find, kind_of
 from subreplay.adapters.source.contents import Contents
-from subreplay.adapters.source.encoded import present as not_null
 from subreplay.adapters.source.mapping import NEEDED, TO_FILL_IN, Source
 from subreplay.adapters.source.names import PATHS
 from subreplay.adapters.source.presets import PRESETS, TIMES, Preset, fitted, has, present, targets
-from subreplay.model.tables import INPUTS
+from subreplay.rows.encoded import present as not_null
+from subreplay.rows.model.tables import INPUTS
 
 CANONICAL: Final = "canonical"
 BY_NAME: Final = "by name"

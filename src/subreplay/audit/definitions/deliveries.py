@@ -12,7 +12,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.definitions.messages import publications, undelivered
-from subreplay.model.columns import NEVER, UNKNOWN
+from subreplay.rows.model.columns import NEVER, UNKNOWN
 
 
 def wrong_owner(_: History, d: Attempt) -> bool:

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from subreplay.audit.passes.keys import message_keys
 from subreplay.audit.passes.owners import owners_at
-from subreplay.model.columns import NEVER, UNKNOWN
-from subreplay.model.entry_keys import own_keys
-from subreplay.model.tables import LOG
+from subreplay.rows.model.columns import NEVER, UNKNOWN
+from subreplay.rows.model.entry_keys import own_keys
+from subreplay.rows.model.tables import LOG
 
 if TYPE_CHECKING:
     from subreplay.audit.context import Dispatcher

@@ -14,7 +14,7 @@ from subreplay.audit.codes import Code
 from subreplay.audit.definitions.histories import Attempt, History, Message, Position
 from subreplay.audit.rules.holding import MIDNIGHT, SETTLE
 from subreplay.audit.rules.undelivered import REORDERED, settled_until
-from subreplay.model.columns import NEVER, UNKNOWN
+from subreplay.rows.model.columns import NEVER, UNKNOWN
 
 
 def publications(messages: Iterable[Message]) -> dict[Position, Code]:

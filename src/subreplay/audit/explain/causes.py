@@ -21,10 +21,10 @@ from subreplay.audit.explain.wording import clock, duration, joined, no_further,
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
 from subreplay.audit.rules.waiting_at_end import unowned_since
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import clock as words_of_clock
-from subreplay.timelines.happenings import change_under_way, event_words
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import clock as words_of_clock
+from subreplay.semantics.timelines.event_text import change_under_way, event_words
 
 UNEXPLAINED: Final = "unexplained"
 OF_GROUP: Final = {

@@ -22,8 +22,8 @@ from subreplay.audit.explain.sentences import Words
 from subreplay.audit.findings import CHUNK, DELAYED, SEPARATOR, UNOWNED
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.registry import RULES
-from subreplay.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
-from subreplay.model.tables import VIOLATIONS
+from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column, flags, gathered, ints
+from subreplay.rows.model.tables import VIOLATIONS
 
 _CHUNK: Final = Excuse.PART_OF_CHUNKS.bit | Excuse.INCOMPLETE_CHUNKS.bit | LAST_CHUNK  # every chunk has one of them
 WAITING = (Code.STUCK, Code.STALLED, Code.STARVED, Code.LATE)

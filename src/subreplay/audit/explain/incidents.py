@@ -21,8 +21,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from subreplay.audit import findings
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.explain.causes import UNEXPLAINED
-from subreplay.policies import REGISTRY
-from subreplay.profiles import KEYLESS
+from subreplay.hashing.profiles import KEYLESS
+from subreplay.semantics.policies import REGISTRY
 
 FILE: Final = "incidents.yaml"
 _GITHUB: Final = re.compile(r"([\w.-]+/[\w.-]+)#(\d+)")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from subreplay.errors import ConfigError
-from subreplay.model.rows import Scope
+from subreplay.rows.model.rows import Scope
 
 _MESSAGE: Final = re.compile(r"(.+?)(?:-partition-(\d+))?:(\d+):(\d+)(?::(\d+))?")
 

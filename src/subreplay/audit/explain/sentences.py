@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import WHY, Ending
 from subreplay.audit.explain import wording
-from subreplay.model.columns import NEVER, UNKNOWN, column
+from subreplay.rows.model.columns import NEVER, UNKNOWN, column
 
 _ENDINGS: Final = {
     Ending.NONE: "after an earlier delivery",

@@ -16,10 +16,10 @@ from subreplay.audit.codes import kind_of
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.keys import message_keys
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import clock, instant, position
-from subreplay.timelines.happenings import event_words
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import clock, instant, position
+from subreplay.semantics.timelines.event_text import event_words
 
 Row = Mapping[str, Any]
 

@@ -1,4 +1,4 @@
-"""Columns in words: what ``subreplay.model.words`` says of one value, said of a whole Arrow column.
+"""Columns in words: what ``subreplay.rows.model.words`` says of one value, said of a whole Arrow column.
 
 A test holds the two equal.
 """
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.model.columns import DAY, NEVER
+from subreplay.rows.model.columns import DAY, NEVER
 
 NOTHING: Final = pa.scalar(None, pa.string())
 

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.rules.holding import SETTLE
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import MembershipEvent, Scope
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.semantics.timelines.timeline import Timeline
 
 Position = tuple[int, int, int]
 

@@ -16,8 +16,8 @@ from subreplay.audit.passes.owners import owners_at
 from subreplay.audit.passes.positions import PositionState
 from subreplay.audit.rules.commits import KINDS, NONE
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
-from subreplay.model.columns import UNKNOWN, column, flags
-from subreplay.model.tables import COMMIT, COMMIT_REFUSED, FACTS
+from subreplay.rows.model.columns import UNKNOWN, column, flags
+from subreplay.rows.model.tables import COMMIT, COMMIT_REFUSED, FACTS
 
 
 def without_commits(rows: pa.Table) -> tuple[pa.Table, pa.Table]:

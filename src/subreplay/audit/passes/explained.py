@@ -12,9 +12,9 @@ from subreplay.audit.acts import Act
 from subreplay.audit.codes import Code, Excuse
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.passes.loads import act_rows
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import position
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import position
 
 _DUP: Final = Code.DUP_DELIVERY.bit
 _AGAIN: Final = _DUP | Code.DUP_OUTSTANDING.bit

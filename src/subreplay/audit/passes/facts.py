@@ -45,9 +45,9 @@ from subreplay.audit.rules.partitions import keyed_routing
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags
-from subreplay.model.entry_keys import own_keys
-from subreplay.model.tables import CHECKPOINT, FACTS
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags
+from subreplay.rows.model.entry_keys import own_keys
+from subreplay.rows.model.tables import CHECKPOINT, FACTS
 
 _OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
                 "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",

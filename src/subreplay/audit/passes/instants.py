@@ -46,7 +46,7 @@ from subreplay.audit.rules.ownership import active_state, one_active
 from subreplay.audit.sessions import Sessions
 from subreplay.kernels.inlining import hot, operation
 from subreplay.kernels.kernel import by_reference
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 PROGRESS: Final = np.dtype(
     [

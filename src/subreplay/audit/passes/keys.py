@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from subreplay.audit.deliveries import Flags
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
-from subreplay.model.columns import UNKNOWN, Ints, column
-from subreplay.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
-from subreplay.policies.base import Policy
+from subreplay.rows.model.columns import UNKNOWN, Ints, column
+from subreplay.rows.model.entry_keys import outer_keys, outer_sticky_keys, own_keys
+from subreplay.semantics.policies.base import Policy
 
 
 def numbers(rows: pa.Table, name: str, missing: int = UNKNOWN) -> Ints:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from subreplay.audit.clocks import LAGS, sizes
-from subreplay.model.columns import UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.columns import UNKNOWN, Ints, flags, ints
 
 _FIRST: Final = 16  # consumers that there is room for at first
 

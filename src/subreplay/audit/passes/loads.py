@@ -20,9 +20,9 @@ from subreplay.audit.passes.states import NOWHERE, States
 from subreplay.audit.selectors import OwnerFits
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
-from subreplay.model.columns import NEVER, Ints, column, flags, ints
-from subreplay.model.rows import Scope
-from subreplay.model.tables import JUDGED, LOAD
+from subreplay.rows.model.columns import NEVER, Ints, column, flags, ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import JUDGED, LOAD
 
 
 class Span(NamedTuple):

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.sessions import UNKNOWN_CONSUMER
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.range_table import NOBODY
-from subreplay.policies.base import Policy
-from subreplay.timelines.group_timeline import REBALANCE_TIMEOUT_NS
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.group_timeline import REBALANCE_TIMEOUT_NS
 
 ENDS: Final = {
     "": Ending.REVOKED, "revoked": Ending.REVOKED, "assigned": Ending.REVOKED, "owner": Ending.REVOKED,

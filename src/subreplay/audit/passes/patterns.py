@@ -19,7 +19,7 @@ from subreplay.audit.rules.publication import ENTRY, LEDGER
 from subreplay.audit.rules.redelivery import ACKED, AT, IGNORED, LEFT, OWNED, PREVIOUS, RESET, SESSION
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 # What is known of an act while a log is read: of the messages that were redelivered after their acknowledgement, the
 # ordinal of the first, how many there are, of how many entries, the last entry (two columns), and how many came before

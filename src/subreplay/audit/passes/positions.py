@@ -21,7 +21,7 @@ from subreplay.audit.rules.publication import LEDGER, PRODUCER, STREAM, STREAM_S
 from subreplay.audit.rules.redelivery import AT, LEFT, OWNED, SESSION, read_message
 from subreplay.audit.rules.redelivery import CODES as ATTEMPT_CODES
 from subreplay.kernels.inlining import hot, operation
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 # The columns of a position, as the rows of a matrix in order. HEAD is its message (-1: none), its attempts are those
 # from BEGIN to END; from LAPSES on it need not come (``UNKNOWN``: its absence proves nothing); ORDINAL rises with the

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from subreplay.audit.deliveries import Flags
 from subreplay.audit.passes.keys import numbers
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags, ints
 
 _SAME_EVENT: Final = ("ledger", "entry", "batch_index", "at", "seq", "redelivery_count")
 _TIMES: Final = ("received_at", "acked_at", "nacked_at")

@@ -11,7 +11,7 @@ import numpy as np
 
 from subreplay.kernels.compiled import compiled
 from subreplay.kernels.inlining import hot, operation
-from subreplay.model.columns import UNKNOWN, Ints
+from subreplay.rows.model.columns import UNKNOWN, Ints
 
 NOWHERE = -1
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)

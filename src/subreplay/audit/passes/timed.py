@@ -35,8 +35,8 @@ from subreplay.audit.passes.instants import Conditions, DispatcherState, read_in
 from subreplay.audit.rules.liveness import end_of_data, limits_of, owed
 from subreplay.audit.rules.registry import BY_ROW
 from subreplay.audit.rules.undelivered import settled_until
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, flags, ints
-from subreplay.model.tables import JUDGED, LOAD
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.tables import JUDGED, LOAD
 
 _COLUMNS = {
     LEDGER: "ledger", ENTRY: "entry", BATCH_INDEX: "batch_index", SESSION: "session", AT: "at", UNTIL: "held_until",

@@ -16,13 +16,13 @@ from subreplay.audit.codes import GROUP, Code, Excuse, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.hashing.java_map import map_order, uuid_hash_code
-from subreplay.model.rows import MembershipEvent, Scope
-from subreplay.model.words import clock
-from subreplay.policies.base import Policy
-from subreplay.policies.kafka.assignor import is_group
-from subreplay.timelines.decisions import Decision, decisions
-from subreplay.timelines.membership import member_changes, ownership_events
-from subreplay.timelines.ownership import Interval, Story, intervals
+from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.rows.model.words import clock
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.kafka.assignor import is_group
+from subreplay.semantics.timelines.decisions import Decision, decisions
+from subreplay.semantics.timelines.membership import member_changes, ownership_events
+from subreplay.semantics.timelines.ownership import Interval, Story, intervals
 
 RULES = (
     Rule(

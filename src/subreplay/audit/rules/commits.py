@@ -30,7 +30,7 @@ from subreplay.audit.deliveries import (
 )
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import operation
-from subreplay.model.columns import UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.columns import UNKNOWN, Ints, flags, ints
 
 RULES = (
     Rule(

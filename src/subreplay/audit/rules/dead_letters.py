@@ -18,9 +18,9 @@ from subreplay.audit.deliveries import Ending, Flags
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.redelivery import ACKED, AT, CODES, COUNT, EXCUSES, NACKED, NTH, PREVIOUS, RESTARTS
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import clock, position
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, gathered, ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import clock, position
 
 RULES = (
     Rule(

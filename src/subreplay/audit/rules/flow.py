@@ -12,9 +12,9 @@ from subreplay.audit.context import UNKNOWN_SIZE
 from subreplay.audit.deliveries import AT, BATCH_INDEX, ORDINAL, RECEIVED, SESSION, UNTIL, Flags
 from subreplay.audit.needs import Need
 from subreplay.audit.terms import Terms
+from subreplay.hashing.profiles import PULSAR_4_2, ByProfile
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import UNKNOWN, Ints, ints
-from subreplay.profiles import PULSAR_4_2, ByProfile
+from subreplay.rows.model.columns import UNKNOWN, Ints, ints
 
 
 def before_publication(rows: pa.Table, terms: Terms) -> Flags:

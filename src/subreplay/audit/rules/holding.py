@@ -25,7 +25,7 @@ from subreplay.audit.deliveries import (
 from subreplay.audit.needs import Need
 from subreplay.audit.rules.order import HIGHEST, ORDER_STATE
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
 
 RULES = (
     Rule(

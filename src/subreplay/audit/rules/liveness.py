@@ -40,7 +40,7 @@ from subreplay.audit.deliveries import (
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot, inlined, operation
 from subreplay.kernels.kernel import by_reference
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
 
 _NEEDS: Final = frozenset({Need.DELIVERIES, Need.EVERY_DELIVERY, Need.STICKY_KEYS, Need.MEMBERSHIP})
 RULES = (

@@ -6,7 +6,7 @@ from subreplay.audit.codes import ACTIVE, ANY_ORDER, EVERY, FILTERED, KEYED, Cod
 from subreplay.audit.deliveries import NTH, ORDER, ORDINAL, RECEIVED, SESSION, WITNESS, Flags, prove, remember
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import UNKNOWN, Ints
+from subreplay.rows.model.columns import UNKNOWN, Ints
 
 RULES = (
     Rule(

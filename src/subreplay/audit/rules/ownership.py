@@ -8,7 +8,7 @@ from subreplay.audit.codes import ACTIVE, BY_SLOT, EVERY, FILTERED, Code, Excuse
 from subreplay.audit.deliveries import CHANGING, EPOCH, OWNER, SESSION, WITNESS, Flags, prove, remember
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import Ints
+from subreplay.rows.model.columns import Ints
 
 RULES = (
     Rule(

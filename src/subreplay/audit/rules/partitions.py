@@ -14,11 +14,11 @@ from subreplay.audit.codes import EVERY, Code, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
 from subreplay.audit.routing import Misrouted, Routing, RoutingMode, misrouted
-from subreplay.model.columns import Ints, column, flags, ints
-from subreplay.model.partitioner_words import growth_words, way_words
-from subreplay.model.partitioners import Partitioners
-from subreplay.model.rows import Scope
-from subreplay.model.words import clock, position
+from subreplay.rows.model.columns import Ints, column, flags, ints
+from subreplay.rows.model.partitioner_words import growth_words, way_words
+from subreplay.rows.model.partitioners import Partitioners
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import clock, position
 
 RULES = (
     Rule(

@@ -9,7 +9,7 @@ import numpy as np
 from subreplay.audit.codes import BY_SLOT, EVERY, FILTERED, Code, Rule
 from subreplay.audit.needs import Need
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import UNKNOWN, Ints
+from subreplay.rows.model.columns import UNKNOWN, Ints
 
 RULES = (
     Rule(

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from subreplay.audit.codes import BY_SLOT, Code, Rule
 from subreplay.audit.findings import Finding
 from subreplay.audit.needs import Need
-from subreplay.model.range_table import Range
-from subreplay.model.words import clock
-from subreplay.timelines.happenings import event_words
-from subreplay.timelines.timeline import Epoch, Timeline
+from subreplay.rows.model.range_table import Range
+from subreplay.rows.model.words import clock
+from subreplay.semantics.timelines.event_text import event_words
+from subreplay.semantics.timelines.timeline import Epoch, Timeline
 
 _STICKY = frozenset({"pulsar.key_shared.sticky"})
 

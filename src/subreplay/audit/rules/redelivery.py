@@ -7,10 +7,10 @@ from typing import Any, Final
 from subreplay.audit.codes import EVERY, FAILOVER, FILTERED, GROUP, MANY, Code, Excuse, Rule
 from subreplay.audit.deliveries import Ending
 from subreplay.audit.needs import Need
+from subreplay.hashing.profiles import PULSAR_2_10, PULSAR_3_2
 from subreplay.kernels.inlining import hot
-from subreplay.model.columns import NEVER, UNKNOWN, Ints
-from subreplay.model.rows import Standing
-from subreplay.profiles import PULSAR_2_10, PULSAR_3_2
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints
+from subreplay.rows.model.rows import Standing
 
 RULES = (
     Rule(

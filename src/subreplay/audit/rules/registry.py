@@ -27,9 +27,9 @@ from subreplay.audit.rules import (
     undelivered,
 )
 from subreplay.audit.terms import Terms
-from subreplay.model.rows import Standing
-from subreplay.policies.base import Policy
-from subreplay.profiles import KEYLESS
+from subreplay.hashing.profiles import KEYLESS
+from subreplay.rows.model.rows import Standing
+from subreplay.semantics.policies.base import Policy
 
 __all__ = ["BY_ROW", "RULES", "Code", "Excuse", "Rule", "missing", "standing", "standings"]
 

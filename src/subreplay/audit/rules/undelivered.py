@@ -40,7 +40,7 @@ from subreplay.audit.rules.holding import (
 from subreplay.audit.rules.liveness import Watch
 from subreplay.audit.rules.order import HIGHEST
 from subreplay.audit.rules.waiting_at_end import judge_waiting
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
 
 RULES = (
     Rule(

@@ -36,8 +36,8 @@ from subreplay.audit.rules.liveness import (
     finish,
     limits_of,
 )
-from subreplay.model.columns import NEVER, UNKNOWN, Ints, ints
-from subreplay.timelines.ownership import silence_of
+from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, ints
+from subreplay.semantics.timelines.ownership import silence_of
 
 _STUCK = Code.STUCK.bit
 

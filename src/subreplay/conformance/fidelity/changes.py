@@ -13,12 +13,12 @@ import numpy as np
 
 from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
-from subreplay.dispatch.broker.dispatchers.single_active import BY_RULE
-from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.dispatch.reenact import Change, ClientCommand, changes
-from subreplay.model.range_table import NOBODY
-from subreplay.timelines.timeline import Epoch
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.semantics.timelines.timeline import Epoch
+from subreplay.simulation.pulsar.broker.dispatchers.single_active import BY_RULE
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
+from subreplay.simulation.pulsar.reenact import Change, ClientCommand, changes
 
 WRITE_LAG = 10 * MILLISECOND
 """An entry is written by its connection's thread, this much after it was handed out at most."""

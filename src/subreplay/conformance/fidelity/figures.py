@@ -20,10 +20,10 @@ from subreplay.conformance.fidelity.held import Held, held
 from subreplay.conformance.fidelity.inputs import Inputs
 from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
-from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.model.range_table import NOBODY
-from subreplay.model.rows import Scope
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.rows.model.rows import Scope
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
 
 WAITED = 100 * MILLISECOND
 """A switch shows where an entry waited at least this long for it."""

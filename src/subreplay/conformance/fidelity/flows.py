@@ -10,9 +10,9 @@ import numpy as np
 
 from subreplay.conformance.fidelity.recording import QUEUE_SIZE, RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Session, Sessions
-from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.model.range_table import NOBODY
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
 
 Ordinals: TypeAlias = Mapping[tuple[int, int], int]
 

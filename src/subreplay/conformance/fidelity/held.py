@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from subreplay.conformance.fidelity.reads import READ_LAG, Ints
-from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.model.range_table import NOBODY
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
 
 NOTICED = 2 * READ_LAG
 """What is dispatched closer together than this may be of one read and the next."""

@@ -14,14 +14,14 @@ from subreplay.conformance.fidelity.flows import flows
 from subreplay.conformance.fidelity.reads import Ints, read_at, read_by, served_first
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
 from subreplay.conformance.fidelity.sessions import Sessions
-from subreplay.dispatch.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
-from subreplay.dispatch.broker.rules import DispatcherKind
-from subreplay.dispatch.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.model.columns import ints
-from subreplay.model.entry_keys import outer_sticky_keys
-from subreplay.model.range_table import NOBODY
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.entry_keys import outer_sticky_keys
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.records import DISPATCHED, NEVER, NO_CHUNK, Records
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind
+from subreplay.simulation.pulsar.reenact import CLIENT_COMMANDS, ENTRIES, Change, ClientCommand
 
 _Row = tuple[int, int, ClientCommand, int, int, int]  # as in CLIENT_COMMANDS
 

@@ -19,8 +19,8 @@ from subreplay.conformance.fidelity.held import Held
 from subreplay.conformance.fidelity.inputs import Inputs, inputs
 from subreplay.conformance.fidelity.recording import RecordedDispatcher, recorded_dispatchers, recorded_profile
 from subreplay.conformance.fidelity.replay import reenacted
-from subreplay.dispatch.broker.records import Records
 from subreplay.errors import InputError
+from subreplay.simulation.pulsar.broker.records import Records
 
 PROMISED = ("Key_Shared", "Failover", "Exclusive")
 """The subscription types for which the same consumer is promised. Who is next on a Shared subscription depends on how

@@ -21,12 +21,12 @@ from subreplay.conformance.fidelity.recording import (
     recorded_dispatchers,
     recorded_profile,
 )
-from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.dispatch.clients.intake import PUBLISHED
-from subreplay.dispatch.clients.state import DELIVERED
-from subreplay.dispatch.predict import Replay
-from subreplay.dispatch.prediction import ConsumerModel, Prediction
-from subreplay.dispatch.service import Fixed
+from subreplay.simulation.pulsar.broker.records import Records, empty_records
+from subreplay.simulation.pulsar.clients.intake import PUBLISHED
+from subreplay.simulation.pulsar.clients.state import DELIVERED
+from subreplay.simulation.pulsar.predict import Replay
+from subreplay.simulation.pulsar.prediction import ConsumerModel, Prediction
+from subreplay.simulation.pulsar.service import Fixed
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from subreplay.dispatch.broker.records import NEVER, Records
-from subreplay.dispatch.broker.rules import MILLISECOND
-from subreplay.model.range_table import NOBODY
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.broker.rules import MILLISECOND
 
 READ_LAG = 10 * MILLISECOND
 """A read that waits at the end of the log looks for new entries after this (``managedLedgerNewEntriesCheckDelay``)."""

@@ -33,16 +33,16 @@ from subreplay.adapters.pulsar_recording.rows import (
 )
 from subreplay.adapters.pulsar_recording.scenario import Scenario, read_scenario
 from subreplay.conformance.fidelity.log import LoggedFlow, logged_flows
-from subreplay.dispatch.broker.rules import Settings, settings_of
-from subreplay.dispatch.broker.state import DispatcherOptions
-from subreplay.dispatch.choice import options_of
 from subreplay.errors import ConfigError, InputError
-from subreplay.model.rows import Scope
-from subreplay.policies import make
-from subreplay.policies.base import Policy
-from subreplay.profiles.releases import nearest_profile
-from subreplay.timelines.membership import dispatcher_events
-from subreplay.timelines.timeline import Timeline
+from subreplay.hashing.profiles.releases import nearest_profile
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.timelines.membership import dispatcher_events
+from subreplay.semantics.timelines.timeline import Timeline
+from subreplay.simulation.pulsar.broker.rules import Settings, settings_of
+from subreplay.simulation.pulsar.broker.state import DispatcherOptions
+from subreplay.simulation.pulsar.choice import options_of
 
 QUEUE_SIZE = 1000
 """A client's receiver queue, where the recording does not tell it (row D-FLOW-1)."""

@@ -15,9 +15,9 @@ import numpy as np
 from subreplay.conformance.fidelity.inputs import Inputs
 from subreplay.conformance.fidelity.reads import Ints
 from subreplay.conformance.fidelity.recording import RecordedDispatcher
-from subreplay.dispatch.broker.records import DISPATCHED, Records, empty_records
-from subreplay.dispatch.broker.state import new_broker
-from subreplay.dispatch.reenact import ClientCommand, reenact
+from subreplay.simulation.pulsar.broker.records import DISPATCHED, Records, empty_records
+from subreplay.simulation.pulsar.broker.state import new_broker
+from subreplay.simulation.pulsar.reenact import ClientCommand, reenact
 
 _NOT_YET = 2**62
 _ON_ENTRIES = (ClientCommand.ACK, ClientCommand.ACK_SOME, ClientCommand.ACK_UP_TO, ClientCommand.NACK)

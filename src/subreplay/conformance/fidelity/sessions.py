@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import NamedTuple
 
 from subreplay.adapters.pulsar_recording.rows import Ack, Dispatch, Redeliver
-from subreplay.model.range_table import NOBODY
-from subreplay.timelines.timeline import Timeline
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.semantics.timelines.timeline import Timeline
 
 
 class Session(NamedTuple):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from subreplay.groups.classic_protocol import ClassicProtocol, Stage
-from subreplay.groups.coordinator import Coordinator
-from subreplay.groups.members import Process
-from subreplay.groups.server_protocol import ServerProtocol
+from subreplay.simulation.kafka.classic_protocol import ClassicProtocol, Stage
+from subreplay.simulation.kafka.coordinator import Coordinator
+from subreplay.simulation.kafka.members import Process
+from subreplay.simulation.kafka.server_protocol import ServerProtocol
 
 
 class Requested(Coordinator):

@@ -16,8 +16,8 @@ from uuid import UUID
 import pyarrow as pa
 
 from subreplay.hashing.timeline_map import TimelineOrder
-from subreplay.policies.kafka.assignor import Assignor, Member, Partitions, TopicPartition
-from subreplay.policies.kafka.group import Group
+from subreplay.semantics.policies.kafka.assignor import Assignor, Member, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.group import Group
 
 Owned = Mapping[str, frozenset[TopicPartition]]
 """The partitions of each member, by its id."""

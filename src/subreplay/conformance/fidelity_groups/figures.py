@@ -16,9 +16,9 @@ from subreplay.conformance.fidelity_groups.clients import Cause
 from subreplay.conformance.fidelity_groups.decisions import Decision, decisions
 from subreplay.conformance.fidelity_groups.instants import derived_instants
 from subreplay.conformance.fidelity_groups.reenact import Reenactment, reenacted
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import TopicPartition
-from subreplay.profiles import LATEST
+from subreplay.hashing.profiles import LATEST
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 CLASSIC: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 ENOUGH: Final = 99.9

@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from subreplay.adapters.kafka_recording.rows import Happening
-from subreplay.groups.predict import GroupReplay
-from subreplay.policies.kafka.assignor import Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.assignor import Partitions, TopicPartition
+from subreplay.simulation.kafka.predict import GroupReplay
 
 
 class Interval(NamedTuple):

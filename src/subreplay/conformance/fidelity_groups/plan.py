@@ -16,9 +16,12 @@ from subreplay.adapters.kafka_recording.adapter import Recording
 from subreplay.adapters.kafka_recording.rows import Action, Application, Record, Scenario
 from subreplay.conformance.fidelity_groups.decisions import topic_ids
 from subreplay.conformance.fidelity_groups.work import planned_work
-from subreplay.dispatch.broker.records import Records, empty_records
-from subreplay.groups.predict import GroupReplay
-from subreplay.groups.simulation_parameters import (
+from subreplay.hashing.profiles import LATEST
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import Partitions, invented_ids
+from subreplay.simulation.kafka.predict import GroupReplay
+from subreplay.simulation.kafka.simulation_parameters import (
     Enlargement,
     MemberModel,
     Resubscription,
@@ -26,11 +29,8 @@ from subreplay.groups.simulation_parameters import (
     SimulationParameters,
     Stall,
 )
-from subreplay.groups.state import LOGGED
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import Partitions, invented_ids
-from subreplay.profiles import LATEST
+from subreplay.simulation.kafka.state import LOGGED
+from subreplay.simulation.pulsar.broker.records import Records, empty_records
 
 MS, SECOND = 1_000_000, 1_000_000_000
 STARTING = 25 * MS

@@ -24,7 +24,7 @@ from subreplay.conformance.fidelity_groups.owners import (
     pauses,
 )
 from subreplay.conformance.fidelity_groups.plan import Planned, planned, runs
-from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
 
 Key = tuple[tuple[str, tuple[TopicPartition, ...]], ...]
 """The members of a generation, by the names of their consumers, with what each has."""

@@ -19,11 +19,11 @@ from subreplay.adapters.kafka_recording.rows import Commit, Happening, Poll, Req
 from subreplay.conformance.fidelity_groups.clients import RecordedMembers
 from subreplay.conformance.fidelity_groups.coordinators import RequestedClassic, RequestedServer
 from subreplay.conformance.fidelity_groups.plan import MS, all_partitions, policy_of
-from subreplay.groups.agenda import Agenda
-from subreplay.groups.members import Process
-from subreplay.groups.simulation_parameters import SimulationParameters
-from subreplay.model.rows import Instant, MembershipEvent, Scope
-from subreplay.policies.kafka.assignor import TopicPartition
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.kafka.assignor import TopicPartition
+from subreplay.simulation.kafka.members import Process
+from subreplay.simulation.kafka.simulation_parameters import SimulationParameters
+from subreplay.simulation.kafka.timers import Agenda
 
 SAME = 5 * MS
 """Requests that are so close may have arrived in either order."""

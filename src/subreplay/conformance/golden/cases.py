@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from subreplay.errors import ConsumerRejected
-from subreplay.model.rows import Consumer, Scope
+from subreplay.rows.model.rows import Consumer, Scope
 
 Case: TypeAlias = dict[str, Any]
 

@@ -15,10 +15,10 @@ import numpy as np
 
 from subreplay.conformance.golden.cases import Case, difference, first_of
 from subreplay.hashing.murmur2 import kafka_partition, murmur2_32
-from subreplay.policies import make
-from subreplay.policies.kafka.assignor import NO_GENERATION, Claim, Ints, Member, Partitions, TopicPartition
-from subreplay.policies.kafka.group import Group
-from subreplay.profiles import KAFKA_4_0
+from subreplay.hashing.profiles import KAFKA_4_0
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.kafka.assignor import NO_GENERATION, Claim, Ints, Member, Partitions, TopicPartition
+from subreplay.semantics.policies.kafka.group import Group
 
 PROFILE_OF = {"4.0.2": KAFKA_4_0}
 

@@ -14,12 +14,12 @@ from subreplay.conformance.golden.pulsar_selectors import auto_split_case, consi
 from subreplay.hashing.java_string import java_decoded, java_string_hash
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32
 from subreplay.hashing.producer_routing import HASHING_SCHEMES, producer_partition
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
 from subreplay.hashing.slots import SHORT_RING, WHOLE_RING, SlotRule, range_slots
 from subreplay.hashing.sticky_key import sticky_key
-from subreplay.model.rows import Consumer, Scope
-from subreplay.policies import make
-from subreplay.policies.pulsar.shared import next_consumer
-from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.pulsar.shared import next_consumer
 
 PROFILE_OF = {"3.2.3": PULSAR_3_2, "4.0.8": PULSAR_4_0, "4.2.4": PULSAR_4_2}
 """The profile that each version's golden files hold for."""

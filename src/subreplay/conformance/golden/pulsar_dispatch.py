@@ -8,9 +8,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
-from subreplay.dispatch.broker.loop import fire_timer, next_timer, work
-from subreplay.dispatch.broker.membership import join, leave
-from subreplay.dispatch.broker.operations import (
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.hashing.sticky_key import sticky_key
+from subreplay.semantics.policies import make
+from subreplay.semantics.policies.base import Policy
+from subreplay.simulation.pulsar.broker.loop import fire_timer, next_timer, work
+from subreplay.simulation.pulsar.broker.membership import join, leave
+from subreplay.simulation.pulsar.broker.operations import (
     acknowledge,
     acknowledged,
     flow,
@@ -20,14 +24,10 @@ from subreplay.dispatch.broker.operations import (
     reject_all,
     rejected,
 )
-from subreplay.dispatch.broker.records import NEVER, NO_CHUNK
-from subreplay.dispatch.broker.rules import DispatcherKind, Settings
-from subreplay.dispatch.broker.state import Broker, new_broker, with_window
-from subreplay.dispatch.choice import options_of
-from subreplay.hashing.murmur3 import MASK_31, murmur3_32
-from subreplay.hashing.sticky_key import sticky_key
-from subreplay.policies import make
-from subreplay.policies.base import Policy
+from subreplay.simulation.pulsar.broker.records import NEVER, NO_CHUNK
+from subreplay.simulation.pulsar.broker.rules import DispatcherKind, Settings
+from subreplay.simulation.pulsar.broker.state import Broker, new_broker, with_window
+from subreplay.simulation.pulsar.choice import options_of
 
 POLICIES = {
     "shared": "pulsar.shared",

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from subreplay.conformance.golden.cases import NOWHERE, Case, applied, difference, error_of, first_of
 from subreplay.errors import ConfigError
 from subreplay.hashing.murmur3 import murmur3_32
-from subreplay.model.range_table import NOBODY, RangeTable
-from subreplay.policies import make
-from subreplay.profiles import PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.hashing.profiles import PULSAR_3_2, PULSAR_4_0, ByProfile
+from subreplay.rows.model.range_table import NOBODY, RangeTable
+from subreplay.semantics.policies import make
 
 SELECT_TAKES_SLOTS = ByProfile({PULSAR_3_2: False, PULSAR_4_0: True})
 """Whether the ``hashes`` of a case are slots already, or whole hashes that ``select`` reduces."""

@@ -9,12 +9,12 @@ from typing import Final
 import numpy as np
 
 from subreplay.audit.needs import Need
-from subreplay.figures import DispatchFigures, Figures, Row
 from subreplay.hashing.sticky_key import spreads_keyless
-from subreplay.model.words import instant
 from subreplay.reports.assemble.dispatch import never_taken
 from subreplay.reports.assemble.loads import messages_by_window
 from subreplay.reports.data import Flow, ScenarioConsumer, ScenarioView, WindowLoad
+from subreplay.reports.figures import DispatchFigures, Figures, Row
+from subreplay.rows.model.words import instant
 from subreplay.whatif.assign import Plan
 from subreplay.whatif.balance import connected, even_share, even_shares, most_connected
 from subreplay.whatif.handovers import changes, handovers

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from subreplay.figures import DispatchFigures, Row
-from subreplay.model.words import instant
-from subreplay.policies.base import Policy
-from subreplay.policies.kafka.assignor import is_group
 from subreplay.reports import words
 from subreplay.reports.assemble import findings
 from subreplay.reports.assemble.drain import Spread, drain, longest
@@ -22,6 +18,10 @@ from subreplay.reports.dispatch_data import (
     Latency,
     Outcomes,
 )
+from subreplay.reports.figures import DispatchFigures, Row
+from subreplay.rows.model.words import instant
+from subreplay.semantics.policies.base import Policy
+from subreplay.semantics.policies.kafka.assignor import is_group
 
 MOST_HALTED = 3  # consumers that stop working, by name
 # Which end of a message each outcome is; what came back is counted by its cause.

@@ -12,13 +12,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import groupby, islice
 
-from subreplay.figures import Figures
-from subreplay.model.range_table import RangeTable
-from subreplay.model.rows import Scope
-from subreplay.model.words import instant
 from subreplay.reports.data import Band, EpochView, RangeMap, SlotShare
-from subreplay.timelines.happenings import change_words
-from subreplay.timelines.timeline import Epoch, Timeline
+from subreplay.reports.figures import Figures
+from subreplay.rows.model.range_table import RangeTable
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import instant
+from subreplay.semantics.timelines.event_text import change_words
+from subreplay.semantics.timelines.timeline import Epoch, Timeline
 from subreplay.whatif.handovers import changes
 
 SLOT_MAPS, PARTITION_MAPS = 6, 40

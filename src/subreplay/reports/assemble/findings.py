@@ -16,13 +16,13 @@ from subreplay.audit.explain.incidents import Incident
 from subreplay.audit.needs import Need
 from subreplay.audit.needs import told as needed
 from subreplay.audit.rules.registry import RULES, Code, Excuse, missing
-from subreplay.figures import MOST_TOLD, Figures, Row
-from subreplay.model.rows import Standing, Verdict
-from subreplay.model.words import instant
-from subreplay.policies.base import Policy
 from subreplay.reports.assemble.incidents import Known, incident_views
+from subreplay.reports.figures import MOST_TOLD, Figures, Row
 from subreplay.reports.finding_data import CodeStatus, CodeSummary, FindingPoint, FindingView, Source
 from subreplay.reports.sample import Facet, in_turn
+from subreplay.rows.model.rows import Standing, Verdict
+from subreplay.rows.model.words import instant
+from subreplay.semantics.policies.base import Policy
 
 
 def code_summaries(figures: Figures, source: Source = "observed") -> tuple[CodeSummary, ...]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain, pairwise
 
 from subreplay.audit.explain.incidents import Circumstance, Incident, Setting, matching
-from subreplay.figures import Figures, Row
+from subreplay.reports.figures import Figures, Row
 from subreplay.reports.finding_data import IncidentView
 
 OF_CONSUMER, OF_SUBSCRIPTION = 50_000, 200_000  # maxUnackedMessagesPerConsumer and -PerSubscription, by default

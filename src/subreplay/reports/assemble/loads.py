@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from subreplay.figures import Figures, Row
-from subreplay.model.words import instant
 from subreplay.reports.data import ConsumerTotal, LoadPoint
+from subreplay.reports.figures import Figures, Row
+from subreplay.rows.model.words import instant
 from subreplay.whatif.balance import even_share, even_shares
 from subreplay.whatif.idle import idle
 

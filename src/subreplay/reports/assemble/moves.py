@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from subreplay.figures import Figures, Row
-from subreplay.model.columns import Ints
-from subreplay.model.rows import Scope
-from subreplay.model.words import instant
 from subreplay.reports.data import MoveView
-from subreplay.timelines.happenings import change_words
-from subreplay.timelines.timeline import Timeline
+from subreplay.reports.figures import Figures, Row
+from subreplay.rows.model.columns import Ints
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.words import instant
+from subreplay.semantics.timelines.event_text import change_words
+from subreplay.semantics.timelines.timeline import Timeline
 from subreplay.whatif.handovers import Handover, Handovers, changes, handovers
 
 MOVES = 60

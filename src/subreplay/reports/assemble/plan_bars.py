@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from subreplay.planning.questions.answer import Answer, Question
-from subreplay.planning.questions.served import names
-from subreplay.planning.questions.sizing import ConsumerFigures
 from subreplay.reports import words
 from subreplay.reports.plan_data import FrontPoint, PlanBar, PlanBars
+from subreplay.whatif.planning.questions.answer import Answer, Question
+from subreplay.whatif.planning.questions.served import names
+from subreplay.whatif.planning.questions.sizing import ConsumerFigures
 
 MOST_BARS = 12
 _AMOUNT = Callable[[float | None], str]

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from subreplay.model.words import instant
-from subreplay.planning import client_code
-from subreplay.planning.questions.answer import Answer, Question
-from subreplay.planning.questions.served import names
-from subreplay.planning.questions.sizing import ConsumerFigures, Fragility, Wanted
-from subreplay.planning.rollout import Rollout
-from subreplay.planning.sensitivity import OtherDay
 from subreplay.reports import words
 from subreplay.reports.assemble.plan_bars import front_points, plan_bars
 from subreplay.reports.plan_data import PlanTable, PlanText, PlanView
+from subreplay.rows.model.words import instant
+from subreplay.whatif.planning import client_code
+from subreplay.whatif.planning.questions.answer import Answer, Question
+from subreplay.whatif.planning.questions.served import names
+from subreplay.whatif.planning.questions.sizing import ConsumerFigures, Fragility, Wanted
+from subreplay.whatif.planning.rollout import Rollout
+from subreplay.whatif.planning.sensitivity import OtherDay
 
 MOST_ROWS = 200
 _LEAST_SHOWN = 12

@@ -9,10 +9,6 @@ from subreplay import __version__
 from subreplay.audit.codes import Code
 from subreplay.audit.needs import Need
 from subreplay.config.run import RunConfig
-from subreplay.figures import Figures, Row
-from subreplay.model.held import told
-from subreplay.model.words import instant, position
-from subreplay.policies.base import Policy
 from subreplay.reports.assemble.answer import answers
 from subreplay.reports.assemble.epochs import range_maps
 from subreplay.reports.assemble.findings import code_summaries, over_time
@@ -30,6 +26,10 @@ from subreplay.reports.data import (
     ScenarioView,
 )
 from subreplay.reports.dispatch_data import DispatchView
+from subreplay.reports.figures import Figures, Row
+from subreplay.rows.model.held import told
+from subreplay.rows.model.words import instant, position
+from subreplay.semantics.policies.base import Policy
 
 ASSIGNED = (
     "Assignment replays who owns a message, not who waits: permits, blocking and latency need the dispatch replay."

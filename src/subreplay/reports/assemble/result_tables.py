@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from subreplay.figures import Figures
-from subreplay.model.tables import TIME
 from subreplay.reports.assemble.moves import every_move
 from subreplay.reports.assemble.report import input_counts
 from subreplay.reports.assemble.verdict import Judgement, headline
 from subreplay.reports.data import MoveView, RunInfo, ScenarioView
-from subreplay.timelines.happenings import event_words
-from subreplay.timelines.timeline import Timeline
+from subreplay.reports.figures import Figures
+from subreplay.rows.model.tables import TIME
+from subreplay.semantics.timelines.event_text import event_words
+from subreplay.semantics.timelines.timeline import Timeline
 
 EPOCHS: Final = pa.schema(
     [

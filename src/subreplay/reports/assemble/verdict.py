@@ -10,11 +10,11 @@ from subreplay.audit.explain.causes import NOT_ASSIGNED
 from subreplay.audit.needs import Need, told
 from subreplay.audit.rules.registry import RULES, Code, Excuse, missing, standings
 from subreplay.config.run import RunConfig
-from subreplay.figures import Figures, Row
-from subreplay.model.held import nothing_of
-from subreplay.model.rows import Standing, Verdict
 from subreplay.reports.data import RunInfo
+from subreplay.reports.figures import Figures, Row
 from subreplay.reports.words import plural, span
+from subreplay.rows.model.held import nothing_of
+from subreplay.rows.model.rows import Standing, Verdict
 
 MOST_ACTS: Final = 3
 """Acts of operators and clients that a headline names; all of them are among the facts."""

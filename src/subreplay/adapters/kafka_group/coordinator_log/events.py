@@ -19,8 +19,8 @@ from subreplay.adapters.kafka_group.commits import Cells
 from subreplay.adapters.kafka_group.coordinator_log.lines import ABOUT_GROUPS, LINES, OPENINGS
 from subreplay.adapters.kafka_group.coordinator_log.times import NO_TIME, TIMESTAMP, Clock
 from subreplay.errors import InputError
-from subreplay.model.contracts import shortened
-from subreplay.model.tables import TIME
+from subreplay.rows.model.contracts import shortened
+from subreplay.rows.model.tables import TIME
 
 EVENTS: Final = pa.schema(
     [

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from subreplay.adapters.base import Reason, Rejected
 from subreplay.adapters.kafka_group.coordinator_log.events import EVENTS, parse_lines
 from subreplay.adapters.log_lines import log_lines
-from subreplay.adapters.source.encoded import utf8_text
-from subreplay.model.contracts import shortened
+from subreplay.rows.encoded import utf8_text
+from subreplay.rows.model.contracts import shortened
 
 _NO_TEXT: Final = Reason("text", "(bytes)", "a line is UTF-8", "copy the log again from its broker")
 

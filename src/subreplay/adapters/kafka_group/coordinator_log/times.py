@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.errors import ConfigError
-from subreplay.model.columns import UNKNOWN, Ints
-from subreplay.model.contracts import FIRST_TIME, LAST_TIME
+from subreplay.rows.model.columns import UNKNOWN, Ints
+from subreplay.rows.model.contracts import FIRST_TIME, LAST_TIME
 
 NO_TIME: Final = UNKNOWN
 TIMESTAMP: Final = (

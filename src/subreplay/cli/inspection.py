@@ -1,0 +1,154 @@
+"""What `subreplay inspect` says of a source, and the run files that it and a what-if without one start from."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import yaml
+
+from subreplay import failures
+from subreplay.adapters.source.mistakes import in_words
+from subreplay.config.live import LIVE
+from subreplay.errors import InputError
+from subreplay.hashing.profiles import latest
+from subreplay.reports.words import count, percent, plural
+
+if TYPE_CHECKING:
+    from subreplay.engine.spark.inspect import Held, Look, Together
+
+MOST_REASONS: Final = 5
+_WRITTEN: Final = "# Written by subreplay inspect"
+_UNEDITED: Final = "# `inspect` replaces this file as long as nobody edits it: "
+
+
+def lines(location: str, found: Look, rules: tuple[list[str], dict[str, list[str]]] | None = None) -> Iterator[str]:
+    """What a source is and holds, and, where ``rules`` are given, which could be looked for and which not."""
+    known = {"canonical": "our own columns", "by name": "columns by their names and contents"}
+    form = found.source.from_ if found.source.from_ in LIVE else found.source.format
+    form = form if found.source.table is None else "a table"
+    yield f"{location}: {form}, {known.get(found.candidate.name, found.candidate.name)}"
+    for why in found.candidate.evidence if found.candidate.name == "by name" else ():
+        yield f"  {why}"
+    for assumed in found.answer.assumed:
+        yield f"  assumed: {assumed}"
+    for doubt in found.candidate.unjudged:
+        yield f"  mind: {doubt}"
+    for ours in found.answer.open:
+        why = found.candidate.questions.get(ours, "no column is known to hold it")
+        yield f"  open: {ours}: {why}"
+    if found.held is None:
+        return
+    yield from _held(found.held)
+    if rules is None:
+        return
+    seen, blind = rules
+    yield "evidence: messages only. A what-if needs nothing else; an audit needs deliveries, too (docs/sources.md)"
+    yield f"rules that an audit could look for: {', '.join(seen)}"
+    for why, codes in blind.items():
+        yield f"not applicable: {', '.join(codes)}: {why}"
+
+
+def lines_of_files(found: Together) -> Iterator[str]:
+    """What messages and the files beside them are and hold."""
+    yield from lines(found.messages.source.location, found.messages)
+    for each in found.beside:
+        yield f"{each.source.location}: {each.source.format}, {each.found.table}"
+        for assumed in each.found.assumed:
+            yield f"  assumed: {assumed}"
+        yield f"{each.found.table}: {_counts(each.rows, each.valid)}"
+        yield from _reasons(each.why)
+    if found.policy is not None:
+        yield f"policy: {found.policy[0]} is assumed: {found.policy[1]}"
+    if found.policy is not None and all(each.found.table != "membership" for each in found.beside):
+        yield "members: no file lists them; who was given something is taken to be there"
+
+
+def _counts(rows: int, valid: int) -> str:
+    return f"{count(rows)} rows = {count(valid)} valid + {count(rows - valid)} quarantined"
+
+
+def _reasons(why: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for reason in why[:MOST_REASONS]:
+        yield f"  quarantined: {plural(reason['count'], 'row')}: {in_words(reason)}"
+
+
+def _held(held: Held) -> Iterator[str]:
+    yield f"messages: {_counts(held.rows, held.valid)}"
+    yield from _reasons(held.why)
+    if held.copies:
+        yield f"  duplicates: {plural(held.copies, 'row')}, exact copies of others; a what-if counts each message once"
+    if held.valid:
+        more = f" and {count(len(held.topics) - 3)} more" if len(held.topics) > 3 else ""
+        parts = "not partitioned" if held.unpartitioned else f"{count(held.partitions)} partitions"
+        yield f"topics: {', '.join(held.topics[:3])}{more}; {parts}"
+        yield f"time: {held.first:%Y-%m-%d %H:%M:%S} to {held.last:%Y-%m-%d %H:%M:%S} UTC"
+        yield f"keys: {percent(held.keyed / held.valid)} of the messages have one, about {count(held.keys)} different"
+
+
+def write_run_file(
+    path: Path, run: dict[str, object], found: Look | None, location: str, more: Sequence[str] = ()
+) -> None:
+    """Write a run file, with ``more`` that was assumed; one that was written so and not edited is replaced, and one of
+    an earlier version, of which that cannot be known, is kept beside it. Raises ``InputError`` where another file is
+    there already."""
+    earlier = path.with_name(f"{path.name}.old")
+    kept = path.exists() and not _is_unedited(path)
+    if kept and (earlier.exists() or not _is_of_earlier_version(path)):
+        raise InputError(f"{path}: exists already and may have been edited. Name another file with --to, or remove it.")
+    notes = [
+        *(f"assumed: {each}" for each in (*(() if found is None else found.answer.assumed), *more)),
+        *(f"write {each} for ?" for each in (() if found is None else found.answer.open)),
+    ]
+    text = "".join(f"# {line}\n" for line in notes) + yaml.safe_dump(
+        run, sort_keys=False, allow_unicode=True, width=120
+    )
+    if kept:
+        text = f"# The run file that was here before is {earlier.name}.\n{text}"
+    head = f"{_WRITTEN} {location}.\n{_UNEDITED}{_digest(text)}\n"
+    try:
+        if kept:
+            path.rename(earlier)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(head + text, encoding="utf-8")
+    except OSError as error:
+        raise failures.of_system(error, path, "written") from error
+
+
+def _is_unedited(path: Path) -> bool:
+    """Whether a file is one that ``write_run_file`` wrote, and that nobody has edited."""
+    try:
+        _, digest, text = path.read_text(encoding="utf-8").split("\n", 2)
+    except (OSError, ValueError):
+        return False
+    return digest == f"{_UNEDITED}{_digest(text)}"
+
+
+def _is_of_earlier_version(path: Path) -> bool:
+    """Whether a file was written by a version that did not note how to tell that nobody has edited it."""
+    try:
+        first, _, text = path.read_text(encoding="utf-8").partition("\n")
+    except (OSError, ValueError):
+        return False
+    return first.startswith(_WRITTEN) and not text.startswith(_UNEDITED)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def scenarios(
+    policy: str | None, against: Sequence[str], consumers: int, known: Sequence[Any]
+) -> list[dict[str, object]]:
+    """The scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios, each with so
+    many consumers."""
+    from subreplay.engine.spark.inspect import members
+
+    first = policy or str(known[0]["policy"])
+    rest = against or [str(each["policy"]) for each in known]
+    return [
+        {"name": name, "policy": name, "profile": latest(name), "members": members(consumers)}
+        for name in dict.fromkeys((first, *rest))
+    ]

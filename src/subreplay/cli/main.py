@@ -1,0 +1,269 @@
+"""The command line. Exit codes: 0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment
+failed, 130 interrupted."""
+
+# A command imports what it needs when it runs: the others, and --help, do not wait for it.
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from functools import partial
+from importlib.resources import as_file, files
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from subreplay import __version__, failures
+from subreplay.adapters import Options
+from subreplay.cli.command import Command, log, run_command, session, terminal
+from subreplay.cli.commands import conformance, sources
+from subreplay.cli.commands.plan import plan_app
+from subreplay.cli.runs import (
+    ConfigFile,
+    ConfigOrMessages,
+    Date,
+    DayBefore,
+    Json,
+    Messages,
+    MessagesFormat,
+    Out,
+    Quiet,
+    Tables,
+    Verbose,
+    load,
+    needs_spark,
+    of_messages,
+    reported,
+)
+from subreplay.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from subreplay.config.run import RunConfig
+
+# To print help in boxes rich would be imported, which takes a third of the time that plain help does.
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None, help=__doc__)
+command = partial(app.command, cls=Command)
+app.add_typer(plan_app, name="plan")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code. Without arguments those of the program, whose process ends with it."""
+    return run_command(app, arguments)
+
+
+def job() -> None:
+    """The same for a platform that looks at no returned value: a code other than 0 is raised, so that the job fails."""
+    code = main(sys.argv[1:])
+    if code:
+        sys.exit(code)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False) -> None:
+    if version:
+        typer.echo(f"subreplay {__version__}")
+        raise typer.Exit(0)
+
+
+@command()
+def audit(
+    config_file: ConfigFile,
+    date: Date = None,
+    day_before: DayBefore = None,
+    tables: Tables = None,
+    out_dir: Out = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Check recorded deliveries against every promise of the subscription."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    return _run("audit", load(config_file, _day(date, day_before), tables, out_dir))
+
+
+def _day(date: str | None, day_before: str | None) -> str | None:
+    """The day that one of the two options names."""
+    if day_before is None:
+        return date
+    if date is not None:
+        raise typer.BadParameter("give either --date or --day-before")
+    from subreplay.config.fields import parse_day
+
+    try:
+        return (parse_day(day_before) - timedelta(days=1)).isoformat()
+    except ValueError as error:
+        raise ConfigError(f"--day-before {day_before!r}: {error}") from error
+
+
+@command()
+def whatif(
+    config_file: ConfigOrMessages = None,
+    messages: Messages = None,
+    consumers: Annotated[
+        int, typer.Option(min=1, max=10_000, help="With --messages or --preset: how many consumers.")
+    ] = 4,
+    policy: Annotated[str | None, typer.Option(help="With --messages: the policy to look at first.")] = None,
+    against: Annotated[
+        list[str] | None, typer.Option(help="With --messages: a policy to compare it with; may be repeated.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option("--preset", help="Scenarios: scale-out, upgrade, failover-or-key-shared, assignors.")
+    ] = None,
+    table_format: MessagesFormat = None,
+    date: Date = None,
+    tables: Tables = None,
+    out_dir: Out = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Replay recorded traffic under other subscriptions and compare them side by side."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    if (config_file is None) == (messages is None):
+        raise typer.BadParameter("give either --config or --messages")
+    if messages is not None:
+        run = of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir, every_topic=True)
+        return _run("whatif", _with_preset(run, preset, consumers))
+    assert config_file is not None
+    run = _with_preset(load(config_file, date, tables, out_dir), preset, consumers)
+    if not run.scenarios:
+        raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
+    return _run("whatif", run)
+
+
+def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfig:
+    from subreplay.cli import presets
+
+    return run if preset is None else presets.with_preset(run, preset, consumers)
+
+
+def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
+    log.open(Path(run.output.report))
+    spark = session(run.spark, meanwhile="subreplay.pipeline.story", at_once=needs_spark(run))
+    from subreplay.pipeline import story
+
+    work = story.audit if kind == "audit" else story.whatif
+    result = work(spark, run, terminal.progress)
+    return reported(kind, run, result.verdict, result.report)
+
+
+@command()
+def profile(
+    config_file: ConfigFile,
+    date: Date = None,
+    day_before: DayBefore = None,
+    tables: Tables = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+) -> int:
+    """Write the traffic's profile to traffic.profile, a day in place of that day: a what-if then starts from it."""
+    terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
+    run = load(config_file, _day(date, day_before), tables, None)
+    log.open(Path(run.output.report))
+    spark = session(run.spark, meanwhile="subreplay.pipeline.story")
+    from subreplay.pipeline import story
+
+    days = story.profile(spark, run, terminal.progress)
+    terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
+    if terminal.as_json:
+        terminal.object({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
+    return 0
+
+
+command()(sources.inspect)
+command()(sources.ingest)
+
+
+@command()
+def explain(
+    config_file: ConfigFile,
+    key: Annotated[str | None, typer.Option("--key", help="A key, as text.")] = None,
+    message: Annotated[
+        str | None, typer.Option("--message", help="A message: orders:5:120 or, in a batch, orders:5:120:7.")
+    ] = None,
+    last: Annotated[int, typer.Option("--last", min=1, max=10_000, help="How many deliveries, the latest.")] = 50,
+    date: Date = None,
+    tables: Tables = None,
+    out_dir: Out = None,
+) -> int:
+    """Print the life of a message or a key: published, owned, held back, delivered, acknowledged, and its findings.
+
+    Of a key, first the bytes hashed, the hash, the slot, and the owner in each epoch with the event that moved it.
+    """
+    if (key is None) == (message is None):
+        raise typer.BadParameter("give either --key or --message")
+    run = load(config_file, date, tables, out_dir)
+    lines: list[Iterable[str]] = []
+    if key is not None:
+        from subreplay.engine.spark import explain as explain_spark
+
+        lines.append(explain_spark.lines(run, key, partial(session, at_once=False)))
+    if message is not None or "traffic" in run.model_fields_set:
+        from subreplay.audit.explain.position import Position
+
+        position = None if message is None else Position.parse(message)
+        spark = session(run.spark, meanwhile="subreplay.engine.spark.trace", at_once=False)
+        from subreplay.engine.spark import trace
+
+        if key is not None:
+            lines.append(["", *trace.of_key(spark, run, key, last)])
+        if position is not None:
+            lines.append(trace.of_message(spark, run, position, last))
+    for line in chain.from_iterable(lines):
+        terminal.say(line)
+    return 0
+
+
+@command()
+def report(
+    json_file: Annotated[Path, typer.Argument(help="A report.json of an earlier run.")],
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for the rendered files.")],
+) -> int:
+    """Render a report again from its JSON: page, text and terminal."""
+    from subreplay.reports.json_report import from_json
+    from subreplay.reports.write import write_reports
+
+    try:
+        data = from_json(json_file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise failures.of_system(error, json_file, "read") from error
+    except RecursionError as error:
+        raise InputError(f"{json_file}: not a report: nested too deeply") from error
+    except (InputError, ValueError) as error:
+        raise InputError(f"{json_file}: {error}") from error
+    paths = write_reports(data, out_dir)
+    terminal.show(data)
+    terminal.say(f"report: {(paths.html or paths.text).resolve()}")
+    return 0
+
+
+command()(conformance.conformance)
+command()(conformance.fidelity)
+
+
+@command()
+def demo(
+    out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
+) -> int:
+    """Ingest, audit and replay the bundled recording of a real broker."""
+    bundled = files("subreplay.demo")
+    with as_file(bundled / "recording") as recording:
+        output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
+        sources.tables_of(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
+    with as_file(bundled / "demo.yaml") as run_file:
+        return _run("audit", load(run_file, None, f"{out_dir}/input", str(out_dir)))
+
+
+@command(name="config")
+def print_config() -> int:
+    """Print every key of a run file with its default, its unit and its legal values."""
+    sys.stdout.write((files("subreplay") / "default.yaml").read_text(encoding="utf-8"))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""Scenarios to start a what-if from, so that nobody begins with an empty page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+from subreplay.config.run import RunConfig, Subscription
+from subreplay.config.scenario import SCENARIOS
+from subreplay.errors import ConfigError
+from subreplay.hashing.profiles import KEYLESS, LATEST
+from subreplay.semantics.policies import make
+
+Section = dict[str, Any]
+
+
+def with_preset(run: RunConfig, preset: str, consumers: int) -> RunConfig:
+    """The run with the scenarios of a preset instead of its own, of so many consumers. Raises ``ConfigError``."""
+    if preset not in PRESETS:
+        near = get_close_matches(preset, PRESETS, n=1)
+        hint = f"; did you mean {near[0]}" if near else ""
+        raise ConfigError(f"--preset {preset}: no such preset; there are: {', '.join(PRESETS)}{hint}")
+    sections = list(PRESETS[preset](run.subscription, consumers))
+    if not sections:
+        raise ConfigError(f"--preset {preset}: {run.subscription.policy} has nothing to compare with")
+    found = [SCENARIOS["(kafka)" if one["policy"].startswith("kafka.") else "(pulsar)"](**one) for one in sections]
+    return run.model_copy(update={"scenarios": found})
+
+
+def _scale_out(own: Subscription, consumers: int) -> Iterator[Section]:
+    """The same policy with more consumers."""
+    for many in dict.fromkeys((consumers, consumers + 1, -(-consumers * 3 // 2), consumers * 2)):
+        yield _section(f"{many:,} consumers", own.policy, own.profile, many, own.options)
+
+
+def _upgrade(own: Subscription, consumers: int) -> Iterator[Section]:
+    """The same policy under every profile that has it."""
+    for profile in dict.fromkeys((own.profile, *KEYLESS)):
+        try:
+            make(own.policy, profile)
+        except ConfigError:
+            continue
+        yield _section(profile, own.policy, profile, consumers, own.options if profile == own.profile else {})
+
+
+def _failover_or_key_shared(own: Subscription, consumers: int) -> Iterator[Section]:
+    """A subscription with one active consumer for each partition, or with one for each key."""
+    profile = own.profile if own.profile.startswith("pulsar") else LATEST["pulsar"]
+    for name in ("pulsar.failover", "pulsar.key_shared.consistent_hash", "pulsar.key_shared.auto_split"):
+        yield _section(name, name, profile, consumers, {})
+
+
+def _assignors(own: Subscription, consumers: int) -> Iterator[Section]:
+    """Every assignor of a Kafka group."""
+    for name in ("range", "roundrobin", "sticky", "cooperative_sticky", "uniform", "server_range"):
+        yield _section(f"kafka.{name}", f"kafka.{name}", LATEST["kafka"], consumers, {})
+
+
+def _section(name: str, policy: str, profile: str, consumers: int, options: Mapping[str, Any]) -> Section:
+    width = len(str(consumers))
+    members = [{"consumer": f"c{number:0{width}}"} for number in range(1, consumers + 1)]
+    return {"name": name, "policy": policy, "profile": profile, "options": dict(options), "members": members}
+
+
+PRESETS: Final[Mapping[str, Callable[[Subscription, int], Iterator[Section]]]] = {
+    "scale-out": _scale_out,
+    "upgrade": _upgrade,
+    "failover-or-key-shared": _failover_or_key_shared,
+    "assignors": _assignors,
+}

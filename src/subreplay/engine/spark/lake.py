@@ -1,0 +1,251 @@
+"""Reading and writing tables: Delta by default, a date replaced in one step, so that a re-run or a crash leaves no
+half result."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import random
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+import pyspark.sql.functions as F
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from subreplay.config.fields import quoted
+from subreplay.config.run import Location, Schema
+from subreplay.engine.spark import delta_files, local_delta
+from subreplay.engine.spark.delta_files import NewFiles
+from subreplay.engine.spark.schemas import frame_of, spark_schema
+from subreplay.errors import ConfigError, EnvironmentFailed, InputError
+
+ATTEMPTS: Final = 8
+"""How often a table is written at most, where other runs change its layout meanwhile."""
+_THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
+_CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-9]+)")
+_NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
+_MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
+PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: Spark takes it for several
+_VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # behind a path: Delta reads the table as it was
+_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
+_OF_DELTA: Final = {
+    # runs find their rows by partition; statistics of every column cost as much as writing it
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
+}
+
+
+def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
+    """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
+    path = _path(root, name)
+    if not isinstance(root, Schema) and (why := missing(spark, path, form)):
+        raise _unreadable(path, form, why)
+    try:
+        if isinstance(root, Schema):
+            frame = spark.read.table(quoted(path))
+        else:
+            frame = spark.read.format(form).load(_file(spark, root, path))
+        frame.schema  # noqa: B018  a missing table shows itself here, not in the middle of the run
+    except AnalysisException as error:
+        raise _unreadable(path, form, error.getCondition() or "unreadable") from error
+    return frame
+
+
+def missing(spark: SparkSession, path: str, form: str) -> str | None:
+    """Why a path of this machine has no table, in Spark's words, which would have to start to say so; None: it may have
+    one."""
+    if form == "iceberg" or PATTERN.search(path) or _VERSION.search(path) or not local_delta.is_here(spark, path):
+        return None  # of Iceberg it may be the name of a table
+    if not os.path.exists(path):
+        return "PATH_NOT_FOUND"
+    if form != "delta":
+        return None
+    folder = Path(os.path.abspath(path))  # or a partition of a table above
+    of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
+    return None if of_delta else "DELTA_TABLE_NOT_FOUND"
+
+
+def not_there(path: str) -> str:
+    """That a path of this machine names no file or folder, and which one may be meant."""
+    folder, name = os.path.split(os.path.abspath(path))
+    if not os.path.isdir(folder):
+        return f"{path}: there is no such file or folder: {folder} is not there either; correct the path"
+    near = difflib.get_close_matches(name, sorted(os.listdir(folder)), 1, 0.75)
+    meant = f"did you mean {near[0]}?" if near else "correct the path"
+    return f"{path}: there is no such file or folder in {folder}; {meant}"
+
+
+def _unreadable(path: str, form: str, why: str) -> InputError:
+    return InputError(f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format")
+
+
+def _path(root: Location, name: str) -> str:
+    return f"{root}.{name}" if isinstance(root, Schema) else f"{root.rstrip('/')}/{name}"
+
+
+def _file(spark: SparkSession, root: Location, path: str) -> str:
+    """A path below ``root`` for Spark, whose Java has a working directory of its own."""
+    return os.path.abspath(path) if local_delta.is_here(spark, root) else path
+
+
+def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
+    """Table ``name`` of ``root``; None where nobody has written it."""
+    try:
+        return read(spark, root, name, form)
+    except InputError:
+        return None
+
+
+def here(spark: SparkSession, root: Location, name: str) -> local_delta.Table | None:
+    """Delta table ``name`` of ``root`` as it is read without Spark; None where Spark has to read it."""
+    return local_delta.opened(os.path.abspath(_path(root, name))) if local_delta.is_here(spark, root) else None
+
+
+def equal(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows whose columns equal ``where``."""
+    for column, value in where.items():
+        frame = frame.where(F.col(column) == value)
+    return frame
+
+
+def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
+    """A frame of an Arrow table, with the schema that the table declares."""
+    return frame_of(spark, rows, spark_schema(rows.schema))
+
+
+def require_schema(spark: SparkSession, schema: Schema, key: str) -> None:
+    """Raise ``ConfigError`` naming ``key`` where there is no such schema, before anything is computed."""
+    try:
+        there = spark.catalog.databaseExists(quoted(schema.name))
+    except PySparkException:  # no such catalog, or not for this user
+        there = False
+    if not there:
+        raise ConfigError(f"{key}: there is no schema {schema}; make it (CREATE SCHEMA {schema}), or name another")
+
+
+def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str) -> None:
+    """Write ``frame`` as table ``name`` of ``root``, replacing exactly the rows whose columns equal ``where``; its
+    own rows get these values, so that none can land elsewhere. A frame without a date gets null.
+
+    A new table is partitioned by the columns of ``where`` and the date. Delta replaces the rows in one transaction, and
+    runs that differ in any of these columns do not disturb one another; Parquet replaces the partitions that ``frame``
+    holds. Raises ``InputError`` where the table has another layout, ``EnvironmentFailed`` where another run writes the
+    same rows.
+    """
+    path = _path(root, name)
+    frame = with_values(frame, where)
+    partitions = _partitions(where)
+    condition = " AND ".join(f"{column} = {literal(value)}" for column, value in where.items())
+    writer = frame.write.format(form).mode("overwrite").partitionBy(*partitions)
+    if isinstance(root, Schema):
+        _committed(partial(_replace_named, frame, quoted(path), partitions, condition), path)
+    elif form == "delta":
+        # a later version may add columns
+        writer = writer.options(**_OF_DELTA).options(mergeSchema="true", replaceWhere=condition)
+        _committed(partial(writer.save, _file(frame.sparkSession, root, path)), path)
+    else:
+        writer.option("partitionOverwriteMode", "dynamic").save(path)
+
+
+def put(spark: SparkSession, rows: pa.Table, root: Location, name: str, **where: str) -> None:
+    """``replace`` of a Delta table by few rows that the driver has; of files of this machine without Spark."""
+    if local_delta.is_here(spark, root):
+        there = os.path.abspath(_path(root, name))
+        if local_delta.replace(rows_with_values(rows, where), there, _partitions(where), where, _OF_DELTA):
+            return
+    replace(of_arrow(spark, rows).coalesce(1), root, name, "delta", **where)
+
+
+def begin(spark: SparkSession, schema: pa.Schema, root: Location, name: str, **where: str) -> NewFiles | None:
+    """``replace`` of a Delta table by rows of that schema that tasks write into files; None where it is not on the disk
+    of this machine, or Spark has to look after it."""
+    if not local_delta.is_here(spark, root):
+        return None
+    rows = rows_with_values(schema.empty_table(), where)
+    return delta_files.begun(os.path.abspath(_path(root, name)), rows.schema, _partitions(where), where, _OF_DELTA)
+
+
+def _partitions(where: Mapping[str, str]) -> list[str]:
+    return [*(column for column in where if column != "date"), "date"]
+
+
+def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condition: str) -> None:
+    """The same with a Delta table of a catalog, which is made of the frame where there is none: one commit, while one
+    that is made empty and written then takes two, and three times as long."""
+    if not frame.sparkSession.catalog.tableExists(name):
+        new = frame.writeTo(name).using("delta").partitionedBy(*map(F.col, partitions))
+        for key, value in _OF_DELTA.items():
+            new = new.tableProperty(key, value)
+        new.create()
+    else:
+        frame.writeTo(name).option("mergeSchema", "true").overwrite(F.expr(condition))
+
+
+def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
+    """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
+    _require_names(where)
+    values = {column: F.lit(value).cast("date" if column == "date" else "string") for column, value in where.items()}
+    if "date" not in where and "date" not in frame.columns:
+        values["date"] = F.lit(None).cast("date")
+    return frame.withColumns(values)
+
+
+def rows_with_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
+    """The same of rows that the driver has."""
+    _require_names(where)
+    values: dict[str, str | None] = dict(where)
+    if "date" not in where and "date" not in rows.column_names:
+        values["date"] = None
+    for column, value in values.items():
+        same = pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(
+            pa.date32() if column == "date" else pa.string()
+        )
+        index = rows.schema.get_field_index(column)
+        rows = rows.append_column(column, same) if index < 0 else rows.set_column(index, column, same)
+    return rows
+
+
+def _require_names(where: Mapping[str, str]) -> None:
+    for column, value in where.items():
+        if value in _NO_PARTITION:
+            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+
+
+def _committed(save: Callable[[], None], path: str) -> None:
+    """Save a Delta table; once more where another run has made the table, or added a column to it, meanwhile."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return save()
+        except Exception as error:  # what Delta raises has another class on Spark Connect
+            found = _CONDITION.search(str(error))
+            condition = found[1] if found else ""
+            if condition in ("METADATA_MISMATCH", "DELTA_0007"):  # the latter is what Delta 4.0 says
+                raise InputError(
+                    f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
+                    " move it away, or set output.tables to another place, and audit its dates again"
+                ) from error
+            if condition.startswith("CONCURRENT"):
+                raise EnvironmentFailed(
+                    f"{path}: another run is writing the same date, subscription and topic; "
+                    "run this one again when it has ended"
+                ) from error
+            if condition == _NOT_EMPTY and attempt == ATTEMPTS - 1:
+                raise EnvironmentFailed(
+                    f"{path}: files lie where this table has to be made, of a run that was broken off or of another "
+                    f"program; delete them: {error}"
+                ) from error
+            if condition not in _MADE_MEANWHILE or attempt == ATTEMPTS - 1:
+                raise
+            time.sleep(random.uniform(0, 0.1 * 2**attempt))  # all that differs is who comes first
+
+
+def literal(text: str) -> str:
+    """A SQL string literal."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,222 @@
+"""A Spark session that fits where the program runs: the active one, a Connect server's, or a small local one with
+Delta."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pyspark
+from pyspark import StorageLevel
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.utils import is_remote
+
+from subreplay import __version__
+from subreplay.config.run import Spark
+
+__all__ = [
+    "DataFrame",
+    "KeptRows",
+    "SparkSession",
+    "as_it_was",
+    "fit_batches",
+    "is_there",
+    "open_session",
+    "partitions",
+]
+
+_DELTA = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+# For small machines: as few tasks as cores, no user interface, no compaction of tiny logs
+_SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # where Python called a column function costs a call
+    "spark.log.level": "ERROR",
+}
+
+# Of a small run Java takes most of its processor time to compile what it soon does no more; rows go past it. Told so,
+# it has room for 48 MiB of compiled code, which a notebook fills in a minute: then it compiles no more, and may end.
+# No collector: the caller may have chosen one, and Java takes only one
+_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+
+CLASSES = "spark-classes.jsa"
+"""Among Spark's jars, where it is there: their classes as Java has them in memory (``.ci/fetch_jars.py`` makes it)."""
+DEFAULT_PARTITIONS = 200  # Spark's own
+READ = 128  # rows of Parquet that a task reads at a time, whose keys may have megabytes
+BATCH = 1024  # rows that go to Python at a time
+MOST_BYTES = 1 << 25  # of the keys of so many rows
+_TO_PYTHON = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_TO_READ = "spark.sql.parquet.columnarReaderBatchSize"
+
+
+def open_session(options: Spark) -> SparkSession:
+    """The active session where there is one (notebooks, spark-submit), else one made from ``options``."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"subreplay {__version__}")
+    if {"PYSPARK_GATEWAY_PORT", "DATABRICKS_RUNTIME_VERSION"} & set(os.environ):
+        # spark-submit, or the platform, started the driver and has decided where it runs
+        session = builder.getOrCreate()
+    elif options.remote:
+        session = builder.remote(options.remote).getOrCreate()
+    else:
+        session = _local(builder, options)
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.pyspark.jvmStacktrace.enabled", "true")  # an error tells what caused it in Java
+    shuffles, master = options.shuffle_partitions, str(session.conf.get("spark.master", ""))
+    if shuffles is None and master.startswith("local") and partitions(session) == DEFAULT_PARTITIONS:
+        shuffles = 2 * cores(master)  # of one machine, which nobody has told otherwise
+    if shuffles is not None:
+        session.conf.set("spark.sql.shuffle.partitions", str(shuffles))
+    # times in ns, as pandas writes them, are then numbers; else Spark refuses to read them
+    session.conf.set("spark.sql.legacy.parquet.nanosAsLong", "true")
+    fit_batches(session, 0)
+    # the number of rows sees to it; to look after the bytes of each row costs more than all rules
+    session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(2**31 - 1))
+    return session
+
+
+def is_there() -> bool:
+    """Whether the thread, or else the program, has a session already."""
+    try:
+        return SparkSession.active() is not None
+    except PySparkException:
+        return False
+
+
+def partitions(session: SparkSession) -> int:
+    """Into how many partitions a session shuffles; Spark's default where the platform decides by itself."""
+    value = str(session.conf.get("spark.sql.shuffle.partitions"))
+    return int(value) if value.isdigit() else DEFAULT_PARTITIONS
+
+
+def cores(master: str) -> int:
+    """How many cores a local master uses: ``local``, ``local[4]``, ``local[*]``, ``local[4,3]``."""
+    asked = re.search(r"\[(\d+)", master)
+    if asked:
+        return int(asked[1])
+    return os.cpu_count() or 1 if "[*" in master else 1
+
+
+def scratch(session: SparkSession | None = None) -> str | None:
+    """The folder in which Spark keeps its own files, as its tasks know it, and else the ``session``; None, for that of
+    the machine, where nobody has told it."""
+    told = os.environ.get("SPARK_LOCAL_DIRS", "")
+    if not told and session is not None:
+        with suppress(PySparkException):  # some platforms tell nobody
+            told = session.conf.get("spark.local.dir", None) or ""
+    folders = told.split(",")
+    return next((folder for folder in folders if os.access(folder, os.W_OK)), None)
+
+
+def _memory(master: str) -> str:
+    """1 GiB for each core, because each runs a task, and at most a quarter of the machine's, because Python has to live
+    beside it; at least 1 GiB."""
+    quarter = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (4 << 30)
+    return f"{max(1, min(cores(master), quarter))}g"
+
+
+def fit_batches(session: SparkSession, widest: int) -> None:
+    """Let so many rows be read, and go to Python, at a time that their keys fit, of which a message has at most
+    ``widest`` bytes. A platform that lets nobody set this knows better."""
+    rows = max(1, min(BATCH, MOST_BYTES // max(widest, 1)))
+    for name, value in {_TO_PYTHON: rows, _TO_READ: min(READ, rows)}.items():
+        with suppress(PySparkException):
+            session.conf.set(name, str(value))
+
+
+@contextmanager
+def as_it_was(session: SparkSession) -> Iterator[None]:
+    """Afterwards a session that somebody else made has its own sizes of batches again."""
+    before = {name: session.conf.get(name, None) for name in (_TO_PYTHON, _TO_READ)}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            with suppress(PySparkException):
+                session.conf.unset(name) if value is None else session.conf.set(name, value)
+
+
+class KeptRows:
+    """The frames that a session keeps where it may; where the platform refuses, they are computed each time they are
+    looked at."""
+
+    def __init__(self) -> None:
+        self._persisted: list[DataFrame] = []
+
+    def keep(self, rows: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
+        """The same rows, computed once."""
+        with suppress(PySparkException):  # serverless compute keeps nothing
+            # Connect makes a new plan of every question, in which nobody knows persisted rows again; those of a
+            # checkpoint are known by its name, and freed with its frame
+            if is_remote():
+                return rows.localCheckpoint(eager=False)
+            self._persisted.append(rows.persist(level))
+        return rows
+
+    def release(self) -> None:
+        """Free what is kept; the frames can be looked at all the same."""
+        while self._persisted:
+            self._persisted.pop().unpersist()
+
+
+def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
+    settings = {
+        **_DELTA,
+        **_SMALL,
+        **({"spark.driver.extraJavaOptions": _java()} | _workers() if options.master.startswith("local") else {}),
+        "spark.driver.memory": options.driver_memory or _memory(options.master),
+        **options.conf,
+    }
+    builder = builder.master(options.master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    if _brings_delta():
+        return builder.getOrCreate()
+    from delta import configure_spark_with_delta_pip
+
+    more = [package.strip() for package in options.conf.get("spark.jars.packages", "").split(",") if package.strip()]
+    return configure_spark_with_delta_pip(builder, more).getOrCreate()
+
+
+def _workers() -> dict[str, str]:
+    """Workers that start with what they need (``spark.daemon``), where they run the Python of this program and find
+    its packages in folders."""
+    found = [importlib.util.find_spec(name) for name in ("subreplay", "pyspark", "py4j")]
+    folders = [Path(spec.origin).parents[1] for spec in found if spec is not None and spec.origin is not None]
+    if os.environ["PYSPARK_PYTHON"] != sys.executable or not all(folder.is_dir() for folder in folders):
+        return {}
+    path = os.pathsep.join(dict.fromkeys(map(str, folders)))
+    return {"spark.python.daemon.module": "subreplay.engine.spark.daemon", "spark.executorEnv.PYTHONPATH": path}
+
+
+def _java() -> str:
+    """What Java is told. Of an archive that does not fit, as of another Java, it takes nothing, and says so in a line
+    that nobody asked for."""
+    classes = _jars() / CLASSES
+    return f'{_JAVA} "-XX:SharedArchiveFile={classes}" -Xlog:cds*=off' if classes.exists() else _JAVA
+
+
+def _brings_delta() -> bool:
+    """Whether Delta is among Spark's own jars: to resolve packages costs seconds at each start."""
+    return any(_jars().glob("delta-spark_*.jar"))
+
+
+def _jars() -> Path:
+    """The folder of Spark's own jars."""
+    return Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent, "jars")

@@ -1,0 +1,117 @@
+"""The stages of a what-if: plans over the recorded traffic, and what they assign to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from subreplay.audit.needs import Need
+from subreplay.config.plans import routing_of, scenario_events
+from subreplay.config.run import RECORDED
+from subreplay.config.scenario import AnyScenario
+from subreplay.engine.spark import collect, keys
+from subreplay.engine.spark.read.partitioners import producers_of
+from subreplay.engine.spark.read.rejects import reasons
+from subreplay.engine.spark.read.source import Events, Source
+from subreplay.errors import InputError
+from subreplay.hashing.murmur3 import murmur3_32
+from subreplay.reports.figures import Figures
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies.base import Policy, measures_load
+from subreplay.semantics.timelines.group_timeline import as_served
+from subreplay.semantics.timelines.ownership import Story
+from subreplay.whatif.assign import Assigner, Plan, slot_and_owner
+from subreplay.whatif.balance import connected
+from subreplay.whatif.scenario import plan, recorded
+from subreplay.whatif.traffic.evaluation import Extent
+from subreplay.whatif.traffic.profile import HotKey
+from subreplay.whatif.traffic.recent_load import RecentLoad
+from subreplay.whatif.traffic.routing import ProducerRouting
+
+
+def sum_traffic(source: Source) -> Figures:
+    """Figures of a what-if, which has no deliveries."""
+    folded = measured_plan(
+        source, RECORDED, source.config.subscription.make_policy(), {s: recorded(e) for s, e in source.events.items()}
+    )
+    intervals = connected(folded.timelines.values(), source.extent["last"] + 1)
+    return Figures(
+        source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
+        guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
+        quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
+        left_out=source.inputs.other_topics,
+        repeated={"messages": source.statistics.copies}, numbered=source.numbered,
+        lacking=source.statistics.lacking,
+    )  # fmt: skip
+
+
+def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]:
+    """Assign all traffic under every scenario, and under the recorded policy for what moved and which keys are hot."""
+    plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
+    first, last = source.extent["first"], source.extent["last"]
+    assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
+    # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
+    with collect.together(1 if source.statistics.widest > keys.LARGE else 4) as start:
+        few = max(1, source.config.report.hot_keys)
+        found = start(source.profiled.assigned, assigner, few)
+        shown = start(_of_messages, source, few) if source.config.keys.words.show else None
+    hot = found.result().hottest if shown is None else shown.result()
+    figures = replace(
+        figures,
+        traffic=found.result().rows,
+        hottest=hot[0].messages if hot else 0,
+        hot_keys=[_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
+    )
+    return figures, plans
+
+
+def _of_messages(source: Source, few: int) -> list[HotKey]:
+    """The hottest keys where they are shown, which a profile cannot tell."""
+    words = source.config.keys.words
+    rows = collect.rows(keys.hot_keys(source.log.messages, few, source.statistics.widest))
+    of = [bytes(row["key"]) for row in rows]
+    return [HotKey(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(of, rows, strict=True)]
+
+
+def measured_plan(
+    source: Source,
+    name: str,
+    policy: Policy,
+    events: Events,
+    told: Mapping[Scope, Story] = MappingProxyType({}),
+    routing: ProducerRouting | None = None,
+) -> Plan:
+    """A plan over this traffic; a load-aware policy measures it first; ``told`` as for ``plan``. Raises ``InputError``
+    where keys decide, and the messages do not tell them."""
+    if policy.routing == "slot" and Need.KEYS in source.statistics.lacking:
+        raise InputError(
+            f"{name}: under {policy.name} keys decide who gets a message, and the messages do not tell their keys; "
+            "map them under traffic.messages.columns, or ask for a policy without keys (failover, exclusive, shared)"
+        )
+    if name == RECORDED and source.config.date is None:  # else each day would have to find the same
+        joins = (event.since.at for mine in events.values() for event in mine if event.event == "join")
+        policy = as_served(policy, joins, (of_scope.first for of_scope in source.statistics.served.values()))
+    if measures_load(policy):
+        load = RecentLoad.of(policy, events, routing)
+        policy = load.measured(source.profiled.recent(load))
+    return plan(name, policy, events, told)
+
+
+def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
+    shown = source.partitioners if scenario.rerouted else None
+    routing = routing_of(source.config, scenario, source.events, () if shown is None else shown.parts)
+    events = scenario_events(source.config, scenario, source.events, source.extent["first"])
+    folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
+    return replace(folded, routing=routing, retention=scenario.kept_by)
+
+
+def _hot_key(source: Source, folded: Plan, key: HotKey) -> dict[str, Any]:
+    """A hot key with its slot and its owner when traffic ended, where the policy has slots and one dispatcher."""
+    found: dict[str, Any] = {"key": key.word, "messages": key.messages}
+    if folded.policy.routing != "slot" or len(folded.timelines) != 1:
+        return found | {"slot": None, "consumer": None}
+    timeline = next(iter(folded.timelines.values()))
+    slot, owner = slot_and_owner(timeline, key.hash, source.extent["last"])
+    return found | {"slot": slot, "consumer": owner}

@@ -1,0 +1,108 @@
+"""Named behaviours: what differs between the documents and the releases, as data.
+
+A profile is the name of one consistent behaviour, never a version to compare with. What only one policy knows (the ring
+of consistent hashing, say) stands beside that policy, in a ``ByProfile`` table: a release that is based on another one
+is named there only where it deviates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from subreplay.errors import ConfigError
+
+DOCUMENTED = "documented"
+PULSAR_2_10 = "pulsar-2.10"
+PULSAR_3_2 = "pulsar-3.2"
+PULSAR_4_0 = "pulsar-4.0"
+PULSAR_4_2 = "pulsar-4.2"
+KAFKA_2_3 = "kafka-2.3"
+KAFKA_4_0 = "kafka-4.0"
+
+LATEST: Final[Mapping[str, str]] = {"kafka": KAFKA_4_0, "pulsar": PULSAR_4_0}
+"""The latest long-term release of each system."""
+BASED_ON: Final[Mapping[str, str]] = {
+    PULSAR_2_10: PULSAR_3_2,
+    PULSAR_4_0: PULSAR_3_2,
+    PULSAR_4_2: PULSAR_4_0,
+}
+"""The release whose behaviour another one has, but for its deviations."""
+
+Rule = TypeVar("Rule")
+
+
+def _by_release(profile: str) -> tuple[int, list[int]]:
+    """The documents first, then each system's releases from the oldest on."""
+    system, _, release = profile.partition("-")
+    return ("documented", "pulsar", "kafka").index(system), [int(part) for part in release.split(".") if part]
+
+
+def latest(policy: str) -> str:
+    """The profile of a policy where none is named.
+
+    >>> latest("kafka.range"), latest("shared")
+    ('kafka-4.0', 'pulsar-4.0')
+    """
+    return LATEST["kafka" if policy.startswith("kafka.") else "pulsar"]
+
+
+class ByProfile(Mapping[str, Rule]):
+    """What profiles say of one thing; one that is not named says what the profile says that it is based on.
+
+    >>> table = ByProfile({PULSAR_3_2: "old", PULSAR_4_0: "new"})
+    >>> table[PULSAR_4_2], KAFKA_4_0 in table, list(table)
+    ('new', False, ['pulsar-2.10', 'pulsar-3.2', 'pulsar-4.0', 'pulsar-4.2'])
+    """
+
+    def __init__(self, named: Mapping[str, Rule]) -> None:
+        self._named = named
+
+    def __getitem__(self, profile: str) -> Rule:
+        while profile not in self._named:
+            profile = BASED_ON[profile]
+        return self._named[profile]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted({*self._named, *(each for each in BASED_ON if each in self)}, key=_by_release))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True, slots=True)
+class KeylessRule:
+    """The sticky key of a message that has neither an ordering key nor a key.
+
+    ``per_message`` spreads such messages by ``<producer>-<sequence id>``; otherwise all share the ``constant``, which
+    is also the key of a message whose key cannot be read.
+    """
+
+    constant: bytes
+    per_message: bool = False
+
+
+KEYLESS: Mapping[str, KeylessRule] = ByProfile(
+    {
+        DOCUMENTED: KeylessRule(b"NON_KEY"),  # row L-BATCH-3
+        PULSAR_3_2: KeylessRule(b"NONE_KEY"),
+        PULSAR_4_0: KeylessRule(b"NONE_KEY", per_message=True),
+        KAFKA_2_3: KeylessRule(b""),  # keys decide nothing in a group, but the reports still tell keys apart
+        KAFKA_4_0: KeylessRule(b""),
+    }
+)
+
+
+def rule_of(subject: str, rules: Mapping[str, Rule], profile: str) -> Rule:
+    """The rule that ``subject`` (a policy's name, for the message) follows under ``profile``.
+
+    Raises ConfigError naming the legal profiles, and for a release the nearest one, if it knows no such one.
+    """
+    try:
+        return rules[profile]
+    except KeyError:
+        from subreplay.hashing.profiles.releases import describe_nearest  # which needs this module
+
+        known = f"{subject} has no profile {profile!r}; it has: {', '.join(rules)}"
+        raise ConfigError(". ".join(filter(None, (known, describe_nearest(profile))))) from None

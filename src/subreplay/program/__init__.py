@@ -1,9 +1,0 @@
-"""How a command runs, around what it does.
-
-``command`` opens the terminal, the log file and the Spark session, calls the command's work, and turns what comes back
-or is raised into an exit code. ``terminal`` writes results to standard output and progress and errors to standard
-error. ``run_log`` keeps what Spark, Java and other libraries say in a file. ``interruption`` cancels what Spark still
-does when the user presses Ctrl-C or the process gets SIGTERM.
-
-What the commands are stands in ``cli``; what a run does stands in ``pipeline``. Nothing here reads or judges data.
-"""

@@ -1,0 +1,33 @@
+"""The keys of messages as a broker sees them: those of the entry that a message is stored in."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.hashing.sticky_key import sticky_keys
+from subreplay.rows.model.columns import column, ints
+
+
+def own_keys(rows: pa.Table) -> pa.Array:
+    """The key that each message's application meant: its ordering key, else its key; null for neither."""
+    return pc.coalesce(column(rows, "ordering_key"), column(rows, "key"))
+
+
+def outer_keys(rows: pa.Table) -> tuple[pa.Array, pa.Array]:
+    """Ordering key and key of each message's entry: the batch's outer metadata where it was batched (row L-BATCH-3)."""
+    batched = pa.array(ints(rows, "batch_index") >= 0)
+    ordering = pc.if_else(batched, column(rows, "batch_ordering_key"), column(rows, "ordering_key"))
+    return ordering, pc.if_else(batched, column(rows, "batch_key"), column(rows, "key"))
+
+
+def outer_sticky_keys(rows: pa.Table, profile: str) -> pa.Array:
+    """The sticky key by which a broker dispatches each message under ``profile``.
+
+    Without a key some releases spread messages by producer and sequence id. Where these are not known, the position in
+    the log stands for them: so the messages are spread alike, over other slots (rules that need the slot do not look).
+    """
+    ordering, key = outer_keys(rows)
+    producer, sequence_id = pc.fill_null(column(rows, "producer"), ""), column(rows, "sequence_id")
+    numbers = pc.coalesce(sequence_id, column(rows, "entry")) if sequence_id.null_count else sequence_id
+    return sticky_keys(ordering, key, None, producer, numbers, profile)

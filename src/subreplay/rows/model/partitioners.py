@@ -1,0 +1,442 @@
+"""Which scheme, of which number of partitions, explains where producers put their keyed messages (row L-ROUTE-3).
+
+``sightings`` counts the messages of each key, producer and partition. ``detect`` tests every scheme, both readings of a
+key where a client has two, and every number of partitions, also one that grew. What chance could explain counts as
+unexplained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.hashing.identity import key_identity
+from subreplay.hashing.producer_routing import HASHES, OF_BYTES, SCHEMES, key_hashes, not_negative, scheme_of
+from subreplay.rows.model.columns import Ints, column, flags, gathered, ints
+
+Flags = NDArray[np.bool_]
+MOST_KEYS: Final = 8_192
+"""Keys that are looked at: of more, those whose identities are the smallest."""
+MOST_PRODUCERS: Final = 256
+"""Producers that are looked at one by one; all others together."""
+_TOGETHER: Final = 1 << 18  # messages
+_MERGED: Final = 8
+_MOST_CELLS: Final = 1 << 23  # of sightings by number of partitions
+_MOST_SPELLS: Final = 3
+_MOST_PARTS: Final = 3
+_BEYOND: Final = 8  # partitions that may be there without a message
+_CERTAIN: Final = 4.0  # nats beyond what the number of hypotheses tested asks for
+
+SIGHTINGS: Final = pa.schema(
+    [
+        pa.field("producer", pa.string()),
+        pa.field("key", pa.int64()),  # its identity
+        pa.field("partition", pa.int32()),
+        pa.field("messages", pa.int64()),
+        pa.field("first", pa.int64()),  # when they were published, ns
+        pa.field("last", pa.int64()),
+        pa.field("ascii", pa.bool_()),
+        *(pa.field(name, pa.int64()) for name in (*HASHES, *OF_BYTES)),  # of 32 bits: Spark has no unsigned numbers
+    ]
+)
+"""Messages of one key, by one producer, in one partition. Empty keys are left out: some clients take them for none."""
+_OF_ONE: Final = ["producer", "key", "partition"]
+
+
+class Way(NamedTuple):
+    """A scheme, and whether keys are hashed as the base64 text of bytes."""
+
+    scheme: str
+    of_bytes: bool = False
+
+    @property
+    def hash(self) -> str:
+        how = scheme_of(self.scheme)
+        return how.of_bytes if self.of_bytes and how.of_bytes else how.hash
+
+
+WAYS: Final = tuple(
+    Way(name, of_bytes)
+    for name, how in SCHEMES.items()
+    for of_bytes in (False, True)[: 2 if how.of_bytes else 1]
+    if name != "consistent"  # of keys that are not empty it is consistent_random
+)
+
+
+class Spell(NamedTuple):
+    """A number of partitions from an instant on (ns); the first one's is that of the first message."""
+
+    partitions: int
+    since: int
+
+
+@dataclass(frozen=True)
+class Part:
+    """``messages`` keyed messages that one way explains, of ``of`` messages of these ``producers`` (none: of all)."""
+
+    way: Way
+    spells: tuple[Spell, ...]
+    messages: int
+    of: int
+    producers: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> bool:
+        """Whether it explains all of them."""
+        return self.messages == self.of
+
+    @property
+    def partitions(self) -> int:
+        """How many there are in the end."""
+        return self.spells[-1].partitions
+
+    def partitions_at(self, at: Ints) -> Ints:
+        """How many there are at each time (ns)."""
+        return _partitions_at(self.spells, at)
+
+
+@dataclass(frozen=True)
+class Partitioners:
+    """What explains ``keyed`` messages of a topic's producers.
+
+    ``parts`` explain ``keyed`` but ``unexplained`` messages; a part without producers is of all of them. ``as_bytes``
+    names producers whose keys were set as bytes (``None``: those that are not named); ``agreeing`` counts the messages
+    that each scheme explains with the last number of partitions. ``every_key``: no key was left out.
+    """
+
+    keyed: int
+    parts: tuple[Part, ...]
+    unexplained: int
+    unexplained_producers: tuple[str, ...]
+    as_bytes: frozenset[str | None]
+    agreeing: Mapping[str, int]
+    not_ascii: int
+    senders: int
+    every_key: bool = True
+
+    @property
+    def settled(self) -> bool:
+        """Whether one part explains all messages."""
+        return len(self.parts) == 1 and not self.unexplained
+
+    @property
+    def mixed(self) -> bool:
+        """Whether producers hash keys in several ways."""
+        return len({part.way for part in self.parts}) > 1
+
+    @property
+    def growth(self) -> tuple[Spell, ...]:
+        """The numbers of partitions of a topic that grew, in order; empty where it did not."""
+        earliest: dict[int, int] = {}
+        for spell in (spell for part in self.parts for spell in part.spells):
+            earliest[spell.partitions] = min(spell.since, earliest.get(spell.partitions, spell.since))
+        found = tuple(Spell(count, since) for count, since in sorted(earliest.items()))
+        rising = all(a.since < b.since for a, b in pairwise(found))
+        return found if len(found) > 1 and rising else ()
+
+    def of(self, producer: str | None) -> Part | None:
+        """The part of a producer; None where none or several explain its messages."""
+        mine = [part for part in self.parts if not part.producers or producer in part.producers]
+        return mine[0] if len(mine) == 1 else None
+
+
+@dataclass(frozen=True, eq=False)
+class Sightings:
+    """``SIGHTINGS`` as arrays; ``producer`` are codes, ``names`` what they stand for."""
+
+    producer: Ints
+    names: tuple[str | None, ...]
+    partition: Ints
+    messages: Ints
+    first: Ints
+    last: Ints
+    hashes: Mapping[str, NDArray[np.uint32]]
+    ascii: Flags
+    every_key: bool = True
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Sightings:
+        names = column(rows, "producer").dictionary_encode("encode")
+        partition, messages, first, last = (ints(rows, name) for name in ("partition", "messages", "first", "last"))
+        return cls(
+            np.asarray(names.indices, np.int64),
+            tuple(names.dictionary.to_pylist()),
+            partition,
+            messages,
+            first,
+            last,
+            {name: ints(rows, name).astype(np.uint32) for name in (*HASHES, *OF_BYTES)},
+            flags(rows, "ascii"),
+            len(pc.unique(rows["key"])) < MOST_KEYS,
+        )
+
+    def at(self, which: Flags | Ints) -> Sightings:
+        """Some of them."""
+        arrays = ("producer", "partition", "messages", "first", "last", "ascii")
+        mine: dict[str, Any] = {name: getattr(self, name)[which] for name in arrays}
+        return replace(self, **mine, hashes={name: values[which] for name, values in self.hashes.items()})
+
+    def numbers(self, way: Way) -> Ints:
+        """The number of each key whose remainder is its partition."""
+        return not_negative(self.hashes[way.hash], SCHEMES[way.scheme].sign)
+
+    @cached_property
+    def total(self) -> int:
+        return int(self.messages.sum())
+
+
+def sightings(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Messages (columns key, partition, at, and producer where it is known) in any order -> their ``SIGHTINGS``."""
+    found: list[pa.Table] = []
+    for rows in gathered(batches, _TOGETHER):
+        found.append(_sightings(rows))
+        if len(found) == _MERGED:
+            found = [merged(found)]
+    yield from merged(found).to_batches()
+
+
+def _sightings(rows: pa.Table) -> pa.Table:
+    if "producer" not in rows.column_names:
+        rows = rows.append_column("producer", pa.nulls(rows.num_rows, pa.string()))
+    lengths = pc.binary_length(rows["key"])
+    rows = rows.filter(pc.and_(pc.greater(lengths, 0), pc.greater_equal(rows["partition"], 0)))
+    encoded = column(rows, "key").dictionary_encode()
+    keys = encoded.dictionary.cast(pa.large_binary())
+    identity = key_identity(keys)
+    counted = pa.table(
+        {
+            "producer": column(rows, "producer"),
+            "key": np.asarray(encoded.indices, np.int64),
+            "partition": ints(rows, "partition").astype(np.int32),
+            "first": ints(rows, "at"),
+        }
+    )
+    times = [("first", kind) for kind in ("count", "min", "max")]
+    found = counted.group_by(_OF_ONE, use_threads=False).aggregate(times)
+    which = ints(found, "key")
+    text = keys.cast(pa.large_string(), safe=False)
+    known = {"ascii": np.asarray(pc.string_is_ascii(text)), **key_hashes(keys)}
+    columns = {
+        "producer": found["producer"],
+        "key": identity[which],
+        "partition": found["partition"],
+        "messages": found["first_count"],
+        "first": found["first_min"],
+        "last": found["first_max"],
+        **{name: values[which] for name, values in known.items()},
+    }
+    return _few_keys(pa.table([columns[name] for name in SIGHTINGS.names], schema=SIGHTINGS))
+
+
+def merged(parts: Sequence[pa.Table]) -> pa.Table:
+    """Sightings of all messages from those of some each."""
+    rows = _few_keys(pa.concat_tables([SIGHTINGS.empty_table(), *parts]))
+    how = {name: "min" for name in SIGHTINGS.names if name not in _OF_ONE} | {"messages": "sum", "last": "max"}
+    found = rows.group_by(_OF_ONE, use_threads=False).aggregate([*how.items()])
+    columns = [found[f"{name}_{how[name]}" if name in how else name] for name in SIGHTINGS.names]
+    return pa.table(columns, names=SIGHTINGS.names).cast(SIGHTINGS).sort_by([(name, "ascending") for name in _OF_ONE])
+
+
+def _few_keys(rows: pa.Table) -> pa.Table:
+    """Those of the ``MOST_KEYS`` keys whose identities are the smallest: every part of a log keeps the same ones."""
+    keys = np.unique(ints(rows, "key"))
+    return rows if len(keys) <= MOST_KEYS else rows.filter(pa.array(ints(rows, "key") <= keys[MOST_KEYS - 1]))
+
+
+def detect(seen: Sightings, partitions: int = 0, likely: Sequence[str] = ()) -> Partitioners:
+    """What explains where messages are. ``partitions``: how many the topic has at least; of schemes that explain the
+    same, one of ``likely`` is taken."""
+    most = max(partitions, int(seen.partition.max(initial=-1)) + 1, 1)
+    ways = sorted(WAYS, key=lambda way: likely.index(way.scheme) if way.scheme in likely else len(likely))
+    named = any(name is not None for name in seen.names)
+    parts = _cover(seen, most, ways, sharp=named)
+    if named and not (len(parts) == 1 and parts[0].whole):
+        parts, unexplained = _by_producer(seen, most, ways)
+    else:
+        unexplained = ()
+    last = max((part.partitions for part in parts), default=most)
+    explained = sum(part.messages for part in parts)
+    return Partitioners(
+        seen.total,
+        tuple(parts),
+        seen.total - explained,
+        unexplained,
+        _as_bytes(seen, parts, last),
+        {scheme: _explained_by(seen, scheme, last) for scheme in SCHEMES},
+        int(seen.messages[~seen.ascii].sum()),
+        len(np.unique(seen.producer)),
+        seen.every_key,
+    )
+
+
+def _by_producer(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[list[Part], tuple[str, ...]]:
+    """What explains the messages of each producer, producers of which the same does together; and those of which
+    nothing does."""
+    by_size = np.argsort(-np.bincount(seen.producer, seen.messages), kind="stable")
+    groups: dict[tuple[Way, tuple[int, ...]], list[Part]] = {}
+    unexplained = []
+    for number, code in enumerate(by_size.tolist()):
+        name = seen.names[code]
+        one = seen.at(seen.producer == code)
+        if number >= MOST_PRODUCERS:
+            one, name = seen.at(np.isin(seen.producer, by_size[number:])), None
+        mine = _cover(one, most, ways, sharp=name is not None)
+        if not mine:
+            unexplained += ["(not named)" if name is None else name]
+        for part in mine:
+            known = replace(part, producers=("(not named)" if name is None else name,))
+            groups.setdefault((part.way, tuple(spell.partitions for spell in part.spells)), []).append(known)
+        if number >= MOST_PRODUCERS:
+            break
+    parts = []
+    for same in groups.values():
+        spells = tuple(
+            Spell(mine[0].partitions, min(spell.since for spell in mine))
+            for mine in zip(*(part.spells for part in same), strict=True)
+        )
+        producers = tuple(sorted(name for part in same for name in part.producers))
+        messages, of = sum(part.messages for part in same), sum(part.of for part in same)
+        parts.append(Part(same[0].way, spells, messages, of, producers))
+    return parts, tuple(sorted(unexplained))
+
+
+def _cover(seen: Sightings, most: int, ways: Sequence[Way], *, sharp: bool) -> list[Part]:
+    """The ways that explain sightings, each those that the ways before it do not; few, as chance explains some.
+    ``sharp``: they are of one producer, which learns in one instant that the topic grew."""
+    parts: list[Part] = []
+    rest, of = seen, seen.total
+    while len(rest) and len(parts) < _MOST_PARTS:
+        found = _best(rest, most, ways)
+        if found is None:
+            break
+        way, spells = found
+        fits = _fits(rest, way, spells)
+        messages, counts = int(rest.messages[fits].sum()), {spell.partitions for spell in spells}
+        rest = rest.at(~fits)
+        for i, part in enumerate(parts):
+            if not sharp and part.way == way and counts <= {spell.partitions for spell in part.spells}:
+                parts[i] = replace(part, messages=part.messages + messages)  # somebody learned later that it grew
+                break
+        else:
+            parts.append(Part(way, spells, messages, of))
+    if len({part.way for part in parts}) == len(parts) > 1:  # the likeliest one has what several explain
+        rest, parts = seen, sorted(parts, key=lambda part: (ways.index(part.way), -part.messages))
+        for i, part in enumerate(parts):
+            fits = _fits(rest, part.way, part.spells)
+            parts[i] = replace(part, messages=int(rest.messages[fits].sum()))
+            rest = rest.at(~fits)
+    return parts
+
+
+def _best(seen: Sightings, most: int, ways: Sequence[Way]) -> tuple[Way, tuple[Spell, ...]] | None:
+    """The way that explains the most, if it is more than chance would."""
+    for way in ways:
+        fits = seen.numbers(way) % most == seen.partition
+        if fits.all() and _evidence(len(seen), len(seen), 1 / most) >= math.log(len(ways)) + _CERTAIN:
+            return way, (Spell(most, int(seen.first.min())),)
+    cells = len(seen) * 2 * (most + _BEYOND)
+    few = seen if cells <= _MOST_CELLS else seen.at(np.arange(len(seen)) % -(-cells // _MOST_CELLS) == 0)
+    scores = [(*_spells(few, way, most), way) for way in ways]
+    _, spells, way = max(scores, key=lambda one: one[0])
+    if not spells:
+        return None
+    fits = _fits(few, way, spells)
+    tested = math.log(len(ways) * (most + _BEYOND)) + (len(spells) - 1) * math.log(len(few) * (most + _BEYOND))
+    evidence = _evidence(int(fits.sum()), len(few), float((1 / _partitions_at(spells, few.first)).mean()))
+    return (way, spells) if evidence >= tested + _CERTAIN else None
+
+
+def _evidence(fit: int, of: int, chance: float) -> float:
+    """By how many nats so many hits are less likely by ``chance`` (Chernoff's bound)."""
+    share = fit / of
+    if share <= chance:
+        return 0.0
+    rest = 0.0 if share == 1 else (1 - share) * math.log((1 - share) / (1 - chance))
+    return of * (share * math.log(share / chance) + rest)
+
+
+def _spells(seen: Sightings, way: Way, most: int) -> tuple[float, tuple[Spell, ...]]:
+    """The numbers of partitions, rising over time, by which a way explains the most; and how much that is: nats by
+    which it is likelier, where every second message follows it, than partitions drawn by chance, less what each further
+    number costs.
+
+    A sighting stands for its first and its last message. ``gains[i][n, e]`` is the best of i changes that ends with
+    number n after event e; the first and the last n are no number, for times of which the way explains nothing.
+    """
+    once = seen.first == seen.last
+    order = np.argsort(np.concatenate([seen.first, seen.last[~once]]), kind="stable")
+    which = np.concatenate([np.arange(len(seen)), np.flatnonzero(~once)])[order]
+    at = np.concatenate([seen.first, seen.last[~once]])[order]
+    weight = np.where(once, 1.0, 0.5)[which]
+    counts = np.array([0, *range(1, most + _BEYOND + 1), 0])
+    hits = seen.numbers(way)[which] % np.maximum(counts, 1)[:, None] == seen.partition[which]
+    nats = np.where(hits, math.log((max(most, 2) + 1) / 2), -math.log(2)) * weight
+    nats[most] += 1e-9  # of equals the number that is known
+    nats[counts == 0] = 0
+    explained = np.zeros((len(counts), len(which) + 1))
+    np.cumsum(nats, axis=1, out=explained[:, 1:])
+    gains = [explained]
+    for _ in range(_MOST_SPELLS - 1):
+        fewer = np.full_like(explained, -np.inf)
+        np.maximum.accumulate(gains[-1][:-1], axis=0, out=fewer[1:])
+        gains.append(explained + np.maximum.accumulate(fewer - explained, axis=1))
+    price = math.log(len(which) * len(counts)) + 2
+    totals = [float(gain[:, -1].max()) - price * number for number, gain in enumerate(gains)]
+    number = int(np.argmax(totals))
+    count, end, found = int(np.argmax(gains[number][:, -1])), len(which), []
+    while number:
+        fewer = gains[number - 1][:count, : end + 1].max(axis=0) - explained[count, : end + 1]
+        cut = int(np.argmax(fewer))
+        before = int(np.argmax(gains[number - 1][:count, cut]))
+        only = np.flatnonzero(hits[count, cut:] & ~hits[before, cut:])
+        found.append(Spell(int(counts[count]), int(at[cut + only[0]]) if len(only) else int(at[min(cut, len(at) - 1)])))
+        count, end, number = before, cut, number - 1
+    found = [spell for spell in (Spell(int(counts[count]), int(at[0])), *reversed(found)) if spell.partitions]
+    return max(totals), (found[0]._replace(since=int(at[0])), *found[1:]) if found else ()
+
+
+def _fits(seen: Sightings, way: Way, spells: Sequence[Spell]) -> Flags:
+    """Whether the first and the last message of each sighting are where they belong."""
+    numbers, found = seen.numbers(way), np.ones(len(seen), bool)
+    for at in (seen.first, seen.last):
+        found &= numbers % _partitions_at(spells, at) == seen.partition
+    return found
+
+
+def _partitions_at(spells: Sequence[Spell], at: Ints) -> Ints:
+    """The number of partitions at each time."""
+    counts = np.array([spell.partitions for spell in spells], np.int64)
+    since = np.array([spell.since for spell in spells], np.int64)
+    return counts[np.maximum(np.searchsorted(since, at, "right") - 1, 0)]
+
+
+def _as_bytes(seen: Sightings, parts: Sequence[Part], partitions: int) -> frozenset[str | None]:
+    """The producers of whose messages more are explained where their keys were set as bytes."""
+    score = np.zeros((2, len(seen.names)))
+    for scheme, how in SCHEMES.items():
+        if how.of_bytes is None:
+            continue
+        spells = next((part.spells for part in parts if part.way.scheme == scheme), (Spell(partitions, 0),))
+        for of_bytes in (False, True):
+            fits = _fits(seen, Way(scheme, of_bytes), spells)
+            mine = np.bincount(seen.producer, fits * seen.messages, len(seen.names))
+            score[int(of_bytes)] = np.maximum(score[int(of_bytes)], mine)
+    return frozenset(name for name, text, as_bytes in zip(seen.names, *score, strict=True) if as_bytes > text)
+
+
+def _explained_by(seen: Sightings, scheme: str, partitions: int) -> int:
+    """How many messages a scheme explains, in the reading that explains more."""
+    ways = [Way(scheme), Way(scheme, True)] if SCHEMES[scheme].of_bytes else [Way(scheme)]
+    return max(int(seen.messages[seen.numbers(way) % partitions == seen.partition].sum()) for way in ways)

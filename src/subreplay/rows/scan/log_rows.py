@@ -1,0 +1,167 @@
+"""Messages and deliveries as rows of the log (``model.tables.LOG``), times in ns: ``spark.read.log`` in Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.hashing.identity import key_identity
+from subreplay.rows.model.columns import UNKNOWN
+from subreplay.rows.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG, MESSAGE
+from subreplay.rows.scan.rows import Columns
+
+_POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+_CONTENT: Final = tuple(name for name in INPUTS["messages"].names if name not in ("date", *_POSITION))
+"""What two messages of one position may differ in."""
+_ODD: Final = 0x9E3779B97F4A7C15
+_MIX: Final = 0xFF51AFD7ED558CCD
+_BITS: Final = (1 << 64) - 1
+
+
+_MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
+    "at": ("publish_time",),
+    "sequence_id": ("batch_sequence_id", "sequence_id"),
+}
+
+
+def needed(columns: Iterable[str]) -> tuple[str, ...]:
+    """The columns of ``messages`` that ``columns`` of the log are made of."""
+    return tuple({name: None for column in columns for name in _MADE_OF.get(column, (column,))})
+
+
+def some_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """Valid messages in some columns of the log that are ``needed`` for nothing else."""
+    columns = Columns("messages", batch)
+    given = {"at": nanos(columns, "publish_time"), "sequence_id": _sequence_ids(columns)}
+    return _log_rows(columns, {**_there(columns, *names), **{name: given[name] for name in names if name in given}})
+
+
+def as_log(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Valid rows of ``messages`` or ``deliveries``; what the table does not have, or the other one has, is left out."""
+    return _messages(batch) if table == "messages" else _deliveries(batch)
+
+
+def _messages(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns, n = Columns("messages", batch), batch.num_rows
+    return _log_rows(
+        columns,
+        {
+            "kind": pa.repeat(pa.scalar(MESSAGE, pa.int8()), n),
+            "at": nanos(columns, "publish_time"),
+            "seq": pa.repeat(0, n),
+            "judged": pa.repeat(True, n),
+            "before": pa.repeat(False, n),
+            "content": _content(columns),
+            **_there(columns, "key", "ordering_key", "batch_key", "batch_ordering_key", "producer"),
+            "sequence_id": _sequence_ids(columns),
+            "own_sequence_id": columns["sequence_id"],
+            **({"deliver_at": nanos(columns, "deliver_at")} if "deliver_at" in columns else {}),
+            **_there(columns, "size", "chunk_id", "chunk_count", "replicated_from", "aborted"),
+        },
+    )
+
+
+def _sequence_ids(columns: Columns) -> pa.Array:
+    """Of the outer metadata of their entries."""
+    own = columns["sequence_id"]
+    return pc.coalesce(columns["batch_sequence_id"], own) if "batch_sequence_id" in columns else own
+
+
+def _deliveries(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns, n = Columns("deliveries", batch), batch.num_rows
+    commit = is_commit(columns)
+    received, acked = nanos(columns, "received_at"), nanos(columns, "acked_at", "acked_nanos")
+    of_commit = acked if commit.true_count == n else pc.if_else(commit, acked, pa.scalar(None, pa.int64()))
+    kind = pa.repeat(pa.scalar(DELIVERY, pa.int8()), n)
+    if commit.true_count:
+        refused = pc.fill_null(pc.equal(columns["outcome"], "refused"), False)
+        made = pc.if_else(pc.equal(columns["ack_type"], "AutoCommit"), COMMIT_AUTOMATIC, COMMIT)
+        kind = pc.if_else(commit, pc.if_else(refused, COMMIT_REFUSED, made), DELIVERY)
+    return _log_rows(
+        columns,
+        {
+            "kind": kind,
+            "at": pc.coalesce(happened(columns), of_commit, UNKNOWN),
+            "by_receipt": pc.and_(columns["delivered_at"].is_null(), columns["received_at"].is_valid()),
+            "seq": columns["seq"],
+            "before": pa.repeat(False, n),
+            **_there(columns, "consumer", "instance", "redelivery_count"),
+            "received_at": received,
+            "acked_at": acked,
+            "nacked_at": nanos(columns, "nacked_at", "nacked_nanos"),
+            "cumulative": pc.equal(columns["ack_type"], "Cumulative"),
+        },
+    )
+
+
+def _there(columns: Columns, *names: str) -> dict[str, pa.Array]:
+    return {name: columns[name] for name in names if name in columns}
+
+
+def _log_rows(columns: Columns, given: Mapping[str, pa.Array]) -> pa.RecordBatch:
+    of = {**_there(columns, *_POSITION), **given}
+    fields = [field for field in LOG if field.name in of]
+    return pa.RecordBatch.from_arrays([of[f.name].cast(f.type) for f in fields], schema=pa.schema(fields))
+
+
+def is_commit(columns: Columns) -> pa.Array:
+    """Whether a row of ``deliveries`` is none, but the commit of an offset."""
+    if "ack_type" not in columns:
+        return pa.repeat(False, columns.rows)
+    return pc.is_in(columns["ack_type"], pa.array(["Commit", "AutoCommit"]))
+
+
+def happened(columns: Columns) -> pa.Array:
+    """When a delivery happened, in ns: dispatched, or else received; null for an acknowledgement without one."""
+    delivered = nanos(columns, "delivered_at", "delivered_nanos")
+    return delivered if not delivered.null_count else pc.coalesce(delivered, nanos(columns, "received_at"))
+
+
+def nanos(columns: Columns, time: str, beyond: str | None = None) -> pa.Array:
+    """A time in ns, with the column of what lies beyond the microsecond."""
+    whole = pc.multiply(columns[time].cast(pa.int64()), 1_000)
+    if beyond is None or beyond not in columns:
+        return whole
+    return pc.add(whole, pc.fill_null(columns[beyond], 0).cast(pa.int64()))
+
+
+def _content(columns: Columns) -> pa.Array:
+    """A fingerprint of all that a message has beside its position: alike for rows that are alike."""
+    total = np.zeros(columns.rows, np.uint64)
+    for number, name in enumerate(_CONTENT):
+        if name in columns:
+            _add(total, columns[name], number + 1)
+    return pa.array(total.view(np.int64))
+
+
+def _add(total: NDArray[np.uint64], values: pa.Array, salt: int) -> None:
+    """Add what a column tells; null tells nothing."""
+    if values.null_count == len(values):
+        return
+    if pa.types.is_struct(values.type):
+        there = pc.if_else(values.is_valid(), 1, pa.scalar(None, pa.int64()))
+        for number, part in enumerate([there, *values.flatten()]):
+            _add(total, part, salt << 8 | number)
+        return
+    mixed = _numbers(values) ^ np.uint64(salt * _ODD & _BITS)
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= np.uint64(_MIX)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(_ODD)
+    if values.null_count:
+        mixed[np.asarray(values.is_null())] = 0
+    total += mixed
+
+
+def _numbers(values: pa.Array) -> NDArray[np.uint64]:
+    if pa.types.is_binary(values.type) or pa.types.is_string(values.type):
+        return key_identity(values).view(np.uint64)
+    if pa.types.is_timestamp(values.type) or pa.types.is_boolean(values.type):
+        values = values.cast(pa.int64())
+    found: NDArray[Any] = np.asarray(pc.fill_null(values, 0)).astype(np.int64)
+    return found.view(np.uint64)

@@ -1,0 +1,239 @@
+"""How rows travel between the passes of an audit: as blocks of sorted rows.
+
+Spark moves and sorts rows one by one, and converts each of their columns on the way to Python and back, which costs
+more than all rules together. So it gets blocks: many rows of one topic partition as one binary value, with the sort
+key of the first of them. Spark brings the blocks in order of their first keys, and the pass that reads them merges
+those that overlap: rows before the first key of the blocks to come are complete.
+
+So a pass holds of each run that was sorted at a time a block, and rows that come early: a hot topic partition costs
+time, not memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from operator import attrgetter
+from tempfile import TemporaryFile
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.rows.model.columns import ROWS, Ints, column, gathered
+from subreplay.rows.model.tables import FACTS, LOG
+
+RUN: Final = 1 << 17  # rows sorted at a time
+BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, if rows are of a size
+WAITING_BLOCK: Final = 1 << 18  # of one that only waits
+KEY_COLUMNS: Final = 4  # columns of an order that make a key
+
+BLOCKS: Final = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("first_key", pa.list_(pa.int64()), nullable=False),  # of the first row
+        pa.field("columns", pa.int64(), nullable=False),  # bit per column of the schema: those that have values
+        pa.field("rows", pa.binary(), nullable=False),
+    ]
+)
+_PACKED: Final = 1 << 24  # bytes that go to Spark at a time
+_SCOPE: Final = ("topic", "partition")
+
+
+class Order(NamedTuple):
+    """Rows of ``schema`` sorted by topic, partition and ``columns``, which are integers; rows alike in all of these by
+    those in ``last``, which are words."""
+
+    schema: pa.Schema
+    columns: tuple[str, ...]
+    last: tuple[str, ...]
+
+
+BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), ("consumer", "instance"))
+BY_TIME: Final = Order(FACTS, ("at", "seq", "ledger", "entry", "batch_index", "nth"), ("consumer",))
+
+
+class ShuffleBlock(NamedTuple):
+    """Sorted rows of one topic partition."""
+
+    scope: tuple[str, int]
+    first_key: Sequence[int]  # of the first row
+    columns: int  # bit per column of the schema: those that have values
+    rows: bytes | pa.Buffer
+
+
+def packed(blocks: Iterable[ShuffleBlock]) -> Iterator[pa.RecordBatch]:
+    """As ``BLOCKS``, which Spark moves and sorts."""
+    held: list[ShuffleBlock] = []
+    size = 0
+    for block in blocks:
+        held.append(block)
+        size += len(block.rows)
+        if size >= _PACKED:
+            yield _packed(held)
+            held, size = [], 0
+    if held:
+        yield _packed(held)
+
+
+def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[ShuffleBlock]:
+    """``BLOCKS`` as they were."""
+    for batch in batches:
+        for topic, partition, first_key, columns, rows in zip(*batch.columns, strict=True):
+            yield ShuffleBlock((topic.as_py(), partition.as_py()), first_key.as_py(), columns.as_py(), rows.as_buffer())
+
+
+def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> Iterator[ShuffleBlock]:
+    """Rows in any order as sorted runs, in blocks of ``block`` bytes; columns that may be null may be missing."""
+    for run in gathered(batches, RUN):
+        yield from _blocks(run, order, block)
+
+
+def sorted_on_disk(blocks: Iterable[ShuffleBlock], folder: str | None = None) -> Iterator[ShuffleBlock]:
+    """Blocks, those of a topic partition together, in order of their first keys; rows wait in a file in ``folder``."""
+    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
+        with TemporaryFile(dir=folder) as file:
+            found: list[tuple[Sequence[int], int, int, int, int]] = []
+            for block in mine:
+                found.append((block.first_key, len(found), block.columns, file.tell(), len(block.rows)))
+                file.write(block.rows)
+            for first_key, _, columns, begin, size in sorted(found):
+                file.seek(begin)
+                yield ShuffleBlock(scope, first_key, columns, file.read(size))
+
+
+def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.RecordBatch]:
+    """Blocks sorted by topic, partition and first key -> their rows, in order."""
+    for scope, mine in itertools.groupby(blocks, key=attrgetter("scope")):
+        held: list[pa.Table] = []
+        rows, enough = 0, ROWS
+        for block in mine:
+            if rows >= enough:
+                together = _together(held, order)
+                complete = _before(together, block.first_key, order)
+                yield from _whole(together.slice(0, complete), scope, order)
+                held, rows = [together.slice(complete)], rows - complete
+                enough = ROWS + 2 * rows  # what stays is sorted again when as much has come
+            held.append(_opened(block, order))
+            rows += held[-1].num_rows
+        yield from _whole(_together(held, order), scope, order)
+
+
+def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
+    there = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
+    words, partitions = _ranks(rows, "topic"), rows["partition"].to_numpy()
+    positions = _sorted_positions(rows, order, words, partitions)
+    rows, words, partitions = _at(rows.select(there), positions), words[positions], partitions[positions]
+    scopes = np.flatnonzero((np.diff(words) != 0) | (np.diff(partitions) != 0)) + 1
+    content = rows.drop_columns(list(_SCOPE))
+    columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
+    size = max(1, block * len(rows) // max(1, content.nbytes))
+    begins = np.union1d(np.arange(0, len(rows), size), scopes)
+    begin_at = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:KEY_COLUMNS]], axis=1).tolist()
+    of = zip(column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
+    (batch,) = content.to_batches()
+    cuts = itertools.pairwise([*begins.tolist(), len(rows)])
+    for (begin, end), first_key, scope in zip(cuts, begin_at, of, strict=True):
+        yield ShuffleBlock(scope, first_key, columns, batch.slice(begin, end - begin).serialize())
+
+
+def _packed(blocks: list[ShuffleBlock]) -> pa.RecordBatch:
+    columns = {
+        "topic": [block.scope[0] for block in blocks],
+        "partition": [block.scope[1] for block in blocks],
+        "first_key": [block.first_key for block in blocks],
+        "columns": [block.columns for block in blocks],
+        "rows": [bytes(block.rows) for block in blocks],
+    }
+    return pa.RecordBatch.from_pydict(columns, BLOCKS)
+
+
+def _opened(block: ShuffleBlock, order: Order) -> pa.Table:
+    return pa.Table.from_batches([pa.ipc.read_record_batch(pa.py_buffer(block.rows), _schema(block.columns, order))])
+
+
+def _together(held: list[pa.Table], order: Order) -> pa.Table:
+    rows = pa.concat_tables(held, promote_options="default").combine_chunks()
+    return _at(rows, _sorted_positions(rows, order))
+
+
+@cache
+def _schema(columns: int, order: Order) -> pa.Schema:
+    return pa.schema([field for index, field in enumerate(order.schema) if columns >> index & 1])
+
+
+def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.RecordBatch]:
+    """Rows of one topic partition with all columns."""
+    n = len(rows)
+    given = {"topic": pa.repeat(scope[0], n), "partition": pa.repeat(pa.scalar(scope[1], pa.int32()), n)}
+    columns = [
+        given[f.name]
+        if f.name in given
+        else column(rows, f.name)
+        if f.name in rows.column_names
+        else pa.nulls(n, f.type)
+        for f in order.schema
+    ]
+    if n:
+        yield pa.RecordBatch.from_arrays(columns, schema=order.schema)
+
+
+def _before(rows: pa.Table, first_key: Sequence[int], order: Order) -> int:
+    """How many of sorted rows come before a key."""
+    begin, end = 0, len(rows)
+    for name, value in zip(order.columns, first_key, strict=False):
+        here = column(rows, name).to_numpy()[begin:end]
+        begin, end = (begin + int(np.searchsorted(here, value, side)) for side in ("left", "right"))
+    return begin
+
+
+def _at(rows: pa.Table, positions: Ints) -> pa.Table:
+    """The rows at those positions; as they are where they stand so already."""
+    return rows if (positions[1:] > positions[:-1]).all() else rows.take(pa.array(positions))
+
+
+def _sorted_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
+    """The positions of rows in order: of columns that tell the topic partition, and then their own."""
+    columns = [*scope, *(column(rows, name).to_numpy() for name in order.columns)]
+    condensed = _condensed(columns)
+    positions = np.lexsort(condensed[::-1])
+    alike = np.logical_and.reduce([np.diff(values[positions]) == 0 for values in condensed])
+    words = [name for name in order.last if name in rows.column_names]
+    if words and alike.any():
+        positions = np.lexsort([*(_ranks(rows, name) for name in reversed(words)), *condensed[::-1]])
+    return positions
+
+
+def _condensed(columns: Sequence[np.ndarray]) -> list[Ints]:
+    """As few integer columns as possible, at least one, by which rows are in the same order."""
+    condensed = [np.zeros(len(columns[0]), np.int64)]
+    room = 1
+    for values in columns:
+        values = values.astype(np.int64, copy=False)
+        least, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span == 1:
+            continue
+        if room * span < 1 << 63:
+            condensed[-1] = condensed[-1] * span + (values - least)
+            room *= span
+        else:
+            condensed.append(values - least if span < 1 << 63 else values)
+            room = span
+    return condensed
+
+
+def _ranks(rows: pa.Table, name: str) -> Ints:
+    """Words as integers of the same order; null is the least."""
+    words = column(rows, name)
+    if not words.null_count and pc.all(pc.equal(words, words[0])).as_py():  # as topics mostly are
+        return np.zeros(len(words), np.int64)
+    words = words.dictionary_encode()
+    known = words.dictionary.cast(pa.binary())
+    rank = np.empty(len(known) + 1, np.int64)
+    rank[np.asarray(pc.sort_indices(known))] = np.arange(len(known))
+    rank[-1] = -1
+    ranks: Ints = rank[np.asarray(words.indices.fill_null(-1))]
+    return ranks

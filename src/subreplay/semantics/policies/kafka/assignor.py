@@ -1,0 +1,201 @@
+"""What every Kafka assignor is: a pure function from the members' claims to an owner of every partition.
+
+Partitions are numbered once for a whole group, so that a claim, an assignment and a generation are arrays of integers,
+however many topics there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.slots import HASH_RANGE
+from subreplay.rows.model.rows import Scope
+from subreplay.semantics.policies.base import Policy, Routing, Serving
+
+UNASSIGNED = -1
+NO_GENERATION = -1
+
+Ints: TypeAlias = NDArray[np.int64]
+Owners: TypeAlias = NDArray[np.int32]
+Rebalance: TypeAlias = Literal["eager", "cooperative", "server"]
+
+
+class TopicPartition(NamedTuple):
+    """A partition by name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, eq=False)
+class Partitions:
+    """Every partition that a group may speak of, numbered in the order of Java's (topic, partition).
+
+    ``topics`` are sorted as ``String.compareTo`` sorts them. Partition p of topic t has the number ``bounds[t] + p``.
+    ``counts[t]`` partitions of it exist; ``bounds`` may leave room for more, which members still claim although they
+    are gone. ``racks[t][p]`` are the racks of a partition's replicas; ``topic_ids`` are what the server-side assignors
+    order topics by.
+    """
+
+    topics: tuple[str, ...]
+    counts: Ints
+    bounds: Ints
+    racks: Mapping[str, tuple[frozenset[str], ...]] = field(default_factory=dict)
+    topic_ids: Mapping[str, UUID] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        counts: Mapping[str, int],
+        claimed: Iterable[TopicPartition] = (),
+        racks: Mapping[str, tuple[frozenset[str], ...]] | None = None,
+        topic_ids: Mapping[str, UUID] | None = None,
+    ) -> Partitions:
+        """The partitions of the topics in ``counts``, with room for ``claimed`` ones of these topics beyond them.
+
+        >>> partitions = Partitions.of({"b": 2, "a": 3})
+        >>> partitions.numbers([TopicPartition("b", 1), TopicPartition("a", 0)]).tolist()
+        [4, 0]
+        """
+        topics = tuple(sorted(counts, key=utf16_order))
+        room = dict(counts)
+        for topic, partition in claimed:
+            if topic in room:
+                room[topic] = max(room[topic], partition + 1)
+        bounds = np.concatenate([[0], np.cumsum([room[topic] for topic in topics], dtype=np.int64)]).astype(np.int64)
+        exist = np.array([counts[topic] for topic in topics], np.int64)
+        return cls(topics, exist, bounds, racks or {}, topic_ids or {})
+
+    def with_room_of(self, other: Partitions) -> Partitions:
+        """These partitions, with room for as many of each topic as ``other`` has."""
+        room = dict(zip(other.topics, np.diff(other.bounds).tolist(), strict=True))
+        widths = [
+            max(width, room.get(topic, 0)) for topic, width in zip(self.topics, np.diff(self.bounds), strict=True)
+        ]
+        return replace(self, bounds=np.concatenate([[0], np.cumsum(widths, dtype=np.int64)]).astype(np.int64))
+
+    def __len__(self) -> int:
+        return int(self.bounds[-1])
+
+    def numbers(self, named: Iterable[TopicPartition]) -> Ints:
+        """The numbers of partitions; those of topics that do not exist are left out."""
+        first = dict(zip(self.topics, self.bounds.tolist(), strict=False))
+        return np.array([first[topic] + partition for topic, partition in named if topic in first], np.int64)
+
+    def number(self, scope: Scope) -> int:
+        """The number of a topic partition; a topic without partitions has one. Raises ValueError on another topic."""
+        return int(self.bounds[self.topics.index(scope.topic)]) + max(scope.partition, 0)
+
+    @cached_property
+    def topic(self) -> Ints:
+        """The position in ``topics`` of every partition's topic."""
+        return np.repeat(np.arange(len(self.topics)), np.diff(self.bounds))
+
+    @cached_property
+    def by_number(self) -> Ints:
+        """All partitions, ordered by their number in their topic, then by topic."""
+        return np.lexsort((self.topic, np.arange(len(self)) - self.bounds[self.topic]))
+
+    def topic_of(self, numbers: Ints) -> Ints:
+        """The position in ``topics`` of each numbered partition's topic."""
+        topics: Ints = np.searchsorted(self.bounds, numbers, "right") - 1
+        return topics
+
+    def named(self, numbers: Ints) -> list[TopicPartition]:
+        """The partitions of these numbers."""
+        topic = self.topic_of(numbers)
+        return [
+            TopicPartition(self.topics[t], number - first)
+            for t, number, first in zip(topic.tolist(), numbers.tolist(), self.bounds[topic].tolist(), strict=True)
+        ]
+
+
+def invented_ids(topics: Iterable[str]) -> dict[str, UUID]:
+    """Ids for topics whose own are not known: always the same for a name.
+
+    A live cluster draws its topic ids at random, and ``kafka.uniform`` orders topics by them: which partitions a member
+    gets may then legitimately differ, how many it gets and how many move may not.
+    """
+    return {topic: uuid5(NAMESPACE_URL, topic) for topic in topics}
+
+
+class Claim(NamedTuple):
+    """The partitions (numbers, ascending) that a member says it has, since which generation.
+
+    Sticky reads it from ``userData``, CooperativeSticky from ``ownedPartitions`` and ``generationId``; for the
+    server-side assignors it is the member's previous target.
+    """
+
+    partitions: Ints
+    generation: int = NO_GENERATION
+
+
+NO_CLAIM = Claim(np.zeros(0, np.int64))
+
+
+class Member(NamedTuple):
+    """A member as an assignor sees it; ``topics`` may name some that do not exist.
+
+    ``generation`` is ``Subscription.generationId``, which for Sticky is not always that of the claim.
+    """
+
+    member_id: str
+    topics: frozenset[str]
+    instance_id: str | None = None
+    rack: str | None = None
+    generation: int = NO_GENERATION
+    claim: Claim = NO_CLAIM
+
+
+class Assignor(Protocol):
+    """One way to share partitions among the members of a group."""
+
+    name: ClassVar[str]
+    rebalance: ClassVar[Rebalance]
+
+    @property
+    def profile(self) -> str: ...
+
+    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+        """The position in ``members`` (which come in join order) of each partition's owner, or ``UNASSIGNED``.
+
+        One entry per number of ``partitions``. A cooperative assignor leaves a partition unassigned as long as another
+        member has to give it up first.
+        """
+
+
+@dataclass(frozen=True)
+class GroupPolicy:
+    """What the assignors have in common as policies: a partition decides the owner, and when a change is noticed.
+
+    ``session_timeout_us``: how long after its last sign of life a crashed member, or a static one that closed, is
+    evicted (``session.timeout.ms``). ``initial_rebalance_delay_us``: how long an empty group waits for more members
+    (``group.initial.rebalance.delay.ms``; classic protocol only).
+    """
+
+    routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "polled"
+    measures_load: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    space: ClassVar[tuple[int, int]] = (0, HASH_RANGE - 1)
+
+    profile: str
+    session_timeout_us: int = 45_000_000
+    initial_rebalance_delay_us: int = 3_000_000
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Slots as Pulsar's Key_Shared counts them; here they decide nothing."""
+        return (hashes % np.uint32(HASH_RANGE)).astype(np.int64)
+
+
+def is_group(policy: Policy) -> TypeGuard[GroupPolicy]:
+    """Whether the members of a group poll their partitions, so that all of them are folded together."""
+    return policy.serving == "polled"

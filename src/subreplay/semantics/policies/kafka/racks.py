@@ -1,0 +1,26 @@
+"""The racks that hold replicas of partitions."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from subreplay.semantics.policies.kafka.assignor import Ints, Partitions
+
+NOWHERE: frozenset[str] = frozenset()
+
+
+@lru_cache(maxsize=8)  # the partitions of a group stay the same for many rebalances
+def replica_kinds(partitions: Partitions) -> tuple[Ints, tuple[frozenset[str], ...]]:
+    """The kind of each partition by number, and the replica racks of each kind.
+
+    Kind 0 is in no rack, as are partitions of which nothing is known.
+    """
+    kinds: dict[frozenset[str], int] = {NOWHERE: 0}
+    kind = np.zeros(len(partitions), np.int64)
+    firsts, counts = partitions.bounds[:-1].tolist(), partitions.counts.tolist()
+    for topic, first, count in zip(partitions.topics, firsts, counts, strict=True):
+        replicas = partitions.racks.get(topic, ())[:count]
+        kind[first : first + len(replicas)] = [kinds.setdefault(racks, len(kinds)) for racks in replicas]
+    return kind, tuple(kinds)

@@ -1,0 +1,165 @@
+"""The members of a group as arrays: a group of thousands is asked again with every change of it.
+
+A roster is a sequence of ``Member``; each of them is made when somebody looks at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+import numpy as np
+
+from subreplay.hashing.java_map import string_hash_codes
+from subreplay.hashing.java_string import utf16_order
+from subreplay.kernels.compiled import compiled
+from subreplay.semantics.policies.kafka.assignor import Claim, Ints, Member, Owners
+
+
+@dataclass(frozen=True, eq=False)
+class Roster(Sequence[Member]):
+    """Members in join order: what they are, one column an attribute, and what they claim.
+
+    Member m claims ``claimed[ends[m - 1] : ends[m]]``, ascending, as of ``claim_generations[m]``.
+    """
+
+    ids: tuple[str, ...]
+    topics: tuple[frozenset[str], ...]
+    instances: tuple[str | None, ...]
+    racks: tuple[str | None, ...]
+    generations: Ints
+    claim_generations: Ints
+    claimed: Ints
+    ends: Ints
+
+    @classmethod
+    def of(cls, members: Iterable[Member]) -> Roster:
+        """These members; a roster is itself."""
+        if isinstance(members, Roster):
+            return members
+        rows = tuple(members)
+        ids, topics, instances, racks, generations, claims = zip(*rows, strict=True) if rows else ((),) * 6
+        held = [claim.partitions for claim in claims]
+        return cls(
+            ids,
+            topics,
+            instances,
+            racks,
+            np.array(generations, np.int64),
+            np.array([claim.generation for claim in claims], np.int64),
+            np.concatenate([*held, np.zeros(0, np.int64)]),
+            np.cumsum([len(partitions) for partitions in held], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, at: int) -> Member: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Member]: ...
+    def __getitem__(self, at: int | slice) -> Member | Sequence[Member]:
+        if isinstance(at, slice):
+            return self.at(range(*at.indices(len(self))))
+        at = range(len(self))[at]
+        start = int(self.ends[at - 1]) if at else 0
+        claim = Claim(self.claimed[start : self.ends[at]], int(self.claim_generations[at]))
+        return Member(
+            self.ids[at], self.topics[at], self.instances[at], self.racks[at], int(self.generations[at]), claim
+        )
+
+    def __iter__(self) -> Iterator[Member]:
+        return map(self.__getitem__, range(len(self)))
+
+    def at(self, positions: Sequence[int]) -> Roster:
+        """The members at these positions, in that order."""
+        rows = np.array(positions, np.int64)
+        widths = np.diff(self.ends, prepend=0)[rows]
+        ends = np.cumsum(widths)
+        taken = np.repeat(self.ends[rows] - ends, widths) + np.arange(widths.sum())
+        new = Roster(
+            tuple(map(self.ids.__getitem__, positions)),
+            tuple(map(self.topics.__getitem__, positions)),
+            tuple(map(self.instances.__getitem__, positions)),
+            tuple(map(self.racks.__getitem__, positions)),
+            self.generations[rows],
+            self.claim_generations[rows],
+            self.claimed[taken],
+            ends,
+        )
+        if "hash_codes" in self.__dict__:
+            new.__dict__["hash_codes"] = self.hash_codes[rows]
+        return new
+
+    def replaced(self, at: int, instead: Sequence[Member]) -> Roster:
+        """The same members with these instead of the one ``at`` a position; behind the last one that is nobody."""
+        new, end = Roster.of(instead), int(self.ends[at - 1]) if at else 0
+        behind = int(self.ends[at]) if at < len(self) else end
+        moved = self.ends[at + 1 :] + len(new.claimed) - (behind - end)
+        return Roster(
+            (*self.ids[:at], *new.ids, *self.ids[at + 1 :]),
+            (*self.topics[:at], *new.topics, *self.topics[at + 1 :]),
+            (*self.instances[:at], *new.instances, *self.instances[at + 1 :]),
+            (*self.racks[:at], *new.racks, *self.racks[at + 1 :]),
+            np.concatenate([self.generations[:at], new.generations, self.generations[at + 1 :]]),
+            np.concatenate([self.claim_generations[:at], new.claim_generations, self.claim_generations[at + 1 :]]),
+            np.concatenate([self.claimed[:end], new.claimed, self.claimed[behind:]]),
+            np.concatenate([self.ends[:at], new.ends + end, moved]),
+        )
+
+    def given(self, claimed: Ints, ends: Ints, generation: int) -> Roster:
+        """The same members, each with what it owns as of a generation."""
+        same = np.full(len(self), generation, np.int64)
+        new = Roster(self.ids, self.topics, self.instances, self.racks, same, same, claimed, ends)
+        for known in ("by_id", "hash_codes"):
+            if known in self.__dict__:
+                new.__dict__[known] = self.__dict__[known]
+        return new
+
+    @cached_property
+    def by_id(self) -> Ints:
+        """The positions of the members, ordered by member id as ``String.compareTo`` compares."""
+        return np.array(sorted(range(len(self)), key=[*map(utf16_order, self.ids)].__getitem__), np.int64)
+
+    @cached_property
+    def hash_codes(self) -> Ints:
+        """``String.hashCode`` of each member id."""
+        return string_hash_codes(self.ids)
+
+    def claims(self, positions: Ints, names: Ints) -> tuple[Ints, Ints]:
+        """All claims, member after member as in ``positions``, and for each the one of ``names`` whose it is."""
+        return _claims(self.claimed, self.ends, positions, names)
+
+    def lost(self, owners: Owners) -> tuple[Ints, Ints]:
+        """The claims of which another member, or nobody, is the owner, and the positions of whose they are."""
+        return _lost(self.claimed, self.ends, owners)
+
+
+@compiled
+def _lost(claimed: Ints, ends: Ints, owners: Owners) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+    found, whose = np.empty_like(claimed), np.empty_like(claimed)
+    filled = start = 0
+    for position, end in enumerate(ends):
+        for number in range(start, end):
+            if owners[claimed[number]] != position:
+                found[filled], whose[filled] = claimed[number], position
+                filled += 1
+        start = end
+    return found[:filled].copy(), whose[:filled].copy()
+
+
+@compiled
+def _claims(
+    claimed: Ints, ends: Ints, positions: Ints, names: Ints
+) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+    found, whose = np.empty_like(claimed), np.empty_like(claimed)
+    filled = 0
+    for position, name in zip(positions, names):  # noqa: B905 - numba's zip knows no strict
+        start = ends[position - 1] if position else 0
+        for number in range(start, ends[position]):
+            found[filled] = claimed[number]
+            whose[filled] = name
+            filled += 1
+    return found[:filled], whose[:filled]

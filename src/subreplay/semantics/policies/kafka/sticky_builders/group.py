@@ -1,0 +1,128 @@
+"""A group as the sticky algorithms see it: members by number, and their claims in the order that Java walks them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import dropwhile
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from subreplay.hashing.java_map import map_order, string_hash_codes
+from subreplay.kernels.compiled import compiled
+from subreplay.semantics.policies.kafka.assignor import Ints, Member, Owners, Partitions
+from subreplay.semantics.policies.kafka.roster import Roster
+from subreplay.semantics.policies.kafka.subscriptions import Flags, by_join_order, subscribed
+
+
+@dataclass(frozen=True, eq=False)
+class GroupSubscription:
+    """What the leader is asked to assign, and to whom.
+
+    Members are sorted by member id (``String.compareTo``), and numbered so; sticky assignors ignore instance ids.
+    ``order`` are their positions in join order, which ``roster`` has. ``walk`` are their numbers as the leader's
+    ``HashMap``, filled in join order, hands them out. ``claim_generations`` and ``generations`` (of the subscription)
+    are by member.
+
+    ``topic`` is by partition, as is ``exists``: it does, and someone subscribes to its topic. ``subscribers[t, m]``:
+    member m subscribes to topic t.
+    """
+
+    partitions: Partitions
+    roster: Roster
+    order: Ints
+    walk: Ints
+    claim_generations: Ints
+    generations: Ints
+    topic: Ints
+    exists: Flags
+    subscribers: Flags
+
+    @classmethod
+    def of(cls, partitions: Partitions, members: Sequence[Member]) -> GroupSubscription:
+        """The subscription of these members (at least one), in join order."""
+        roster = Roster.of(members)
+        order = roster.by_id
+        number = np.empty_like(order)
+        number[order] = np.arange(len(order))
+        walk = number[map_order(roster.hash_codes)]
+        topics = [*map(roster.topics.__getitem__, order.tolist())]
+        topic = partitions.topic
+        subscribers = subscribed(partitions.topics, topics)
+        return cls(
+            partitions,
+            roster,
+            order,
+            walk,
+            claim_generations=roster.claim_generations[order],
+            generations=roster.generations[order],
+            topic=topic,
+            exists=_existing(partitions.bounds, np.where(subscribers.any(axis=1), partitions.counts, 0)),
+            subscribers=subscribers,
+        )
+
+    @cached_property
+    def _claims(self) -> tuple[Ints, Ints]:
+        return self.roster.claims(self.order[self.walk], self.walk)
+
+    @property
+    def claimed(self) -> Ints:
+        """All claims, member after member as walked."""
+        return self._claims[0]
+
+    @property
+    def claimants(self) -> Ints:
+        """Whose each of ``claimed`` is."""
+        return self._claims[1]
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """By number, each of them made anew."""
+        return self.roster.at(self.order.tolist())
+
+    @property
+    def live(self) -> Flags:
+        """By topic: it exists, and someone subscribes to it."""
+        live: Flags = self.subscribers.any(axis=1) & (self.partitions.counts > 0)
+        return live
+
+    @property
+    def all_alike(self) -> bool:
+        """Whether all members subscribe to the same topics, existing or not.
+
+        Members with no topic at all go unnoticed as long as only such members were walked: a quirk of the real class.
+        """
+        if len(set(self.roster.topics)) == 1:
+            return True
+        subscriptions = (self.roster.topics[position] for position in self.order[self.walk].tolist())
+        return len(set(dropwhile(lambda topics: not topics, subscriptions))) <= 1
+
+    def hash_codes(self) -> Ints:
+        """``TopicPartition.hashCode`` of every partition, not cut to 32 bits."""
+        number = np.arange(len(self.topic)) - self.partitions.bounds[self.topic]
+        codes: Ints = 31 * (31 + number) + string_hash_codes(self.partitions.topics)[self.topic]
+        return codes
+
+    def as_joined(self, owners: Ints) -> Owners:
+        """Owners by number, as positions in join order."""
+        return by_join_order(owners, self.order)
+
+
+@compiled
+def _existing(bounds: Ints, counts: Ints) -> Flags:  # pragma: no cover - compiled
+    exists = np.zeros(bounds[-1], np.bool_)
+    for topic, count in enumerate(counts):
+        exists[bounds[topic] : bounds[topic] + count] = True
+    return exists
+
+
+class Target(NamedTuple):
+    """The owner (a member's number) of every partition, and the partitions that someone else has to give up first."""
+
+    owners: Ints
+    moving: Flags
+
+
+Algorithm: TypeAlias = Callable[[GroupSubscription], Target]

@@ -1,0 +1,96 @@
+"""Sticky assignment where members subscribe to different topics: keep, add, then move one by one while that helps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints
+from subreplay.semantics.policies.kafka.sticky_builders.claims import previous_owners, settled
+from subreplay.semantics.policies.kafka.sticky_builders.group import GroupSubscription, Target
+from subreplay.semantics.policies.kafka.sticky_builders.moves import Board, add, balance
+from subreplay.semantics.policies.kafka.sticky_builders.racks import Racks, no_racks, racks_of
+from subreplay.semantics.policies.kafka.subscriptions import Flags
+
+NOTHING = np.zeros(0, np.int64)
+
+
+def share_unequally(group: GroupSubscription) -> Target:
+    """The target of the general algorithm (``kafka.md`` §4.4).
+
+    A claim stands if the member still subscribes to the topic, and its rack does not mismatch. The rest is ``spread``,
+    topics with the fewest subscribers first; unless a claim was dropped, what nobody claimed is the first to move when
+    it comes to balancing. As ``AbstractStickyAssignor.GeneralAssignmentBuilder`` (4.0.2).
+    """
+    racks = racks_of(group)
+    owners, _ = settled(group)
+    owned = np.flatnonzero(owners != UNASSIGNED)
+    stands = group.subscribers[group.topic[owned], owners[owned]] & ~racks.mismatched(owners[owned], owned)
+    owners[owned[~stands]] = UNASSIGNED
+    order = scarcest_first(group)
+    early = order[owners[order] == UNASSIGNED] if stands.all() else NOTHING
+    spread(group, owners, previous_owners(group), order, early, racks, margin=1)
+    return Target(owners, claimed_by_others_only(group, owners))
+
+
+def scarcest_first(group: GroupSubscription) -> Ints:
+    """All partitions by the number of their topic's subscribers, then topic and number."""
+    numbers = np.flatnonzero(group.exists)
+    return numbers[np.argsort(group.subscribers.sum(axis=1)[group.topic[numbers]], kind="stable")]
+
+
+def claimed_by_others_only(group: GroupSubscription, owners: Ints) -> Flags:
+    """Partitions that their owner does not claim, while others do (``kafka.md`` §4.5)."""
+    moving = np.zeros(len(owners), np.bool_)
+    moving[group.claimed] = True
+    moving[group.claimed[owners[group.claimed] == group.claimants]] = False
+    return moving
+
+
+def spread(
+    group: GroupSubscription, owners: Ints, previous: Ints, order: Ints, early: Ints, racks: Racks, margin: int
+) -> None:
+    """Complete ``owners`` and balance them, in place.
+
+    1. Unassigned partitions go, in ``order``, to their smallest subscriber: the one with the fewest partitions, then
+       the smallest id. Those that can go to a member whose rack does not mismatch go before the others.
+    2. ``balance``: a partition goes to its ``previous`` owner if that has at least two partitions less than its owner,
+       or else to its smallest subscriber if that has; ``early`` ones first, then all in ``order``. Topics with one
+       subscriber take no part, nor do members who hold all they can and nothing that another could.
+    3. If there were owners before, and the turns of all moved something but did not lessen the differences in size,
+       step 2 is undone.
+
+    ``margin`` is of ``balance``.
+    """
+    sizes = np.bincount(owners[owners != UNASSIGNED], minlength=len(group.order))
+    initial = not sizes.any()
+    board = _board(group, owners, sizes)
+    for allowed in (racks, no_racks(group)):
+        add(order[owners[order] == UNASSIGNED], allowed, board)
+
+    contested = (group.subscribers.sum(axis=1) > 1)[group.topic]
+    flexible = sizes < board.full
+    flexible[owners[contested & (owners != UNASSIGNED)]] = True
+    previous = np.where(np.append(flexible, False)[previous], previous, UNASSIGNED)
+    before, unevenness = owners.copy(), _unevenness(sizes[flexible])
+    early, turns = early[contested[early]], order[contested[order]]
+    moved = balance(early, turns, previous, margin, _scattered(group.hash_codes()), board)
+    if moved and not initial and _unevenness(sizes[flexible]) >= unevenness:
+        owners[:] = before
+
+
+def _board(group: GroupSubscription, owners: Ints, sizes: Ints) -> Board:
+    topics, subscribers = map(np.ascontiguousarray, np.nonzero(group.subscribers))
+    first = np.searchsorted(topics, np.arange(len(group.subscribers) + 1))
+    full = np.where(group.live, group.partitions.counts, 0) @ group.subscribers
+    return Board(group.topic, group.partitions.bounds, first, subscribers, group.subscribers, full, owners, sizes)
+
+
+def _unevenness(sizes: Ints) -> int:
+    """The sum of the differences between every two sizes."""
+    return int((2 * np.arange(len(sizes)) - len(sizes) + 1) @ np.sort(sizes))
+
+
+def _scattered(codes: Ints) -> Ints:
+    """Hash codes as ``HashMap`` scatters them over its buckets."""
+    unsigned = codes & 0xFFFFFFFF
+    return unsigned ^ unsigned >> 16

@@ -1,0 +1,48 @@
+"""The server's uniform assignor (KIP-848): balanced, and as sticky as that allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from subreplay.hashing.profiles import KAFKA_4_0, ByProfile, rule_of
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, GroupPolicy, Member, Owners, Partitions, Rebalance
+from subreplay.semantics.policies.kafka.subscriptions import by_join_order
+from subreplay.semantics.policies.kafka.uniform_builders.equal import assign_equal
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup
+from subreplay.semantics.policies.kafka.uniform_builders.unequal import assign_unequal
+
+
+@dataclass(frozen=True)
+class Uniform(GroupPolicy):
+    """Targets that differ by at most one partition, from which members keep what they had where that is possible.
+
+    The members' claims are their previous targets. Which of them keeps what depends on the order in which Java's maps
+    hand out members, topic ids and partitions; it is followed, members being put into their map in join order. Members
+    that all subscribe to the same topics (missing ones included) are balanced overall, ``uniform_equal``; otherwise the
+    subscribers of each topic are, ``uniform_unequal``. Racks and instance ids do not matter. Follows the group
+    coordinator's ``UniformAssignor`` (4.0.2), which 2024 development versions differ from. ``assign`` raises InputError
+    for a topic without id.
+
+    >>> from uuid import UUID
+    >>> from subreplay.semantics.policies.kafka.assignor import Claim
+    >>> members = [Member("C0", frozenset({"t"}), claim=Claim(np.array([1, 2, 3]))), Member("C1", frozenset({"t"}))]
+    >>> Uniform("kafka-4.0").assign(Partitions.of({"t": 4}, topic_ids={"t": UUID(int=1)}), members).tolist()
+    [1, 0, 0, 1]
+    """
+
+    name: ClassVar[str] = "kafka.uniform"
+    rebalance: ClassVar[Rebalance] = "server"
+
+    def __post_init__(self) -> None:
+        rule_of(self.name, ByProfile({KAFKA_4_0: None}), self.profile)
+
+    def assign(self, partitions: Partitions, members: Sequence[Member]) -> Owners:
+        if not members:
+            return np.full(len(partitions), UNASSIGNED, np.int32)
+        group = UniformGroup.of(partitions, members)
+        equal = len(set(group.subscriptions)) == 1
+        return by_join_order(assign_equal(group) if equal else assign_unequal(group), group.order)

@@ -1,0 +1,96 @@
+"""The uniform assignor where all members subscribe to the same topics: quotas, kept and filled in Java's order."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from subreplay.hashing.java_map import copy_capacity_for, map_order, string_hash_codes, uuid_hash_code
+from subreplay.kernels.compiled import compiled
+from subreplay.semantics.policies.kafka.assignor import UNASSIGNED, Ints, Owners, Partitions
+from subreplay.semantics.policies.kafka.subscriptions import Flags
+from subreplay.semantics.policies.kafka.uniform_builders.group import UniformGroup, topic_id
+
+
+def assign_equal(group: UniformGroup) -> Owners:
+    """The owner of each partition, by index in the group; as ``UniformHomogeneousAssignmentBuilder`` (4.0.2).
+
+    Members in order have a quota of ``partitions // members``, and one more as long as such extras are left. They keep
+    the first partitions of their target up to the quota. One whose target does not fill a quota with an extra gives the
+    extra up as long as there are members enough to take all extras after it. What nobody has, then what was
+    surrendered, fills the members with room in order.
+    """
+    bounds, wanted = group.partitions.bounds, group.wanted
+    walk, codes = _walk(group.partitions, group.subscriptions[0])
+    begins = np.searchsorted(group.holders, np.arange(len(group.order) + 1))
+    surrendered, room = _revise(len(walk), begins, group.targets, wanted, group.topic, bounds, codes)
+    owners = np.full(len(group.partitions), UNASSIGNED, np.int32)
+    owners[group.targets[wanted]] = group.holders[wanted]
+    unassigned = np.concatenate([walk[owners[walk] == UNASSIGNED], surrendered])
+    owners[unassigned] = np.repeat(np.arange(len(room)), room)
+    return owners
+
+
+@lru_cache(maxsize=8)  # the partitions and the subscription stay the same for many rebalances
+def _walk(partitions: Partitions, subscription: frozenset[str]) -> tuple[Ints, Ints]:
+    """The partitions subscribed to, in the order of a ``HashSet`` of topic ids; and the hash code of each topic's id.
+
+    That set is a copy of the ``HashSet`` of subscribed names, missing topics included, and as large.
+    """
+    names = sorted(subscription)
+    capacity = copy_capacity_for(len(names))
+    number_of = {topic: t for t, topic in enumerate(partitions.topics)}
+    by_name = [names[at] for at in map_order(string_hash_codes(names), capacity).tolist()]
+    topics = np.array([number_of[name] for name in by_name if name in number_of], np.int64)
+    codes = np.array([uuid_hash_code(topic_id(partitions, topic)) for topic in partitions.topics], np.int64)
+    ordered = topics[map_order(codes[topics], capacity)]
+    counts = partitions.counts[ordered]
+    before = np.cumsum(counts) - counts
+    return np.repeat(partitions.bounds[ordered] - before, counts) + np.arange(counts.sum()), codes
+
+
+@compiled
+def _revise(
+    partitions: int, begins: Ints, targets: Ints, wanted: Flags, topics: Ints, bounds: Ints, codes: Ints
+) -> tuple[Ints, Ints]:  # pragma: no cover - compiled
+    """What members surrender, in order, and how many each has room for."""
+    members = len(begins) - 1
+    share, extras = partitions // members, partitions % members
+    surrendered, count = np.empty_like(targets), 0
+    room = np.zeros(members, np.int64)
+    for member in range(members):
+        mine = slice(begins[member], begins[member + 1])
+        held, quota = wanted[mine].sum(), share + (extras > 0)
+        if held > quota:
+            order = _map_order(targets[mine], topics, bounds, codes)
+            beyond = targets[mine][order][wanted[mine][order]][quota:]
+            for target in beyond:  # one by one: numba compiles for seconds what it says of a slice of another length
+                surrendered[count] = target
+                count += 1
+        room[member] = max(quota - held, 0)
+        if quota > share:
+            if room[member] > 0 and members - member > extras:
+                room[member] -= 1
+            else:
+                extras -= 1
+    return surrendered[:count], room
+
+
+@compiled
+def _map_order(target: Ints, topics: Ints, bounds: Ints, codes: Ints) -> Ints:  # pragma: no cover - compiled
+    """The order of one member's partitions in a ``HashMap`` from topic id to ``HashSet`` of partitions.
+
+    Both got them ascending, as a record lists them that was written in order.
+    """
+    topic = topics[target]
+    begins = np.append(0, np.flatnonzero(topic[1:] != topic[:-1]) + 1)
+    ends = np.append(begins[1:], len(target))
+    order, count = np.empty_like(target), 0
+    for run in map_order(codes[topic[begins]]):
+        numbers = target[begins[run] : ends[run]]
+        in_set = map_order(numbers - bounds[topic[begins[run]]], copy_capacity_for(len(numbers)))
+        for at in in_set:
+            order[count] = begins[run] + at
+            count += 1
+    return order

@@ -1,0 +1,150 @@
+"""Failover: one consumer per partition is active, the others stand by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.errors import ConfigError
+from subreplay.hashing.java_string import utf16_order
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.rows.model.range_table import Range, RangeTable
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.base import Routing, Serving
+from subreplay.semantics.policies.pulsar.members import Members, with_member, without_member
+
+RING_POINTS = 100
+
+Choice = Literal["partition modulo", "hash ring", "first subscribed"]
+
+
+@dataclass(frozen=True)
+class FailoverRule:
+    """How a profile chooses where there is no partition number; whether the ring may be asked for everywhere."""
+
+    unpartitioned: Choice
+    ring_is_optional: bool
+
+
+RULES: Mapping[str, FailoverRule] = ByProfile(
+    {
+        DOCUMENTED: FailoverRule("first subscribed", ring_is_optional=True),  # rows P-FO-4 and P-FO-5
+        PULSAR_2_10: FailoverRule("first subscribed", ring_is_optional=False),  # the ring came with 3.0 (#19502)
+        PULSAR_3_2: FailoverRule("hash ring", ring_is_optional=False),
+        PULSAR_4_0: FailoverRule("hash ring", ring_is_optional=True),
+    }
+)
+
+
+@dataclass(frozen=True)
+class FailoverState:
+    """The consumers in the broker's order, and the one that gets the messages."""
+
+    scope: Scope
+    members: Members = ()
+    active: Consumer | None = None
+
+    @cached_property
+    def table(self) -> RangeTable:
+        if self.active is None:
+            return RangeTable.empty()
+        return RangeTable.single(self.active.index, 0, HASH_RANGE - 1)
+
+
+@dataclass(frozen=True)
+class Failover:
+    """One consumer is active, chosen anew at every join and leave, so that a newcomer can take over at once.
+
+    Consumers are sorted by priority level, then by name as Java compares strings, then by joining. Among those of the
+    top priority, the active one is
+
+    * for a partition, number ``partition % count`` (rows P-FO-1 to P-FO-3);
+    * for a topic without partitions, the one with a point nearest to the topic's hash, clockwise; each consumer has
+      points ``murmur3(name + j)``, j = 0..99, and the later consumer takes a point that two share. The option
+      ``consistent_hashing`` (the broker's ``activeConsumerFailoverConsistentHashing``, not in 3.2) does this for
+      partitions too. Under ``documented`` it stands for row P-FO-5; without it, and under ``pulsar-2.10``, such a topic
+      is served in the order of subscription, whatever the priorities (row P-FO-4).
+
+    Follows ``AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
+
+    >>> policy = Failover("documented")
+    >>> state = policy.start(Scope("persistent://t/ns/orders", partition=1))
+    >>> for index, name in enumerate("AB"):
+    ...     state = policy.join(state, Consumer(index, name))
+    >>> state.active.name
+    'B'
+    """
+
+    name: ClassVar[str] = "pulsar.failover"
+    routing: ClassVar[Routing] = "partition"
+    serving: ClassVar[Serving] = "failover"
+    measures_load: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    space: ClassVar[Range] = (0, HASH_RANGE - 1)
+
+    profile: str
+    consistent_hashing: bool = False
+
+    def __post_init__(self) -> None:
+        rule = rule_of(self.name, RULES, self.profile)
+        if self.consistent_hashing and not rule.ring_is_optional:
+            raise ConfigError(f"{self.name}: {self.profile} has no option consistent_hashing")
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        """Slots as Key_Shared counts them; here they decide nothing."""
+        return range_slots(self.profile).slots(hashes)
+
+    def start(self, scope: Scope) -> FailoverState:
+        return FailoverState(scope)
+
+    def join(self, state: FailoverState, consumer: Consumer) -> FailoverState:
+        return self._picked(state.scope, with_member(state.members, consumer, self._order(state.scope)))
+
+    def leave(self, state: FailoverState, consumer: Consumer) -> FailoverState:
+        return self._picked(state.scope, without_member(state.members, consumer))
+
+    def _choice(self, scope: Scope) -> Choice:
+        if self.consistent_hashing:
+            return "hash ring"
+        return "partition modulo" if scope.partition >= 0 else RULES[self.profile].unpartitioned
+
+    def _order(self, scope: Scope) -> Any:
+        return _by_joining if self._choice(scope) == "first subscribed" else _by_priority_and_name
+
+    def _picked(self, scope: Scope, members: Members) -> FailoverState:
+        if not members:
+            return FailoverState(scope)
+        choice = self._choice(scope)
+        if choice == "first subscribed":
+            return FailoverState(scope, members, members[0])
+        top = [member for member in members if member.priority == members[0].priority]
+        active = top[scope.partition % len(top)] if choice == "partition modulo" else _nearest(top, scope)
+        return FailoverState(scope, members, active)
+
+
+def _by_priority_and_name(consumer: Consumer) -> tuple[int, bytes]:
+    return consumer.priority, utf16_order(consumer.name)
+
+
+def _by_joining(consumer: Consumer) -> int:
+    return consumer.index
+
+
+def _nearest(top: list[Consumer], scope: Scope) -> Consumer:
+    """The consumer with the first point at or after the topic's hash; the last of those that share that point."""
+    topic = murmur3_32(scope.full_name.encode()) & MASK_31
+    return min(reversed(top), key=lambda consumer: _distance(topic, consumer.name))
+
+
+@lru_cache(maxsize=65536)
+def _distance(topic: int, name: str) -> int:
+    """How far clockwise a consumer's nearest point is from a topic's hash, on the ring ``0..2^31 - 1``."""
+    points = (murmur3_32(f"{name}{j}".encode()) for j in range(RING_POINTS))
+    return min((point - topic) & MASK_31 for point in points)

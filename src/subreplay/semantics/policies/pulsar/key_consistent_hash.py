@@ -1,0 +1,110 @@
+"""Key_Shared, consistent hashing: every consumer has points on a ring, a key goes clockwise to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.errors import ConfigError
+from subreplay.hashing.murmur3 import MASK_31
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.hashing.slots import HASH_RANGE, RING_SLOTS
+from subreplay.rows.model.range_table import Range
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.base import Routing, Serving
+from subreplay.semantics.policies.pulsar.rings import FirstComeRing, SharedPointRing
+
+Ring: TypeAlias = FirstComeRing | SharedPointRing
+
+
+@dataclass(frozen=True)
+class RingRule:
+    """A profile's slots and the ring it starts with, given the number of points per consumer."""
+
+    space: Range
+    empty: Callable[[int], Ring]
+
+
+def _documented(points: int) -> Ring:
+    """Row P-KS-CH-1: points ``murmur3_32(name + i)``, i from 1."""
+    return SharedPointRing("", 1, points)
+
+
+def _pulsar_2_10(points: int) -> Ring:
+    """2.8.1, 2.10.4, 3.0.2, 3.2.0: points ``murmur3_32(name + i)``, i from 0. apache/pulsar#22053 (3.0.3, 3.2.1) put a
+    separator between them, so that ``c1`` + ``11`` and ``c11`` + ``1`` are two points."""
+    return SharedPointRing("", 0, points)
+
+
+def _pulsar_3_2(points: int) -> Ring:
+    """3.2.3: points ``murmur3_32(name + "\\0" + i)``, i from 0."""
+    return SharedPointRing("\0", 0, points)
+
+
+RULES: Mapping[str, RingRule] = ByProfile(
+    {
+        DOCUMENTED: RingRule((0, MASK_31), _documented),
+        PULSAR_2_10: RingRule((0, MASK_31), _pulsar_2_10),
+        PULSAR_3_2: RingRule((0, MASK_31), _pulsar_3_2),
+        PULSAR_4_0: RingRule((1, HASH_RANGE - 1), FirstComeRing),
+    }
+)
+
+
+@dataclass(frozen=True)
+class ConsistentHash:
+    """Rows P-KS-CH-1 and 2: each consumer has ``points`` positions on a ring. This is the brokers' default selector.
+
+    A join moves keys to the newcomer only, a leave moves the leaver's keys only.
+
+    Where two consumers meet at a point: under ``documented`` and before 4.0 they share it by ``hash % count``; in
+    4.x it belongs to the first comer, and the next in the queue has it when that one leaves. Follows
+    ``ConsistentHashingStickyKeyConsumerSelector`` (2.10.4, 3.2.3, 4.0.8, 4.2.4).
+
+    >>> policy = ConsistentHash("documented", points=1)
+    >>> one = policy.join(policy.start(Scope("persistent://t/ns/orders")), Consumer(0, "C1"))
+    >>> policy.join(one, Consumer(1, "C2")).table.rows()
+    [(0, 1686920675, 1), (1686920676, 1889903931, 0), (1889903932, 2147483647, 1)]
+    """
+
+    name: ClassVar[str] = "pulsar.key_shared.consistent_hash"
+    routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "key shared"
+    measures_load: ClassVar[bool] = False
+
+    profile: str
+    allow_out_of_order: bool = False
+    points: int = 100
+
+    def __post_init__(self) -> None:
+        rule_of(self.name, RULES, self.profile)
+        if self.points < 1:
+            raise ConfigError(f"{self.name}: points must be at least 1, got {self.points}")
+
+    @property
+    def ordered(self) -> bool:
+        return not self.allow_out_of_order
+
+    @property
+    def space(self) -> Range:
+        return RULES[self.profile].space
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return RING_SLOTS[self.profile].slots(hashes)
+
+    def start(self, scope: Scope) -> Ring:
+        return RULES[self.profile].empty(self.points)
+
+    def join(self, state: Ring, consumer: Consumer) -> Ring:
+        return state.joined(consumer)
+
+    def leave(self, state: Ring, consumer: Consumer) -> Ring:
+        return state.left(consumer)
+
+    def reported_ranges(self, state: Ring) -> dict[int, list[Range]]:
+        """The ranges of each consumer as ``getConsumerKeyHashRanges`` lists them."""
+        return state.reported_ranges()

@@ -1,0 +1,102 @@
+"""KeyHashRange: one reader gets the messages of its slot ranges, all others are skipped for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.errors import ConsumerRejected
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_3_2, PULSAR_4_0, ByProfile, rule_of
+from subreplay.hashing.slots import HASH_RANGE, range_slots
+from subreplay.rows.model.range_table import Range
+from subreplay.rows.model.rows import Consumer, Scope
+from subreplay.semantics.policies.base import Routing, Serving
+from subreplay.semantics.policies.pulsar.members import without_member
+from subreplay.semantics.policies.pulsar.range_maps import EndPoints, WholeRanges
+
+Selector: TypeAlias = EndPoints | WholeRanges
+
+RULES: Mapping[str, type[Selector]] = ByProfile(
+    {
+        DOCUMENTED: EndPoints,  # row P-KR-2: floor and ceiling must name the same consumer
+        PULSAR_3_2: EndPoints,
+        PULSAR_4_0: WholeRanges,
+    }
+)
+
+
+@dataclass(frozen=True)
+class KeyHashRange:
+    """Documented rows P-KR-1 and 2: a single active consumer behind a filter of slots (``Consumer.ranges``, inclusive).
+
+    Every reader is a subscription of its own, so several of them side by side are several dispatchers and may overlap:
+    ``coverage`` tells how. A second consumer of the same subscription is refused, as under ``pulsar.exclusive``, unless
+    the first one's connection is dead; ranges that Pulsar's client would not send are refused too. A reader without
+    ranges gets everything.
+
+    Under ``documented`` and ``pulsar-3.2`` a gap between two ranges of the reader is selected too; from 4.0 on exactly
+    its ranges are. A slot without an owner is skipped for this reader: it waits for nobody. Follows
+    ``AbstractDispatcherSingleActiveConsumer.addConsumer``, ``HashRangeExclusiveStickyKeyConsumerSelector`` (3.2.3;
+    4.0.8, 4.2.4) and, for what is refused, the client's ``ReaderBuilderImpl.keyHashRange``.
+
+    >>> reader = Consumer(0, "R", ranges=((0, 10000), (20001, 30000)))
+    >>> policy = KeyHashRange("pulsar-4.0")
+    >>> policy.join(policy.start(Scope("persistent://t/ns/orders")), reader).table.gaps(policy.space)
+    [(10001, 20000), (30001, 65535)]
+    """
+
+    name: ClassVar[str] = "pulsar.key_hash_range"
+    routing: ClassVar[Routing] = "slot"
+    serving: ClassVar[Serving] = "filtered"
+    measures_load: ClassVar[bool] = False
+    ordered: ClassVar[bool] = True
+    space: ClassVar[Range] = (0, HASH_RANGE - 1)
+
+    profile: str
+
+    def __post_init__(self) -> None:
+        rule_of(self.name, RULES, self.profile)
+
+    def slots(self, hashes: NDArray[np.uint32]) -> NDArray[np.int64]:
+        return range_slots(self.profile).slots(hashes)
+
+    def start(self, scope: Scope) -> Selector:
+        return RULES[self.profile]()
+
+    def join(self, state: Selector, consumer: Consumer) -> Selector:
+        if any(member.alive for member in state.members):
+            raise ConsumerRejected("ConsumerBusyException", "Exclusive consumer is already connected")
+        ranges = consumer.ranges or (self.space,)
+        if objection := _objection(ranges, self.space):
+            raise ConsumerRejected("IllegalArgumentException", objection)
+        return type(state)((replace(consumer, ranges=ranges),))
+
+    def leave(self, state: Selector, consumer: Consumer) -> Selector:
+        return type(state)(without_member(state.members, consumer))
+
+    def served(self, ranges: tuple[Range, ...]) -> list[Range]:
+        """The slots that a reader with these ranges gets, in order; raises ConsumerRejected as ``join`` does.
+
+        >>> KeyHashRange("documented").served(((0, 10000), (20001, 30000)))
+        [(0, 30000)]
+        """
+        reader = Consumer(0, "reader", ranges=ranges)
+        return self.join(RULES[self.profile](), reader).table.by_owner()[reader.index]
+
+
+def _objection(ranges: tuple[Range, ...], space: Range) -> str | None:
+    """Why the client would not send these ranges."""
+    for start, end in ranges:
+        if start > end:
+            return f"Range end must >= range start, provided range is [{start}, {end}]"
+        if start < space[0] or end > space[1]:
+            return f"Ranges must be [{space[0]}, {space[1]}] but provided range is [{start}, {end}]"
+    for (start, end), (other_start, other_end) in combinations(ranges, 2):
+        if start <= other_end and other_start <= end:
+            return f"Key hash ranges with overlap between [{start}, {end}] and [{other_start}, {other_end}]"
+    return None

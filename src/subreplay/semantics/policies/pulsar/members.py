@@ -1,0 +1,28 @@
+"""The list of connected consumers that every dispatcher keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from subreplay.rows.model.rows import Consumer
+
+Members = tuple[Consumer, ...]
+
+
+def by_priority(consumer: Consumer) -> Any:
+    """How ``AbstractDispatcherMultipleConsumers`` sorts: by priority level, equals by joining."""
+    return consumer.priority
+
+
+def with_member(members: Members, consumer: Consumer, order: Callable[[Consumer], Any] = by_priority) -> Members:
+    """``members``, sorted by ``order``, with ``consumer`` after its equals."""
+    return tuple(sorted((*members, consumer), key=order))
+
+
+def without_member(members: Members, consumer: Consumer) -> Members:
+    """``members`` without ``consumer``; raises ValueError if it is not connected."""
+    left = tuple(member for member in members if member.index != consumer.index)
+    if len(left) == len(members):
+        raise ValueError(f"consumer {consumer.name!r} (index {consumer.index}) is not connected")
+    return left

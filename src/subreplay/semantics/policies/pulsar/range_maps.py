@@ -1,0 +1,120 @@
+"""What a sticky selector remembers: the ranges of the connected consumers, as either generation of brokers keeps them.
+
+Either is the immutable state of the policy, and follows from the connected consumers alone.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from subreplay.rows.model.range_table import Range, RangeTable
+from subreplay.rows.model.rows import Consumer
+from subreplay.semantics.policies.pulsar.members import Members
+
+
+@dataclass(frozen=True)
+class EndPoints:
+    """The selector of 3.2.3: a sorted map of both ends of every range.
+
+    A slot belongs to a consumer if the ends below and above it are both this consumer's. So the gap between two ranges
+    of one consumer is served by it too, and its own ranges may overlap (documented row P-KR-2: the older profile).
+    """
+
+    members: Members = ()
+
+    @staticmethod
+    def objection(ranges: tuple[Range, ...]) -> str | None:
+        """Why the broker refuses these ranges whoever else is connected."""
+        return "Fixed hash range start > end" if any(start > end for start, end in ranges) else None
+
+    @cached_property
+    def ends(self) -> list[tuple[int, Consumer]]:
+        owner = {end: member for member in self.members for range_ in _ranges(member) for end in range_}
+        return sorted(owner.items())
+
+    @cached_property
+    def _keys(self) -> list[int]:
+        return [key for key, _ in self.ends]
+
+    def conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
+        """The first connected consumer in the way of ``ranges``."""
+        return next((other for range_ in ranges if (other := self._in_the_way(*range_))), None)
+
+    def _in_the_way(self, start: int, end: int) -> Consumer | None:
+        floor, ceiling = bisect_right(self._keys, end) - 1, bisect_left(self._keys, start)
+        if floor >= 0 and self._keys[floor] >= start:
+            return self.ends[floor][1]
+        if ceiling < len(self._keys) and floor >= 0 and self.ends[floor][1].index == self.ends[ceiling][1].index:
+            around = self.ends[floor][1]  # in the way if one of its ranges really reaches in here
+            return around if any(s <= end and start <= e for s, e in _ranges(around)) else None
+        return None
+
+    @cached_property
+    def table(self) -> RangeTable:
+        ranges: dict[int, list[Range]] = {}
+        for end, owner in self.ends:
+            ranges.setdefault(owner.index, []).append((end, end))
+        for (below, owner), (above, other) in pairwise(self.ends):
+            if owner.index == other.index and below + 1 < above:
+                ranges[owner.index].append((below + 1, above - 1))
+        return RangeTable.of(ranges).merged()
+
+    def reported_ranges(self) -> dict[int, list[Range]]:
+        """Ends taken two by two, so that a range of one slot shifts the pairs of everything after it."""
+        ranges: dict[int, list[Range]] = {}
+        for (start, owner), (end, other) in zip(self.ends[::2], self.ends[1::2], strict=False):
+            if owner.index == other.index:
+                ranges.setdefault(owner.index, []).append((start, end))
+        return ranges
+
+
+@dataclass(frozen=True)
+class WholeRanges:
+    """The selector of 4.0.8, 4.2.4 and the documents: a sorted map of ranges, and a slot must be inside one."""
+
+    members: Members = ()
+
+    @staticmethod
+    def objection(ranges: tuple[Range, ...]) -> str | None:
+        """Why the broker refuses these ranges whoever else is connected: each in turn by itself, then beside the next,
+        with which one that ends before it starts shares nothing (``areRangesOverlapping``, 4.0.8)."""
+        in_order = sorted(ranges, key=lambda range_: range_[0])
+        for (start, end), following in zip(in_order, (*in_order[1:], None), strict=True):
+            if start > end:
+                return f"Fixed hash range start > end for range: [{start},{end}]"
+            if following and max(start, following[0]) <= min(end, following[1]):
+                return f"Consumer's own ranges conflict: [{start},{end}] overlaps with [{following[0]},{following[1]}]"
+        return None
+
+    @cached_property
+    def taken(self) -> list[tuple[int, int, Consumer]]:
+        rows = ((*range_, member) for member in self.members for range_ in _ranges(member))
+        return sorted(rows, key=lambda row: row[0])
+
+    @cached_property
+    def _keys(self) -> list[int]:
+        return [start for start, _, _ in self.taken]
+
+    def conflict(self, ranges: tuple[Range, ...]) -> Consumer | None:
+        """The first connected consumer in the way of ``ranges``."""
+        return next((other for range_ in ranges if (other := self._in_the_way(*range_))), None)
+
+    def _in_the_way(self, start: int, end: int) -> Consumer | None:
+        position = bisect_right(self._keys, start) - 1
+        neighbours = self.taken[max(position, 0) : position + 2]  # the ranges that start below and above
+        return next((owner for first, last, owner in neighbours if first <= end and start <= last), None)
+
+    @cached_property
+    def table(self) -> RangeTable:
+        return RangeTable.of({member.index: _ranges(member) for member in self.members}).merged()
+
+    def reported_ranges(self) -> dict[int, list[Range]]:
+        """The table by consumer, in slot order; ranges that touch are one."""
+        return self.table.by_owner()
+
+
+def _ranges(consumer: Consumer) -> tuple[Range, ...]:
+    return consumer.ranges or ()

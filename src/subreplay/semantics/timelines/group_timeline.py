@@ -1,0 +1,367 @@
+"""The generations of a Kafka consumer group, and the timeline of each of its partitions.
+
+A group shares many partitions in one decision, so it is folded once. A step is one decision: a rebalance, or a static
+member coming back without one. Steps are kept as changes; each partition's ``Timeline`` is read off them.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.hashing.timeline_map import TimelineOrder
+from subreplay.rows.model.columns import NEVER
+from subreplay.rows.model.range_table import NOBODY, Move
+from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.kafka.assignor import Member, Partitions
+from subreplay.semantics.policies.kafka.group import Group
+from subreplay.semantics.policies.kafka.roster import Roster
+from subreplay.semantics.timelines.namesakes import whose_leave
+from subreplay.semantics.timelines.timeline import (
+    BEGINNING,
+    Epoch,
+    Instants,
+    Ints,
+    OwnerIndex,
+    Timeline,
+    boundaries,
+    joining,
+)
+
+REBALANCE_TIMEOUT_NS = 300_000_000_000
+"""The rebalance timeout (the default of ``max.poll.interval.ms``): no empty group waits longer for its members, and no
+member has longer to give up what was decided to be another's."""
+
+
+def as_served(policy: Any, joins: Iterable[int], served: Iterable[int]) -> Any:
+    """The policy of a group without the delay of its first rebalance, where its members were served within it: it was
+    not in force. ``joins`` and ``served`` are times (ns) of joins and of first deliveries."""
+    joined, first = min(joins, default=NEVER), min(served, default=NEVER)
+    delay = getattr(policy, "initial_rebalance_delay_us", 0) * 1_000
+    return replace(policy, initial_rebalance_delay_us=0) if delay and joined <= first < joined + delay else policy
+
+
+class Change(NamedTuple):
+    """The partitions (bit n of ``which``, packed) that got another owner, and the new owners in their order."""
+
+    which: NDArray[np.uint8]
+    owners: NDArray[np.int16] | NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A decision about a group: when, under which generation, because of which events, and what moved.
+
+    Owners are ``Consumer.index``: the ordinal of a join among all joins of the group.
+    """
+
+    at: Instant
+    generation: int
+    events: tuple[MembershipEvent, ...]
+    change: Change
+
+
+@dataclass(frozen=True, eq=False)
+class GroupTimeline:
+    """All steps of one group over ``partitions``."""
+
+    policy: Any
+    partitions: Partitions
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def fold(cls, policy: Any, partitions: Partitions, events: Iterable[MembershipEvent]) -> GroupTimeline:
+        """The timeline of a group whose members join, leave and crash as ``events`` (in order) say.
+
+        Events of one instant are answered by one rebalance. Under the classic protocol an empty group waits for more
+        members first. A crash, and the leaving of a static member, is detected when the session times out; a static
+        member that is back by then takes its old place without a rebalance. A cooperative assignor is asked again as
+        long as partitions have to be given up first. Rebalances take no time here.
+        """
+        fold = GroupFold(policy, partitions)
+        waiting = deque(_detected(policy, events))
+        while waiting:
+            end = fold.waits_until(waiting)
+            rebalance = [waiting.popleft()]
+            while waiting and waiting[0].at.at <= end:
+                rebalance.append(waiting.popleft())
+            at = max(rebalance[0].at, Instant(end, 0))
+            fold.apply(at, rebalance)
+            while fold.group.unsettled:
+                at = Instant(at.at, at.seq + len(fold.steps[-1].events))
+                fold.follow_up(at, at)
+        return fold.timeline()
+
+    @classmethod
+    def retold(cls, policy: Any, partitions: Partitions, rounds: Iterable[Rebalance]) -> GroupTimeline:
+        """The timeline of a group whose rebalances are known, with the time that each of them took."""
+        fold = GroupFold(policy, partitions)
+        seq = 0
+        for one in rounds:
+            at = Instant(one.at, seq)
+            if one.detected:
+                fold.apply(at, one.detected, one.forced)
+            else:
+                fold.follow_up(at, Instant(one.since, seq))
+            seq += 2 * len(one.detected) + 1
+        return fold.timeline()
+
+    def owners(self, numbers: Sequence[int]) -> NDArray[np.int32]:
+        """Who owned these partitions after each step: one row a step, one column a partition."""
+        wanted = np.asarray(numbers, np.int64)
+        rows = np.full((len(self.steps), len(wanted)), NOBODY, np.int32)
+        for row, step in enumerate(self.steps):
+            rows[row] = rows[row - 1] if row else NOBODY
+            bits = np.unpackbits(step.change.which, count=len(self.partitions)).view(bool)
+            index = np.cumsum(bits)[wanted] - 1
+            changed = bits[wanted]
+            rows[row, changed] = step.change.owners[index[changed]]
+        return rows
+
+    def timelines(self, scopes: Iterable[Scope]) -> dict[Scope, Timeline]:
+        """The timeline of each topic partition; one of a topic that the group does not know has no owner ever."""
+        asked, story = list(scopes), _Story.of(self.steps)
+        first = dict(zip(self.partitions.topics, self.partitions.bounds.tolist(), strict=False))
+        known = [scope for scope in asked if scope.topic in first]
+        columns = self.owners([first[scope.topic] + max(scope.partition, 0) for scope in known])
+        owned = dict(zip(known, columns.T, strict=True))
+        nobody = np.full(len(self.steps), NOBODY, np.int32)
+        return {scope: story.timeline(self.policy, scope, owned.get(scope, nobody)) for scope in asked}
+
+
+@dataclass(frozen=True, eq=False)
+class _Story:
+    """What all partitions of a group have in common: everything but who owns them.
+
+    ``epochs`` tell no moves; of those after the first, ``step`` is the step of each, and ``closes`` whether
+    it is the last of it. ``passing``: another step follows in the same instant.
+    """
+
+    epochs: tuple[Epoch, ...]
+    consumers: tuple[Consumer, ...]
+    starts: Instants
+    candidates: Instants
+    step: Ints
+    closes: NDArray[np.bool_]
+    passing: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, steps: Sequence[Step]) -> _Story:
+        here: dict[str, list[Consumer]] = {}
+        consumers: list[Consumer] = []
+        epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
+        closings: list[tuple[int, bool]] = []
+        for number, step in enumerate(steps):
+            for seq, event in enumerate(step.events):
+                at = Instant(step.at.at, step.at.seq + seq)
+                event = replace(event, at=at, since=min(event.since, at))
+                joined: Consumer | None = None
+                left: tuple[Consumer, ...] = ()
+                if event.event == "join":
+                    joined = joining(len(consumers), event)
+                    consumers.append(joined)
+                    here.setdefault(event.consumer, []).append(joined)
+                elif gone := whose_leave(event.instance, here.get(event.consumer, ())):
+                    here[event.consumer].remove(gone)
+                    left = (gone,)
+                epochs[-1] = replace(epochs[-1], end=at)
+                epochs.append(Epoch(len(epochs), at, event.since, None, event, joined, left))
+                closings.append((number, seq == len(step.events) - 1))
+        step_of, closes = np.array(closings, np.int64).reshape(-1, 2).T
+        when = np.array([step.at.at for step in steps], np.int64)
+        passing = np.zeros(len(steps), np.bool_)
+        passing[:-1] = when[1:] == when[:-1]
+        return cls(
+            tuple(epochs), tuple(consumers), *boundaries(epochs), step_of, closes == 1,
+            passing,
+        )  # fmt: skip
+
+    def timeline(self, policy: Any, scope: Scope, owners: NDArray[np.int32]) -> Timeline:
+        """The timeline of a partition with these owners after each step."""
+        # given up and handed on in the same instant: nobody saw it free
+        held = np.where((owners == NOBODY) & self.passing, 0, np.arange(1, len(owners) + 1))
+        after = np.append(NOBODY, owners)[np.maximum.accumulate(held)].astype(np.int64)
+        # whoever joins is there before, and whoever leaves until, the partition changes hands
+        before = np.append(NOBODY, after)[: len(after)]
+        owner = np.append(NOBODY, np.where(self.closes, after[self.step], before[self.step]))
+        changed = np.flatnonzero(owner[1:] != owner[:-1]) + 1
+        epochs, (low, high) = list(self.epochs), policy.space
+        for epoch in changed.tolist():
+            move = Move(low, high, int(owner[epoch - 1]), int(owner[epoch]))
+            epochs[epoch] = replace(epochs[epoch], moves=(move,))
+        everywhere = np.full(len(changed), low), np.full(len(changed), high)
+        index = OwnerIndex.of(self.starts, self.candidates, (changed, *everywhere, owner[changed]))
+        return Timeline(policy, scope, tuple(epochs), self.consumers, (), index)
+
+
+class DetectedEvent(NamedTuple):
+    """A membership event when the coordinator learns of it; ``join`` is the ordinal of the join it is or ends."""
+
+    at: Instant
+    join: int
+    event: MembershipEvent
+
+
+class Rebalance(NamedTuple):
+    """What was answered by one decision: asked for at ``since``, in force ``at`` (ns).
+
+    ``detected`` is empty for the rebalance that follows one in which partitions were given up. ``forced``: a static
+    member that came back found a rebalance running, and takes part in it.
+    """
+
+    since: int
+    at: int
+    detected: tuple[DetectedEvent, ...] = ()
+    forced: bool = False
+
+
+def _detected(policy: Any, events: Iterable[MembershipEvent]) -> list[DetectedEvent]:
+    """Joins and departures in the order in which they are noticed; departures of who never came are left out."""
+    detected: list[DetectedEvent] = []
+    here: dict[str, deque[tuple[int, bool]]] = {}  # joins of each name, and whether the member is static
+    joins = count()
+    for event in events:
+        if event.event == "join":
+            join = next(joins)
+            here.setdefault(event.label, deque()).append((join, event.instance_id is not None))
+            detected.append(DetectedEvent(event.at, join, event))
+        elif here.get(event.label):
+            join, static = here[event.label].popleft()
+            silent = static or event.event == "crash"
+            late = policy.session_timeout_us * 1_000 if silent else 0
+            detected.append(DetectedEvent(Instant(event.at.at + late, event.at.seq), join, event))
+    return sorted(detected, key=lambda n: n.at)
+
+
+class GroupFold:
+    """The one place where a group's timeline grows. A member's id is its name, or another where that is taken.
+
+    ``owners`` are the joins (by ordinal) that own each partition now.
+    """
+
+    def __init__(self, policy: Any, partitions: Partitions) -> None:
+        self.policy, self.partitions = policy, partitions
+        self.group = Group(policy).over(partitions)
+        self.every_topic = frozenset(partitions.topics)
+        self.steps: list[Step] = []
+        self.here: dict[str, tuple[int, str]] = {}  # join and consumer name by member id
+        self.ids: dict[int, str] = {}  # the member id of each join that is here
+        self.owners = np.full(len(partitions), NOBODY, np.int32)
+        self.order = TimelineOrder()
+
+    def waits_until(self, waiting: Sequence[DetectedEvent]) -> int:
+        """When the next rebalance happens (ns): at once, or, for an empty group, when no more members turn up."""
+        first = waiting[0].at.at
+        delay: int = self.policy.initial_rebalance_delay_us * 1_000
+        if self.here or self.policy.rebalance == "server" or not delay:
+            return first
+        joins = [n.at.at for n in waiting if n.event.event == "join" and n.at.at <= first + REBALANCE_TIMEOUT_NS]
+        end = first + delay
+        while any(end - delay < at <= end for at in joins[1:]) and end < first + REBALANCE_TIMEOUT_NS:
+            end = min(end + delay, first + REBALANCE_TIMEOUT_NS)
+        return end
+
+    def apply(
+        self,
+        at: Instant,
+        detected: Iterable[DetectedEvent],
+        forced: bool = False,
+        subscribed: Mapping[int, Iterable[str]] = MappingProxyType({}),
+        partitions: Partitions | None = None,
+    ) -> None:
+        """One decision about all that was detected until ``at``: who joins first, then who leaves.
+
+        ``subscribed`` are the topics that members (by their joins) subscribe to from now on, ``partitions`` those that
+        exist by now, numbered as before.
+        """
+        happened: list[MembershipEvent] = []
+        rebalances = bool(subscribed) or partitions is not None
+        fresh: set[str] = set()
+        for one in sorted(detected, key=lambda n: n.event.event != "join"):
+            events, disturbing = self._join(one, forced) if one.event.event == "join" else self._leave(one)
+            happened += events
+            rebalances |= disturbing
+            if disturbing and one.join in self.ids:
+                fresh.add(self.ids[one.join])
+        if partitions is not None:
+            self.group = self.group.over(partitions)
+        if subscribed:
+            self.group = self.group.subscribe(
+                {self.ids[join]: frozenset(topics) for join, topics in subscribed.items() if join in self.ids}
+            )
+        if not happened and not rebalances:
+            return
+        if rebalances:
+            self.group = self._in_map_order(fresh).rebalance()
+        self._step(at, happened or [MembershipEvent(Scope(""), "rebalance", "", at, at)])
+
+    def _in_map_order(self, fresh: Collection[str]) -> Group:
+        """On the server the assignor gets who was there in the order of the coordinator's map, then who just came."""
+        if self.policy.rebalance != "server":
+            return self.group
+        roster = Roster.of(self.group.members)
+        position = {member_id: number for number, member_id in enumerate(roster.ids)}
+        ordered = sorted(self.order, key=lambda member_id: member_id in fresh)
+        return replace(self.group, members=roster.at([position[member_id] for member_id in ordered]))
+
+    def follow_up(self, at: Instant, since: Instant) -> None:
+        """One more rebalance, to hand on what was given up."""
+        self.group = self.group.rebalance()
+        self._step(at, [MembershipEvent(Scope(""), "rebalance", "", at, since)])
+
+    def timeline(self) -> GroupTimeline:
+        """All steps so far."""
+        return GroupTimeline(self.policy, self.partitions, tuple(self.steps))
+
+    def _join(self, one: DetectedEvent, forced: bool) -> tuple[list[MembershipEvent], bool]:
+        """What happened, and whether it takes a rebalance."""
+        event, taken = one.event, one.event.label in self.here
+        member_id = f"{event.label}-{one.join}" if taken else event.label
+        topics = self.every_topic if event.topics is None else frozenset(event.topics)
+        member = Member(member_id, topics, event.instance_id, event.rack)
+        old = self._former(event.instance_id)
+        self.order.add(member_id)
+        self.ids[one.join] = member_id
+        if old is None:
+            self.here[member_id] = one.join, event.consumer
+            self.group = self.group.join(member)
+            return [event], True
+        join, name = self.here.pop(old.member_id)
+        del self.ids[join]
+        self.order.remove(old.member_id)
+        self.here[member_id] = one.join, event.consumer
+        quietly = old.topics == topics and not forced
+        self.group = self.group.restart(old.member_id, member, quietly)
+        return [event, replace(event, event="leave", consumer=name)], not quietly
+
+    def _former(self, instance: str | None) -> Member | None:
+        """The static member of that instance id, if it is here."""
+        instances = Roster.of(self.group.members).instances
+        if instance is None or instance not in instances:
+            return None
+        return self.group.members[instances.index(instance)]
+
+    def _leave(self, one: DetectedEvent) -> tuple[list[MembershipEvent], bool]:
+        member_id = self.ids.pop(one.join, None)
+        if member_id is None:  # a static member that is back already
+            return [], False
+        del self.here[member_id]
+        self.order.remove(member_id)
+        self.group = self.group.leave(member_id)
+        return [one.event], True
+
+    def _step(self, at: Instant, events: Sequence[MembershipEvent]) -> None:
+        joins = [join for join, _ in map(self.here.__getitem__, Roster.of(self.group.assigned).ids)]
+        owners = np.array([*joins, NOBODY], np.int32)[self.group.owners]  # UNASSIGNED is the last of them
+        changed = owners != self.owners
+        smallest = np.int16 if max(joins, default=0) < 2**15 else np.int32  # a group's steps are many
+        change = Change(np.packbits(changed), owners[changed].astype(smallest))
+        self.steps.append(Step(at, self.group.generation, tuple(events), change))
+        self.owners = owners

@@ -1,0 +1,143 @@
+"""From ``membership`` rows to the events that each dispatcher saw."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
+from subreplay.rows.model.tables import MEMBERSHIP
+from subreplay.semantics.timelines.namesakes import with_aliases
+
+CHANGES: Final = frozenset({"join", "leave", "crash"})
+"""Events of who is there."""
+OWNERSHIP: Final = frozenset({"assigned", "revoked", "lost", "owner", "withdrawn"})
+"""Events of who owns a partition of a Kafka group."""
+CLOSED: Final = "closed"
+"""The reason of a partition that was revoked because its consumer closes."""
+
+
+def dispatcher_events(
+    rows: Iterable[Mapping[str, Any]], scopes: Iterable[tuple[str, int]], untold: Container[str] = ()
+) -> dict[Scope, tuple[MembershipEvent, ...]]:
+    """Joins, leaves and crashes by dispatcher, in order. A row without a partition is seen by every partition of its
+    topic.
+
+    Times of ``rows`` are aware datetimes, with ``_nanos`` beside them, or ns; ``scopes`` are the (topic, partition)
+    pairs that hold messages. Rejected joins are left out: the broker behaves as if they had never connected (row
+    P-KS-ST-2). ``untold``: names under which something was delivered without an instance (see ``with_aliases``).
+    """
+    events: dict[Scope, list[MembershipEvent]] = {Scope(*scope): [] for scope in scopes}
+    for row in rows:
+        if row["event"] not in CHANGES:
+            continue
+        if row["partition"] is None:
+            seen_by = [scope for scope in events if scope.topic == row["topic"]]
+        else:
+            seen_by = [Scope(row["topic"], row["partition"])]
+        for scope in seen_by:
+            events.setdefault(scope, []).append(_event(scope, row))
+    return {
+        scope: tuple(with_aliases(sorted(mine, key=lambda e: e.at), untold))
+        for scope, mine in sorted(events.items(), key=_topic_and_partition)
+    }
+
+
+def member_changes(rows: Iterable[Mapping[str, Any]]) -> list[MembershipEvent]:
+    """Joins, leaves and crashes of a Kafka group's members, one for each topic that it is about; rows as above."""
+    return [_event(Scope(row["topic"]), row) for row in rows if row["event"] in CHANGES]
+
+
+def ownership_events(rows: Iterable[Mapping[str, Any]]) -> dict[Scope, tuple[MembershipEvent, ...]]:
+    """What the consumers of a Kafka group were told of each partition, and what its coordinator decided, in order; rows
+    as for ``dispatcher_events``."""
+    events: dict[Scope, list[MembershipEvent]] = {}
+    for row in rows:
+        if row["event"] in OWNERSHIP and row["partition"] is not None:
+            scope = Scope(row["topic"], row["partition"])
+            events.setdefault(scope, []).append(_event(scope, row))
+    return {
+        scope: tuple(sorted(mine, key=lambda e: e.at))
+        for scope, mine in sorted(events.items(), key=_topic_and_partition)
+    }
+
+
+class Present(NamedTuple):
+    """When a consumer was first and last served, ns."""
+
+    first: int
+    last: int
+
+
+def unknown_consumers(
+    served: Iterable[Mapping[str, Any]], membership: Iterable[Mapping[str, Any]]
+) -> dict[str, Present]:
+    """Who was ``served``, from ``first`` to ``last`` (ns), though no row of the membership tells its joining; both are
+    known by ``consumer`` and, where both sides tell it, by ``instance``. An instance that is another name's says
+    nothing."""
+    joined: dict[str, set[str | None]] = {}
+    for row in membership:
+        if row["event"] == "join":
+            joined.setdefault(row["consumer"], set()).add(row["instance"])
+    known = {None}.union(*joined.values())
+    found: dict[str, Present] = {}
+    for row in served:
+        name = row["consumer"]
+        if name not in joined or (row["instance"] not in known and None not in joined[name]):
+            before = found.get(name, Present(row["first"], row["last"]))
+            found[name] = Present(min(before.first, row["first"]), max(before.last, row["last"]))
+    return found
+
+
+def inferred(served: Iterable[Mapping[str, Any]], topic: str) -> list[dict[str, Any]]:
+    """Rows of a membership that nobody recorded: each consumer, by name and instance, is there on each topic partition
+    from its first delivery to its last one.
+
+    ``served`` rows have partition, consumer, instance, ``first`` and ``last`` (ns). When consumers really joined and
+    left is not known: rules that need it do not look.
+    """
+    fields = {f.name: None for f in MEMBERSHIP} | {"subscription": "", "topic": topic, "type": "", "since_nanos": None}
+    found = []
+    for row in served:
+        whose = {name: row[name] for name in ("partition", "consumer", "instance")}
+        found.append({**fields, **whose, "event": "join", "at": row["first"], "seq": 0})
+        found.append({**fields, **whose, "event": "leave", "at": row["last"] + 1, "seq": 1})
+    return sorted(
+        found, key=lambda row: (row["at"], row["seq"], row["partition"], row["consumer"], row["instance"] or "")
+    )
+
+
+def _topic_and_partition(item: tuple[Scope, object]) -> tuple[str, int]:
+    return item[0].topic, item[0].partition
+
+
+def _event(scope: Scope, row: Mapping[str, Any]) -> MembershipEvent:
+    at = Instant(_nanos(row, "at"), row["seq"])
+    since = at if row["since"] is None else Instant(_nanos(row, "since"), row["since_seq"] or 0)
+    ranges = row["ranges"]
+    return MembershipEvent(
+        scope,
+        row["event"],
+        row["consumer"],
+        at,
+        since,
+        row["priority"] or 0,
+        None if ranges is None else tuple((r["start"], r["end"]) for r in ranges),
+        row["receiver_queue_size"],
+        instance=row["instance"],
+        instance_id=row.get("instance_id"),
+        rack=row.get("rack"),
+        topics=None if row.get("topics") is None else tuple(row["topics"]),
+        client_id=row.get("client_id"),
+        generation=row.get("generation"),
+        closing=row.get("reason") == CLOSED,
+    )
+
+
+def _nanos(row: Mapping[str, Any], name: str) -> int:
+    """A time of a row in ns, exactly."""
+    value = row[name]
+    if isinstance(value, int):
+        return value
+    whole = int(value.timestamp() // 1)
+    return (whole * 1_000_000 + int(value.microsecond)) * 1_000 + (row.get(f"{name}_nanos") or 0)

@@ -1,0 +1,369 @@
+"""Timelines: a policy folded over the joins and leaves of one dispatcher, and who owned which slot when.
+
+One membership event is one epoch ``[start, end)``; epoch 0, before the first event, has nobody. The epochs tell the
+story; the ``OwnerIndex`` answers for millions of messages at once and is all that an executor needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from subreplay.errors import ConsumerRejected, InputError
+from subreplay.kernels.compiled import compiled
+from subreplay.kernels.search import up_to
+from subreplay.rows.model.range_table import NOBODY, Groups, Move, RangeTable, pick
+from subreplay.rows.model.rows import Consumer, Instant, MembershipEvent, Scope
+from subreplay.semantics.policies.base import Policy, measures_load
+from subreplay.semantics.timelines.namesakes import whose_leave
+
+BEGINNING = Instant(-(2**63), -(2**63))
+"""The start of epoch 0: before everything."""
+
+Ints: TypeAlias = NDArray[np.int64]
+FEW: Final = 16
+"""Slots that are looked up without compiled code: who asks for one key does not wait until that is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """The interval ``[start, end)`` that one membership event opened, and what it changed.
+
+    ``since`` is when that change was first asked for; ``end`` is None while it lasts. ``joined`` is None for a leave
+    and for a consumer that was ``rejected``; ``left`` names who went, which a join can cause too (a dead connection was
+    found).
+    """
+
+    index: int
+    start: Instant
+    since: Instant
+    end: Instant | None
+    cause: MembershipEvent | None = None
+    joined: Consumer | None = None
+    left: tuple[Consumer, ...] = ()
+    rejected: ConsumerRejected | None = None
+    moves: tuple[Move, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Instants:
+    """Sorted instants, searched by whole columns of (time, sequence) in exact lexicographic order."""
+
+    times: Ints  # distinct
+    sequences: Ints  # distinct
+    keys: Ints  # of every instant: rank of its time, then rank of its sequence
+
+    @classmethod
+    def of(cls, instants: Iterable[Instant]) -> Instants:
+        at, seq = np.array([*instants], np.int64).reshape(-1, 2).T
+        times, sequences = np.unique(at), np.unique(seq)
+        return cls(times, sequences, _ranks(times, sequences, at, seq))
+
+    def count_until(self, at: Ints, seq: Ints) -> Ints:
+        """How many of the instants are at or before each ``(at, seq)``."""
+        return np.searchsorted(self.keys, _ranks(self.times, self.sequences, at, seq), "right")
+
+
+def _ranks(times: Ints, sequences: Ints, at: Ints, seq: Ints) -> Ints:
+    """One number per instant that orders as the pair does; between two known times all is later than at the former."""
+    time = np.searchsorted(times, at, "right")
+    known = (time > 0) & (times[time - 1] == at)
+    sequence = np.where(known, np.searchsorted(sequences, seq, "right"), len(sequences))
+    return time * (len(sequences) + 1) + sequence
+
+
+class Tenures(NamedTuple):
+    """See ``Timeline.tenures``; ``ends`` are words as in ``Timeline.ends``."""
+
+    until: Ints
+    ends: tuple[str, ...]
+    before: Ints
+    lost: Ints
+
+
+class _Directory(NamedTuple):
+    """Where in an ``OwnerIndex`` to look, so that no search is longer than a few steps.
+
+    The slots from ``base`` on fall into buckets of ``1 << shift``. The first cut at or after the start of bucket b is
+    ``buckets[b]``; the first change of segment i is ``runs[i]``. Both end with how many there are in all.
+    """
+
+    base: int
+    shift: int
+    buckets: Ints
+    runs: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class OwnerIndex:
+    """Who owned which slot in which epoch, as flat arrays: picklable, and as small as the changes were.
+
+    The slots are cut into segments wherever an owner ever changed; segment i begins at ``cuts[i]``. Its owners are the
+    run of ``owners`` whose ``keys``, ``segment << 32 | epoch of the change``, have i in the upper half; each segment
+    begins with ``NOBODY`` in epoch 0.
+    """
+
+    starts: Instants
+    candidates: Instants
+    cuts: Ints
+    keys: Ints
+    owners: NDArray[np.int32]
+    groups: Groups
+
+    @classmethod
+    def of(cls, starts: Instants, candidates: Instants, changes: Iterable[Ints], groups: Groups = ()) -> OwnerIndex:
+        """The index of changes as columns: epoch, first and last slot, the owner that they got in it."""
+        epoch, start, end, owner = changes
+        cuts = np.unique(np.concatenate([[BEGINNING.at], start, end + 1]))
+        first = np.searchsorted(cuts, start)
+        covered = np.searchsorted(cuts, end + 1) - first  # segments under each move
+        within = np.arange(covered.sum()) - np.repeat(np.cumsum(covered) - covered, covered)
+        segments = np.repeat(first, covered) + within
+        keys = np.concatenate([np.arange(len(cuts)) << 32, segments << 32 | np.repeat(epoch, covered)])
+        owners = np.concatenate([np.full(len(cuts), NOBODY), np.repeat(owner, covered)]).astype(np.int32)
+        order = np.argsort(keys)
+        return OwnerIndex(starts, candidates, cuts, keys[order], owners[order], groups)
+
+    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """The epoch of each instant: the last one with ``start <= (at, seq)``."""
+        return (self.starts.count_until(at, seq) - 1).astype(np.int32)
+
+    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """The last epoch that each instant may belong to, as far as one can tell from outside the broker.
+
+        While changes are under way (asked for, not complete), every epoch from ``epoch_at`` to this one is possible; at
+        all other times the two are equal.
+        """
+        return (self.candidates.count_until(at, seq) - 1).astype(np.int32)
+
+    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """The index of the consumer that owned each slot in each epoch, or ``NOBODY``.
+
+        ``hashes`` (unsigned, 32 bits) decide between consumers that share a point of the ring.
+        """
+        return pick(self._codes(slots, epochs), hashes, self.groups)
+
+    def table(self, epoch: int) -> RangeTable:
+        """The range table of one epoch."""
+        codes = self._codes(self.cuts, np.full(len(self.cuts), epoch, np.int32)).astype(np.int64)
+        owned = np.flatnonzero(codes != NOBODY)  # never the last segment: it has no end
+        return RangeTable(self.cuts[owned], self.cuts[owned + 1] - 1, codes[owned], self.groups).merged()
+
+    def _codes(self, slots: Ints, epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        if len(slots) <= FEW:
+            segments = np.searchsorted(self.cuts, slots, "right") - 1
+            return self.owners[np.searchsorted(self.keys, segments << 32 | epochs, "right") - 1]
+        return _latest(self.cuts, self.keys, self.owners, *self._directory, slots, epochs)
+
+    @cached_property
+    def _directory(self) -> _Directory:
+        base, last = (int(self.cuts[1]), int(self.cuts[-1])) if len(self.cuts) > 1 else (0, 0)
+        shift = max(0, (last - base).bit_length() - len(self.cuts).bit_length())  # a cut or two in each bucket
+        starts = base + (np.arange((last - base >> shift) + 1) << shift)
+        buckets = np.append(np.searchsorted(self.cuts, starts), len(self.cuts))
+        return _Directory(base, shift, buckets, np.searchsorted(self.keys, np.arange(len(self.cuts) + 1) << 32))
+
+
+@compiled
+def _latest(
+    cuts: Ints, keys: Ints, owners: NDArray[np.int32], base: int, shift: int, buckets: Ints, runs: Ints, slots: Ints,
+    epochs: NDArray[np.int32],
+) -> NDArray[np.int32]:  # fmt: skip  # pragma: no cover - compiled
+    """The owner of each slot since its latest change up to an epoch."""
+    found = np.empty(len(slots), np.int32)
+    for i in range(len(slots)):
+        bucket = min((max(slots[i], base) - base) >> shift, len(buckets) - 2)
+        segment = up_to(cuts, slots[i], buckets[bucket], buckets[bucket + 1]) - 1
+        found[i] = owners[up_to(keys, segment << 32 | epochs[i], runs[segment], runs[segment + 1]) - 1]
+    return found
+
+
+def joining(index: int, event: MembershipEvent) -> Consumer:
+    """The consumer that a join brings, as the ``index``-th."""
+    return Consumer(index, event.consumer, event.priority, event.ranges, True, event.instance, event.alias)
+
+
+def boundaries(epochs: Sequence[Epoch]) -> tuple[Instants, Instants]:
+    """When epochs begin, and from when on each may have begun."""
+    # a change can only be over once those before it are: never earlier than their since
+    reached = accumulate((epoch.since for epoch in epochs), max)
+    return Instants.of(epoch.start for epoch in epochs), Instants.of(reached)
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The epochs of one dispatcher under one policy.
+
+    ``consumers[i]`` is the consumer of index i, rejected ones included; ``orphans`` are the leaves of consumers that
+    were not connected, which changed nothing. ``ends`` tells of each epoch how the ownership of its owner ended (words
+    of events, ``closed``, or "" for not at all), where that was recorded.
+    """
+
+    policy: Policy
+    scope: Scope
+    epochs: tuple[Epoch, ...]
+    consumers: tuple[Consumer, ...]
+    orphans: tuple[MembershipEvent, ...]
+    index: OwnerIndex
+    ends: tuple[str, ...] = ()
+
+    @classmethod
+    def fold(cls, policy: Policy, scope: Scope, events: Iterable[MembershipEvent]) -> Timeline:
+        """The timeline of ``events``, which must be in order of ``at``; raises InputError if they are not.
+
+        Every join is a new consumer, also of a name that is connected already; whom of that name a leave takes,
+        ``whose_leave`` says.
+        """
+        story = tuple(events)
+        fold = _Fold(policy, scope, story)
+        for event in story:
+            fold.apply(event)
+        return fold.timeline()
+
+    def epoch_at(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.epoch_at``."""
+        return self.index.epoch_at(at, seq)
+
+    def last_candidate(self, at: Ints, seq: Ints) -> NDArray[np.int32]:
+        """See ``OwnerIndex.last_candidate``."""
+        return self.index.last_candidate(at, seq)
+
+    def owner_at(self, slots: Ints, hashes: NDArray[np.uint32], epochs: NDArray[np.int32]) -> NDArray[np.int32]:
+        """See ``OwnerIndex.owner_at``."""
+        return self.index.owner_at(slots, hashes, epochs)
+
+    def table(self, epoch: int) -> RangeTable:
+        """See ``OwnerIndex.table``."""
+        return self.index.table(epoch)
+
+    def connected(self, epoch: int) -> tuple[Consumer, ...]:
+        """The consumers connected in an epoch, in the order of joining."""
+        joined, left = self.stays
+        here = np.flatnonzero((joined <= epoch) & (epoch < left))
+        return tuple([self.consumers[i] for i in here.tolist()])
+
+    @cached_property
+    def tenures(self) -> Tenures:
+        """Of a partition that has one owner, until when (ns) that of each epoch has it, and how that ends; who had it
+        ``before`` (``NOBODY``: nobody ever), and when (ns) that one lost it."""
+        epochs = np.arange(len(self.epochs))
+        slots, hashes = np.full(len(epochs), self.policy.space[0]), np.zeros(len(epochs), np.uint32)
+        owners = self.owner_at(slots, hashes, epochs.astype(np.int32))
+        after = np.append(np.flatnonzero(owners[1:] != owners[:-1]) + 1, len(epochs))  # where another one has it
+        following = after[np.searchsorted(after, epochs, "right")]
+        starts = np.array([*(epoch.start.at for epoch in self.epochs), np.iinfo(np.int64).max], np.int64)
+        causes = [*("" if epoch.cause is None else epoch.cause.event for epoch in self.epochs), ""]
+        changed = after[:-1]
+        lost = changed[owners[changed - 1] != NOBODY]
+        latest = np.searchsorted(lost, epochs, "right") - 1  # -1: nobody had lost it yet
+        before = np.append(owners[lost - 1], NOBODY)[latest]
+        ends = self.ends or tuple(causes[epoch] for epoch in following.tolist())
+        return Tenures(starts[following], ends, before, np.append(starts[lost], 0)[latest])
+
+    @cached_property
+    def stays(self) -> tuple[Ints, Ints]:
+        """The epochs with which each consumer joined and left; one past the last epoch for what never happened."""
+        joined, left = np.full((2, len(self.consumers)), len(self.epochs))
+        for epoch in self.epochs:
+            if epoch.joined is not None:
+                joined[epoch.joined.index] = epoch.index
+            left[[consumer.index for consumer in epoch.left]] = epoch.index
+        return joined, left
+
+
+class _Fold:
+    """The one place where a timeline grows."""
+
+    def __init__(self, policy: Policy, scope: Scope, story: tuple[MembershipEvent, ...]) -> None:
+        self.policy, self.scope = policy, scope
+        self.leaves = [event for event in story if event.event in ("leave", "crash")]
+        self.state = policy.start(scope)
+        self.epochs = [Epoch(0, BEGINNING, BEGINNING, None)]
+        self.consumers: list[Consumer] = []
+        self.orphans: list[MembershipEvent] = []
+        self.changes = _Changes()
+
+    def apply(self, event: MembershipEvent) -> None:
+        if event.at < self.epochs[-1].start:
+            last = self.epochs[-1].start
+            raise InputError(f"membership of {self.scope.full_name} is not in order: {event.at} after {last}")
+        if measures_load(self.policy):
+            self.state = self.policy.seen(self.state, event.at)
+        if event.event == "join":
+            self._join(event)
+        elif gone := self._whose(event, self.state):
+            self._open(event, self.policy.leave(self.state, gone))
+        else:
+            self.orphans.append(event)
+
+    def _join(self, event: MembershipEvent) -> None:
+        consumer = joining(len(self.consumers), event)
+        self.consumers.append(consumer)
+        for state in self._possible(event.at):
+            try:
+                self._open(event, self.policy.join(state, consumer), joined=consumer)
+            except ConsumerRejected as refusal:
+                rejected = refusal.with_traceback(None)
+            else:
+                return
+        self._open(event, self.state, rejected=rejected)
+
+    def _possible(self, at: Instant) -> Iterator[Any]:
+        """The state as it is, and, only if that is asked for, once those have left who had asked to by then: a broker
+        may let a newcomer in before it says so."""
+        yield self.state
+        state = self.state
+        for leave in self.leaves:
+            if leave.since <= at < leave.at and (member := self._whose(leave, state)):
+                state = self.policy.leave(state, member)
+        yield state
+
+    def _whose(self, leave: MembershipEvent, state: Any) -> Consumer | None:
+        of_that_name = (member for member in state.members if member.name == leave.consumer)
+        return whose_leave(leave.instance, sorted(of_that_name, key=lambda member: member.index))
+
+    def _open(
+        self,
+        event: MembershipEvent,
+        state: Any,
+        joined: Consumer | None = None,
+        rejected: ConsumerRejected | None = None,
+    ) -> None:
+        here = {member.index for member in state.members}
+        left = tuple(member for member in self.state.members if member.index not in here)
+        moves = self.changes.add(len(self.epochs), self.state.table, state.table)
+        since = min(event.since, event.at)
+        self.epochs[-1] = replace(self.epochs[-1], end=event.at)
+        self.epochs.append(Epoch(len(self.epochs), event.at, since, None, event, joined, left, rejected, moves))
+        self.state = state
+
+    def timeline(self) -> Timeline:
+        epochs = tuple(self.epochs)
+        index = self.changes.index(*boundaries(epochs))
+        return Timeline(self.policy, self.scope, epochs, tuple(self.consumers), tuple(self.orphans), index)
+
+
+class _Changes:
+    """Every change of owner so far, as columns."""
+
+    def __init__(self) -> None:
+        self.columns: list[tuple[Ints, ...]] = [(np.zeros(0, np.int64),) * 4]
+        self.groups: Groups = ()
+
+    def add(self, epoch: int, before: RangeTable, after: RangeTable) -> tuple[Move, ...]:
+        """Record what changes hands where ``after`` takes over, and tell it."""
+        moves = before.diff(after)
+        start, end, _, owner = np.array(moves, np.int64).reshape(-1, 4).T
+        self.columns.append((np.full(len(moves), epoch), start, end, owner))
+        self.groups = max(self.groups, after.groups, key=len)  # tables only ever add groups
+        return tuple(moves)
+
+    def index(self, starts: Instants, candidates: Instants) -> OwnerIndex:
+        changes = (np.concatenate(column) for column in zip(*self.columns, strict=True))
+        return OwnerIndex.of(starts, candidates, changes, self.groups)

@@ -1,0 +1,80 @@
+"""What a group's replay tells: rows about deliveries and records, and how many there were in each interval."""
+
+from __future__ import annotations
+
+from subreplay.kernels.inlining import inlined
+from subreplay.simulation.kafka.state import NONE, State
+from subreplay.simulation.pulsar.broker.records import NEVER, Records
+from subreplay.simulation.pulsar.clients.state import Outcome
+
+
+@inlined
+def named_as(it: Records, other: Records) -> None:
+    """One row is about the record that another is about."""
+    it.at = other.at
+    it.ledger = other.ledger
+    it.entry = other.entry
+    it.batch_index = other.batch_index
+    it.size = other.size
+
+
+@inlined
+def count(s: State, partition: int, published: int, settled: int) -> None:
+    """Count in the partition's current interval; an interval that is over becomes a row."""
+    p, t = s.partitions[partition], s.totals[0]
+    if t.now >= t.interval_end:
+        t.interval_number = t.now // t.interval
+        t.interval_end = (t.interval_number + 1) * t.interval
+    if t.interval_number != p.interval:
+        close_interval(s, partition)
+        p.interval = t.interval_number
+    p.published += published
+    p.settled += settled
+
+
+@inlined
+def close_interval(s: State, partition: int) -> None:
+    p, t = s.partitions[partition], s.totals[0]
+    if p.published > 0 or p.settled > 0:
+        lag = s.lags[t.lags]
+        lag.interval = p.interval
+        lag.partition = partition
+        lag.published = p.published
+        lag.settled = p.settled
+        t.lags += 1
+    p.published = 0
+    p.settled = 0
+
+
+@inlined
+def tell_held(s: State, held: int, member: int, outcome: int, end: int) -> int:
+    """A row about a delivery as far as it came by ``end``; returns its number."""
+    t, h = s.totals[0], s.held[held]
+    number = t.rows
+    row = s.rows[number]
+    named_as(row, h)
+    row.delivered_at = h.delivered_at
+    row.received_at = h.received_at if h.received_at < end else NONE
+    row.processed_at = h.processed_at if h.processed_at <= end and h.processed_at != NEVER else NONE
+    row.acked_at = NONE
+    row.nacked_at = t.now if outcome == Outcome.TIMED_OUT else NONE
+    row.partition = h.partition
+    row.member = member
+    row.redeliveries = h.deliveries - 1
+    row.outcome = outcome
+    t.rows += 1
+    return number
+
+
+@inlined
+def tell_waiting(s: State, record: int, partition: int) -> None:
+    """A row about a record that nobody was given, or not again."""
+    t, r = s.totals[0], s.records[record]
+    row = s.rows[t.rows]
+    named_as(row, r)
+    row.delivered_at = row.received_at = row.processed_at = row.acked_at = row.nacked_at = NONE
+    row.partition = partition
+    row.member = NONE
+    row.redeliveries = r.deliveries
+    row.outcome = Outcome.PENDING
+    t.rows += 1

@@ -1,0 +1,155 @@
+"""The entries that wait to be handed out again, in log order (``MessageRedeliveryController``).
+
+Those that were put back with their hash keep newer entries of that hash from overtaking them; an entry that a consumer
+rejected comes back without.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from subreplay.kernels.inlining import inlined
+from subreplay.rows.model.range_table import NOBODY
+from subreplay.simulation.pulsar.broker.hash_tracker import claim, find, release
+from subreplay.simulation.pulsar.broker.selector import owner_of
+from subreplay.simulation.pulsar.broker.state import Broker
+
+_BITS = np.uint64(63)
+_ONE = np.uint64(1)
+
+
+@inlined
+def log_index(b: Broker, ordinal: int) -> int:
+    """Where an entry of the window stands in ``b.log``."""
+    return ordinal & (len(b.log) - 1)
+
+
+@inlined
+def waits(b: Broker, ordinal: int) -> bool:
+    at = log_index(b, ordinal)
+    return bool((b.words[at >> 6] >> (np.uint64(at) & _BITS)) & _ONE != 0)
+
+
+@inlined
+def put_back(b: Broker, ordinal: int, with_hash: bool) -> bool:
+    """Add an entry, unless it is at or below mark-delete; tells whether it was added.
+
+    Hashes are kept by an ordered Key_Shared subscription only.
+    """
+    state = b.state[0]
+    if ordinal <= state.mark_delete:
+        return False
+    at = log_index(b, ordinal)
+    entry = b.log[at]
+    if with_hash and b.rule[0].ordered and not entry.hashed:
+        entry.hashed = True
+        b.tracker[claim(b, entry.hash)].waiting += 1
+        _count(b, at, 1)
+    if not waits(b, ordinal):
+        b.words[at >> 6] |= _ONE << (np.uint64(at) & _BITS)
+        b.blocks[at >> 12] += 1
+        if state.waiting == 0 or ordinal < state.first_waiting:
+            state.first_waiting = ordinal
+        state.waiting += 1
+    return True
+
+
+@inlined
+def take_out(b: Broker, ordinal: int) -> None:
+    """Remove an entry and forget its hash."""
+    state = b.state[0]
+    at = log_index(b, ordinal)
+    entry = b.log[at]
+    if entry.hashed:
+        entry.hashed = False
+        found = find(b, entry.hash)
+        b.tracker[found].waiting -= 1
+        release(b, found)
+        _count(b, at, -1)
+    if waits(b, ordinal):
+        b.words[at >> 6] &= ~(_ONE << (np.uint64(at) & _BITS))
+        b.blocks[at >> 12] -= 1
+        state.waiting -= 1
+
+
+@inlined
+def next_waiting(b: Broker, ordinal: int) -> int:
+    """The first waiting entry at or after ``ordinal``, or -1."""
+    state = b.state[0]
+    ordinal = max(ordinal, state.first_waiting)
+    while state.waiting > 0 and ordinal < state.end:
+        at = log_index(b, ordinal)
+        if at & 4095 == 0 and b.blocks[at >> 12] == 0:
+            ordinal += min(4096, len(b.log))
+            continue
+        word = b.words[at >> 6] >> (np.uint64(at) & _BITS)
+        if word != 0:
+            found = ordinal + _lowest_bit(word)
+            return found if found < state.end else -1  # past the end begins the window's start again
+        ordinal += 64 - (at & 63)
+    return -1
+
+
+@inlined
+def first_waiting(b: Broker) -> int:
+    """The first waiting entry, or -1."""
+    state = b.state[0]
+    first = next_waiting(b, state.first_waiting)
+    if first >= 0:
+        state.first_waiting = first
+    return first
+
+
+@inlined
+def recount(b: Broker) -> None:
+    """Find out anew for whom hashed entries wait, as slots have changed hands."""
+    for at in range(len(b.consumers)):
+        b.consumers[at].waiting = 0
+    b.state[0].hashed = 0
+    ordinal = first_waiting(b)
+    while ordinal >= 0:
+        if b.log[log_index(b, ordinal)].hashed:
+            _count(b, log_index(b, ordinal), 1)
+        ordinal = next_waiting(b, ordinal + 1)
+
+
+@inlined
+def has_waiting(b: Broker, hash_: int) -> bool:
+    """Whether an entry of that hash was put back with it."""
+    if b.state[0].hashed == 0:
+        return False
+    at = find(b, hash_)
+    return at >= 0 and b.tracker[at].waiting > 0
+
+
+@inlined
+def forget_up_to(b: Broker, ordinal: int) -> None:
+    """Take out every entry up to ``ordinal``."""
+    waiting = first_waiting(b)
+    while 0 <= waiting <= ordinal:
+        take_out(b, waiting)
+        waiting = next_waiting(b, waiting)
+
+
+@inlined
+def forget_all(b: Broker) -> None:
+    forget_up_to(b, b.state[0].end)
+
+
+@inlined
+def _count(b: Broker, at: int, change: int) -> None:
+    b.state[0].hashed += change
+    owner = owner_of(b, b.log[at].slot, b.log[at].hash)
+    if owner != NOBODY:
+        b.consumers[owner].waiting += change
+
+
+@inlined
+def _lowest_bit(word: np.uint64) -> int:
+    """The number of the lowest bit that is set."""
+    bit = 0
+    for width in (32, 16, 8, 4, 2, 1):
+        if word & ((_ONE << np.uint64(width)) - _ONE) == 0:
+            word = word >> np.uint64(width)
+            bit += width
+    return bit

@@ -1,0 +1,211 @@
+"""What differs between the brokers' dispatchers, as data, and what an operator may set.
+
+The dispatchers are ``PersistentDispatcherMultipleConsumers``, ``PersistentStickyKeyDispatcherMultipleConsumers`` and
+``PersistentDispatcherSingleActiveConsumer`` (Pulsar 2.10.4, 3.2.3, 4.0.8, 4.2.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Any
+
+from subreplay.errors import ConfigError
+from subreplay.hashing.profiles import DOCUMENTED, PULSAR_2_10, PULSAR_3_2, PULSAR_4_0, PULSAR_4_2, ByProfile, rule_of
+
+MILLISECOND = 1_000_000
+"""In ns, the kernel's unit of time."""
+
+
+class DispatcherKind(IntEnum):
+    """How a subscription hands out entries."""
+
+    SINGLE_ACTIVE = 0  # Exclusive, Failover
+    SHARED = 1
+    KEY_SHARED_JOINED = 2  # a newcomer waits for its position
+    KEY_SHARED_DRAINING = 3  # a hash waits for its former consumer
+
+
+class Purge(IntEnum):
+    """When waiting and pending entries at or below mark-delete are forgotten."""
+
+    NEVER = 0  # a replay read finds them acknowledged
+    ON_READ = 1
+    ON_MARK_DELETE = 2  # and the consumers' unacknowledged counts shrink with them
+
+
+@dataclass(frozen=True)
+class DispatchRule:
+    """One profile's dispatcher.
+
+    ``merges_reads``: requests for a read are queued, one at a time; otherwise each is served, those of a leaver and of
+    a redelivery at once. ``retries``: a read that sent nothing is retried after a growing pause; otherwise at once.
+    ``turn_in_entries``: a Shared consumer's turn is counted in entries, rounded up; otherwise in messages, rounded
+    down. ``unblocks_late``: whether a blocked consumer may go on is asked before its acknowledged messages are
+    subtracted, so one acknowledgement later. ``looks_ahead_at_end``: a blocked Key_Shared read looks ahead even where
+    no entry is left, and then waits there although others could be replayed. ``loses_chunk_permits``: chunks that go
+    to the consumer of their message are charged to the permits of another one. ``loses_entries``: a read with chunks
+    that finds no consumer is forgotten until the subscription is read anew. ``exact_delays``: delayed entries come when
+    they are due; otherwise when the broker's timer turns, or up to a tick early. ``delay_buckets``: they are due
+    by bucket. ``delays_last``: what is due is replayed when nothing else waits; otherwise in the order of the log.
+    ``binds_chunks``: all chunks of a message go to one Shared consumer. ``counts_leavers``: what a leaver held counts
+    as redelivered; so does each further delivery of what was negatively acknowledged once, and a request for
+    everything counts nothing else. ``always_flows``: a redelivery asks for a read even if the consumer had no parked
+    permits. ``batch_index_acks``: messages of a batch can be acknowledged one by one; a broker setting, here by its
+    default, to be changed with ``dataclasses.replace``.
+    """
+
+    key_shared: DispatcherKind
+    purge: Purge
+    merges_reads: bool
+    retries: bool
+    turn_in_entries: bool
+    unblocks_late: bool
+    looks_ahead_at_end: bool
+    loses_chunk_permits: bool
+    loses_entries: bool
+    exact_delays: bool
+    delay_buckets: bool
+    delays_last: bool
+    binds_chunks: bool
+    counts_leavers: bool
+    always_flows: bool
+    batch_index_acks: bool
+
+
+_3_2 = DispatchRule(
+    key_shared=DispatcherKind.KEY_SHARED_JOINED,
+    purge=Purge.NEVER,
+    merges_reads=False,
+    retries=False,
+    turn_in_entries=False,
+    unblocks_late=True,
+    looks_ahead_at_end=True,
+    loses_chunk_permits=True,
+    loses_entries=True,
+    exact_delays=False,
+    delay_buckets=False,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
+    always_flows=False,
+    batch_index_acks=False,
+)
+_2_10 = replace(_3_2, unblocks_late=False, delays_last=True, binds_chunks=False, counts_leavers=True)
+"""2.10.4; chunks are bound to a consumer since 2.11 (apache/pulsar#16202). Not modelled: until 3.2.3 a Key_Shared
+replay read also reads entries that are kept back (apache/pulsar#22245), and then asks again, after 100 ms in 2.10."""
+_4_0 = DispatchRule(
+    key_shared=DispatcherKind.KEY_SHARED_DRAINING,
+    purge=Purge.ON_READ,
+    merges_reads=True,
+    retries=True,
+    turn_in_entries=True,
+    unblocks_late=False,
+    looks_ahead_at_end=True,
+    loses_chunk_permits=True,
+    loses_entries=True,
+    exact_delays=False,
+    delay_buckets=False,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
+    always_flows=False,
+    batch_index_acks=False,
+)
+_4_2 = DispatchRule(
+    key_shared=DispatcherKind.KEY_SHARED_DRAINING,
+    purge=Purge.ON_MARK_DELETE,
+    merges_reads=True,
+    retries=True,
+    turn_in_entries=True,
+    unblocks_late=False,
+    looks_ahead_at_end=False,
+    loses_chunk_permits=False,
+    loses_entries=False,
+    exact_delays=False,
+    delay_buckets=True,
+    delays_last=False,
+    binds_chunks=True,
+    counts_leavers=False,
+    always_flows=True,
+    batch_index_acks=True,
+)
+
+RULES: Mapping[str, DispatchRule] = ByProfile(
+    {
+        DOCUMENTED: replace(_3_2, exact_delays=True),
+        PULSAR_2_10: _2_10,
+        PULSAR_3_2: _3_2,
+        PULSAR_4_0: _4_0,
+        PULSAR_4_2: _4_2,
+    }
+)
+"""By profile. The documents describe the Key_Shared of joined positions (row P-KS-ORD-1), so they follow 3.2, but for
+delays (row L-DELAY-1)."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What an operator may set; the defaults are the broker's own (``ServiceConfiguration``). Times are in ns."""
+
+    max_read: int = 100
+    max_turn: int = 20
+    max_unacked_per_consumer: int = 50_000
+    max_unacked_per_subscription: int = 200_000
+    look_ahead_per_consumer: int = 2_000
+    look_ahead_per_subscription: int = 20_000
+    unblocking_interval: int = 10 * MILLISECOND
+    retry_initial: int = 1 * MILLISECOND
+    retry_max: int = 10 * MILLISECOND
+    delay_tick: int = 1_000 * MILLISECOND
+    delay_strict: bool = False
+    fixed_delay_look_ahead: int = 50_000
+    failover_delay: int = 1_000 * MILLISECOND
+
+    def __post_init__(self) -> None:
+        for name in ("max_read", "max_turn", "delay_tick"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"dispatch: {name} must be at least 1, got {getattr(self, name)}")
+
+
+DEFAULTS = Settings()
+_OF_BROKER: Mapping[str, tuple[str, int]] = {
+    "dispatcherMaxReadBatchSize": ("max_read", 1),
+    "dispatcherMaxRoundRobinBatchSize": ("max_turn", 1),
+    "maxUnackedMessagesPerConsumer": ("max_unacked_per_consumer", 1),
+    "maxUnackedMessagesPerSubscription": ("max_unacked_per_subscription", 1),
+    "keySharedLookAheadMsgInReplayThresholdPerConsumer": ("look_ahead_per_consumer", 1),
+    "keySharedLookAheadMsgInReplayThresholdPerSubscription": ("look_ahead_per_subscription", 1),
+    "keySharedUnblockingIntervalMs": ("unblocking_interval", MILLISECOND),
+    "dispatcherRetryBackoffInitialTimeInMs": ("retry_initial", MILLISECOND),
+    "dispatcherRetryBackoffMaxTimeInMs": ("retry_max", MILLISECOND),
+    "delayedDeliveryTickTimeMillis": ("delay_tick", MILLISECOND),
+    "isDelayedDeliveryDeliverAtTimeStrict": ("delay_strict", 1),
+    "delayedDeliveryFixedDelayDetectionLookahead": ("fixed_delay_look_ahead", 1),
+    "activeConsumerFailoverDelayTimeMillis": ("failover_delay", MILLISECOND),
+}
+"""The broker's names of settings (``broker.conf``) and their units, in ns where they are times."""
+
+
+def settings_of(broker: Mapping[str, object]) -> Settings:
+    """The settings of a broker, by its own names; those that no dispatcher looks at are ignored.
+
+    Raises ConfigError where one is no whole number from 0, or true or false.
+    """
+    changed: dict[str, Any] = {}
+    for name, (field, unit) in _OF_BROKER.items():
+        value = broker.get(name)
+        if value is None:
+            continue
+        is_flag = isinstance(getattr(DEFAULTS, field), bool)
+        if not isinstance(value, int) or isinstance(value, bool) is not is_flag or value < 0:
+            wanted = "true or false" if is_flag else "a whole number from 0"
+            raise ConfigError(f"{name} must be {wanted}, got {value!r}")
+        changed[field] = value if is_flag else value * unit
+    return replace(DEFAULTS, **changed)
+
+
+def dispatch_rule(profile: str) -> DispatchRule:
+    """The rule of a profile; raises ConfigError if there is none."""
+    return rule_of("dispatch", RULES, profile)

@@ -1,0 +1,182 @@
+"""What clients hold: rows for messages, in-flight entries that open and close, rows for what is over."""
+
+from __future__ import annotations
+
+from subreplay.kernels.inlining import hot, inlined, operation
+from subreplay.simulation.pulsar.broker.operations import acknowledge_expired
+from subreplay.simulation.pulsar.broker.replay_set import log_index
+from subreplay.simulation.pulsar.broker.state import Broker
+from subreplay.simulation.pulsar.clients.heap import push
+from subreplay.simulation.pulsar.clients.state import NONE, Clients, Outcome
+
+TIMERS = 8
+"""More than one event sets."""
+
+
+@inlined
+def in_window(b: Broker, entry: int) -> bool:
+    return b.state[0].start <= entry < b.state[0].end
+
+
+@hot
+def has_room(b: Broker, c: Clients) -> bool:
+    """Whether there is room for what one event can lead to: rows for all that is held and for another entry, timers."""
+    t = c.totals[0]
+    covered = (b.state[0].end - b.state[0].mark_delete) * t.largest if t.covers else 0
+    if t.rows + t.used + t.largest + covered > len(c.rows) or t.waits + t.used + len(c.clients) >= len(c.waits):
+        return False
+    return t.timers + TIMERS < len(c.timers)
+
+
+@hot
+def new_message(b: Broker, c: Clients, consumer: int, entry: int, index: int, head: int) -> int:
+    """A row for a message of an entry that ``consumer`` gets now; ``head`` NONE: it heads an in-flight entry of its
+    own."""
+    t = c.totals[0]
+    at = t.free
+    m, origin = c.messages[at], c.origins[entry & (len(c.origins) - 1)]
+    t.free = m.next
+    t.used += 1
+    m.ordinal = origin.ordinal
+    m.delivered_at = b.state[0].now
+    m.received_at = m.acked_at = m.nacked_at = NONE
+    m.index = max(index, origin.index)
+    m.consumer = consumer
+    m.retries = origin.retries
+    m.outcome = Outcome.PENDING
+    m.settled = False
+    m.entry = entry
+    m.hash = b.log[log_index(b, entry)].hash
+    m.slot = b.log[log_index(b, entry)].slot
+    m.next = m.sibling = NONE
+    m.used = True
+    m.attempt = origin.attempts
+    m.head = head
+    if head == NONE:
+        m.head = at
+        t.serial += 1
+        m.serial = t.serial
+        m.left = m.busy = m.overdue = 0
+        m.open = True
+        m.returning = m.watched = m.chunked = False
+        origin.out += 1
+        origin.attempts += 1
+        m.attempt = origin.attempts
+        if m.attempt == 1:
+            t.idle = 0
+    return at
+
+
+@hot
+def shut(b: Broker, c: Clients, head: int) -> None:
+    """The in-flight entry is over: ``let_go`` makes rows of it."""
+    c.messages[head].open = False
+    if c.messages[head].overdue > 0:
+        acknowledge_expired(b, c.messages[head].consumer, c.messages[head].overdue)
+    if in_window(b, c.messages[head].entry):
+        c.origins[c.messages[head].entry & (len(c.origins) - 1)].out -= 1
+
+
+@hot
+def close(b: Broker, c: Clients, head: int, outcome: int) -> None:
+    """``shut`` an in-flight entry; messages that nothing happened to end with ``outcome``."""
+    shut(b, c, head)
+    at = head
+    while at != NONE:
+        if c.messages[at].outcome == Outcome.PENDING:
+            c.messages[at].outcome = outcome
+        at = c.messages[at].sibling
+
+
+@hot
+def let_go(b: Broker, c: Clients, head: int) -> None:
+    """Make rows of an in-flight entry that is over, once the application has none of its messages in its hands."""
+    if c.messages[head].open or c.messages[head].busy > 0:
+        return
+    at = head
+    while at != NONE:
+        behind = c.messages[at].sibling
+        _tell(c, at)
+        c.messages[at].used = False
+        c.messages[at].next = c.totals[0].free
+        c.totals[0].free = at
+        c.totals[0].used -= 1
+        at = behind
+
+
+@inlined
+def set_timer(c: Clients, at: int, rank: int, message: int) -> None:
+    t = c.totals[0]
+    t.number += 1
+    push(c.timers, t.timers, at, rank, t.number, message, c.messages[message].serial)
+    t.timers += 1
+
+
+@operation
+def keep_time(c: Clients, now: int) -> bool:
+    """Count what is settled from ``now`` on in its interval; False if there has to be room for another one."""
+    t = c.totals[0]
+    if now < t.interval_end:
+        return True
+    if t.interval_at == NONE or c.counts[t.interval_at].settled > 0 or c.counts[t.interval_at].letters > 0:
+        if t.interval_at + 1 == len(c.counts):
+            return False
+        t.interval_at += 1
+    c.counts[t.interval_at].interval = now // t.interval
+    t.interval_end = (now // t.interval + 1) * t.interval
+    return True
+
+
+@inlined
+def count_settled(c: Clients, messages: int) -> None:
+    t = c.totals[0]
+    c.counts[t.interval_at].settled += messages
+    if messages > 0:
+        t.idle = 0
+
+
+@inlined
+def end_of_entry(b: Broker, c: Clients, entry: int, outcome: int, settled: bool) -> int:
+    """Rows without a consumer for the messages of an entry that are not acknowledged; returns how many."""
+    ended = 0
+    origin, messages = c.origins[entry & (len(c.origins) - 1)], b.log[log_index(b, entry)].messages
+    for index in range(messages):
+        if messages > 1 and b.rule[0].batch_index_acks and c.marks[(origin.first + index) & (len(c.marks) - 1)]:
+            continue
+        end_of_message(c, origin.ordinal, max(index, origin.index), origin.retries, outcome, settled)
+        ended += 1
+    if settled:
+        count_settled(c, ended)
+    return ended
+
+
+@inlined
+def end_of_message(c: Clients, ordinal: int, index: int, retries: int, outcome: int, settled: bool) -> None:
+    """A row without a consumer."""
+    row = c.rows[c.totals[0].rows]
+    row.ordinal = ordinal
+    row.delivered_at = row.received_at = row.acked_at = row.nacked_at = NONE
+    row.index = index
+    row.consumer = NONE
+    row.redeliveries = 0
+    row.retries = retries
+    row.outcome = outcome
+    row.settled = settled
+    c.totals[0].rows += 1
+
+
+@hot
+def _tell(c: Clients, at: int) -> None:
+    m, row = c.messages[at], c.rows[c.totals[0].rows]
+    row.ordinal = m.ordinal
+    row.delivered_at = m.delivered_at
+    row.received_at = m.received_at
+    row.acked_at = m.acked_at
+    row.nacked_at = m.nacked_at
+    row.index = m.index
+    row.consumer = m.consumer
+    row.redeliveries = m.redeliveries
+    row.retries = m.retries
+    row.outcome = m.outcome
+    row.settled = m.settled
+    c.totals[0].rows += 1
