@@ -46,7 +46,7 @@ SparkSession.__init__ = make
 
 def environment() -> dict[str, str]:
     """Where settings of Spark are looked for elsewhere, a command starts it at once; few rows would need none."""
-    source = Path(main.__code__.co_filename).parents[1]
+    source = Path(main.__code__.co_filename).parents[2]
     return os.environ | {"PYTHONPATH": str(source), "SPARK_CONF_DIR": str(Path.cwd())}
 
 

@@ -154,7 +154,7 @@ def test_the_nightly_job_runs_under_spark_submit(workplace):
         .replace(".venv/bin/python", str(python))
         .replace("spark-submit", f"{python.parent}/spark-submit", 1)
     )
-    source = str(Path(main.__file__).parents[1])
+    source = str(Path(main.__file__).parents[2])
     done = subprocess.run(
         ["bash", "-c", text], capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": source}
     )
