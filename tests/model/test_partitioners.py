@@ -7,7 +7,7 @@ import pytest
 from subreplay.hashing.base64_text import base64_text
 from subreplay.hashing.producer_routing import SCHEMES, producer_partitions
 from subreplay.rows.model import partitioners
-from subreplay.rows.model.partitioner_words import WARNING, contradicted, sentences
+from subreplay.rows.model.partitioner_words import WARNING, contradicted, sentences, unexplained
 from subreplay.rows.model.partitioners import SIGHTINGS, Sightings, detect, merged, sightings
 
 BEGIN = 1_795_168_800_000_000_000  # 2026-11-20 10:00:00 UTC
@@ -159,7 +159,11 @@ def test_too_few_keys_prove_nothing(keys):
 def test_partitions_drawn_by_chance_prove_nothing(seed):
     rows = sent("p", "murmur2", 5)
     random = np.random.default_rng(seed).integers(0, 5, 200)
-    assert not found_in(rows.set_column(2, "partition", pa.array(random))).parts
+    found = found_in(rows.set_column(2, "partition", pa.array(random)))
+    assert not found.parts
+    agree = f"{found.agreeing['murmur2']} of 200 keyed messages are where murmur2 says"
+    assert unexplained(found, "murmur2").endswith(agree)
+    assert not unexplained(found_in(rows), "murmur2")
 
 
 @pytest.mark.parametrize("seed", range(5))

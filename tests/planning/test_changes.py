@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from itertools import permutations
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from subreplay.whatif.planning.loads import Loads
 from subreplay.whatif.planning.owners import Membership, of_keys, of_partitions
 from subreplay.whatif.planning.partitions import ANY, compare_partitions
 from subreplay.whatif.planning.policy import front, policy_row
+from subreplay.whatif.planning.questions.shaping import Routed, partitions
 from subreplay.whatif.planning.rollout import plan_restart, plan_scaling
 from subreplay.whatif.planning.static import plan_static
 
@@ -58,6 +61,16 @@ def test_what_there_is_now_is_what_is_recorded_whatever_the_hashes_say() -> None
     assert [(one.worst, one.keys_moved) for one in found] == [(7, 0), (7, 2)]
     assert found[1].moved == 7 / 8  # the key in two partitions moves from both; what has no key does not count
     assert found[0].bound == 6
+
+
+@pytest.mark.parametrize(("recorded", "best"), [([0, 1, 0, 1], "2 partitions, as now"), ([0, 0, 0, 0], "4 partitions")])
+def test_the_number_that_there_is_stays_where_no_other_is_better(recorded: list[int], best: str) -> None:
+    hashes = np.array([0, 4, 8, 2])  # three of four in one of 4 partitions
+    routed = (even(4), np.arange(4), np.array(recorded), hashes)
+    traffic: Any = SimpleNamespace(
+        routed=lambda *_: routed, profile=SimpleNamespace(scopes=[Scope("t", 0), Scope("t", 1)])
+    )
+    assert partitions(traffic, "messages", [4], 1, Routed("murmur2")).best == best
 
 
 def test_keyless_messages_go_to_all_partitions() -> None:

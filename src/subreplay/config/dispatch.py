@@ -125,7 +125,10 @@ class Consumers(Model):
     def halts(self) -> str:
         """How it stops to do its work, in words; empty where it does not."""
         told = [f"takes no message {self.hang.words}"] if self.hang else []
-        return " and ".join([*told, *([f"acknowledges no message {self.no_ack.words}"] if self.no_ack else [])])
+        told += [f"acknowledges no message {self.no_ack.words}"] if self.no_ack else []
+        if self.failure_rate and self.on_failure == "nothing" and not self.ack_timeout:
+            told.append("neither acknowledges a message that it fails to process nor asks for it again")
+        return " and ".join(told)
 
 
 def halts_of(models: Callable[[str], Any], consumers: Iterable[Consumer]) -> dict[str, str]:

@@ -19,7 +19,7 @@ from subreplay.engine.spark.whatif import plans
 from subreplay.errors import ConfigError, InputError, NothingThere
 from subreplay.hashing.producer_routing import default_scheme
 from subreplay.hashing.profiles import LATEST, latest
-from subreplay.rows.model.partitioner_words import canonical, sentences
+from subreplay.rows.model.partitioner_words import sentences, unexplained
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make
 from subreplay.simulation.pulsar.service import Empirical
@@ -170,9 +170,7 @@ def _routed(given: Given) -> Routed:
     parts = () if assumed else found.parts
     scheme = assumed or (parts[0].way.scheme if parts else default)
     evidence = [one.sentence for one in sentences(found, assumed, default)]
-    if not found.parts:
-        agree = f"{found.agreeing[canonical(scheme)]:,} of {found.keyed:,} keyed messages"
-        evidence.append(f"the messages do not show how their partitions were chosen; {agree} are where {scheme} says")
+    evidence += filter(None, [unexplained(found, scheme)])
     return Routed(scheme, parts, tuple(f"{line[0].upper()}{line[1:]}." for line in evidence))
 
 

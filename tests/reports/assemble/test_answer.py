@@ -8,6 +8,7 @@ from subreplay.reports.assemble.answer import answers
 from subreplay.reports.data import Answer, ReportData
 from subreplay.reports.dispatch_data import Drain, Early, Latency
 from subreplay.reports.text import to_text
+from subreplay.reports.words import others
 
 SECOND = 10**9
 
@@ -32,6 +33,15 @@ def test_a_scenario_that_never_drains_is_last_by_every_measure(dispatched: Repor
         assert never[title].scenarios == (second,)
     assert never["Lowest latency, 99%"].worst == never["Fastest drain"].worst == "never"
     assert never["Never drains"].scenarios == (first,)
+
+
+def test_others_that_drain_are_not_said_to_take_for_ever(dispatched: ReportData) -> None:
+    views = [
+        replace(dispatched.dispatch[0], name=str(took), drain=Drain(1, took, (), ""))
+        for took in (SECOND, 3 * SECOND, None)
+    ]
+    drain = {one.title: one for one in answers(dispatched.scenarios, views)}["Fastest drain"]
+    assert (drain.best, others(drain.worst, drain.best)) == ("1 s", " (others up to 3 s or never)")
 
 
 def test_a_scenario_that_delivers_too_early_is_no_best_one(dispatched: ReportData) -> None:

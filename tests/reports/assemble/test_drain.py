@@ -50,6 +50,13 @@ def test_more_consumers_would_not_help_where_some_are_idle(anybody: bool, help_:
     )
 
 
+def test_waiting_is_not_taken_for_work_that_more_consumers_would_share() -> None:
+    assert drain(90, 61 * S, [CONSUMER]).limit == (
+        "Not below 30 s: c3 has 60 messages to serve. The rest of 1 min 1 s is waiting, not work."
+    )
+    assert "More consumers" in drain(90, 60 * S, [CONSUMER]).limit
+
+
 def test_the_consumer_stands_before_the_hash() -> None:
     assert drain(90, 40 * S, [HASH, CONSUMER]).bounds == (CONSUMER, HASH)
 

@@ -47,6 +47,13 @@ def _of_dispatch(views: Sequence[DispatchView]) -> Iterator[Answer | None]:
             yield Answer("Delivers too early", "too early", early, early, (view.name,), len(views))
 
 
+def _worst(figures: Sequence[Number], best: str, say: Callable[[Number], str]) -> str:
+    """The highest figure; of endless ones and others that are behind the best, the highest of both kinds."""
+    worst = say(max(figures))
+    ends = say(max((figure for figure in figures if figure < math.inf), default=max(figures)))
+    return worst if ends in (worst, best) else f"{ends} or {worst}"
+
+
 def _nanos(duration: float) -> str:
     return words.nanos_or_never(None if duration == math.inf else int(duration))
 
@@ -64,6 +71,6 @@ def _least(
     if not known:
         return None
     compared = [value for name, value in known if name not in last] or [value for _, value in known]
-    best, worst = say(min(compared)), say(max(value for _, value in known))
+    best, worst = say(min(compared)), _worst([value for _, value in known], say(min(compared)), say)
     found = tuple([n for n, value in known if say(value) == best and (n not in last or len(last) == len(known))])
     return Answer(title, metric, best, worst, found, len(known))

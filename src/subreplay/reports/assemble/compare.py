@@ -176,9 +176,10 @@ def _producers(plan: Plan, rows: Mapping[str, list[Row]]) -> str:
         return ""
     keys, messages = (sum(row[name] for row in rows["relocated"]) for name in ("keys", "messages"))
     count, scheme, keyless = plan.routing.partitions, plan.routing.scheme, plan.routing.keyless
+    doubt = f" ({plan.routing.doubt})" if plan.routing.doubt else ""
     return (
         f"{count:,} partitions, keys by {scheme}, without a key {keyless}: "
-        f"{keys:,} keys with {messages:,} messages go to another partition"
+        f"{keys:,} keys with {messages:,} messages go to another partition{doubt}"
     )
 
 

@@ -57,6 +57,8 @@ def _limit(left: int, took_ns: int | None, bounds: tuple[Bound, ...], never: str
     assert spread
     messages = words.plural(spread.messages, "message")
     sentence = f"Not below {words.nanos(spread.busy_ns)}: {spread.name} has {messages} to serve."
+    if not fixed and took_ns > 2 * spread.busy_ns:
+        return f"{sentence} The rest of {words.nanos(took_ns)} is waiting, not work."
     if not fixed and spread.messages == 1:
         return sentence
     if not fixed and consumers.idle:

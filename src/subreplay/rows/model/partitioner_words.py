@@ -46,6 +46,15 @@ def contradicted(found: Partitioners, declared: str) -> str:
     )
 
 
+def unexplained(found: Partitioners, scheme: str) -> str:
+    """That no scheme explains the recorded partitions; empty where one does, or no message has a key."""
+    agreeing = found.agreeing.get(canonical(scheme), 0)
+    if found.parts or agreeing == found.keyed:
+        return ""
+    agree = f"{agreeing:,} of {found.keyed:,} keyed messages are where {scheme} says"
+    return f"the messages do not show how their partitions were chosen; {agree}"
+
+
 def growth_words(growth: Sequence[Spell]) -> str:
     """How the number of partitions changed."""
     steps = (

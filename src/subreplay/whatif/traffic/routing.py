@@ -34,12 +34,14 @@ STICKY_BYTES: Final = 16_384
 @dataclass(frozen=True)
 class ProducerRouting:
     """How producers choose one of ``partitions`` partitions: by a ``scheme``; or, where ``parts`` say what the recorded
-    ones do, each message by the part that explains its recorded partition."""
+    ones do, each message by the part that explains its recorded partition. ``doubt``: what the messages say against
+    the scheme."""
 
     partitions: int
     scheme: str
     keyless: Keyless
     parts: tuple[Part, ...] = ()
+    doubt: str = ""
 
 
 def rerouted(profile: TrafficProfile, routing: ProducerRouting) -> TrafficProfile:

@@ -18,6 +18,7 @@ from subreplay.engine.spark.read.source import Events, Source
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
 from subreplay.reports.figures import Figures
+from subreplay.rows.model.partitioner_words import unexplained
 from subreplay.rows.model.rows import Scope
 from subreplay.semantics.policies.base import Policy, measures_load
 from subreplay.semantics.timelines.group_timeline import as_served
@@ -103,6 +104,8 @@ def _scenario_plan(source: Source, scenario: AnyScenario) -> Plan:
     shown = source.partitioners if scenario.rerouted else None
     routing = routing_of(source.config, scenario, source.events, () if shown is None else shown.parts)
     events = scenario_events(source.config, scenario, source.events, source.extent["first"])
+    if routing is not None and shown is not None and not scenario.hashing:
+        routing = replace(routing, doubt=unexplained(shown, routing.scheme))
     folded = measured_plan(source, scenario.name, scenario.make_policy(), events, routing=routing)
     return replace(folded, routing=routing, retention=scenario.kept_by)
 

@@ -104,13 +104,11 @@ def partitions(
     found = compare_partitions(
         loads, hashes, there, dict.fromkeys((there, *counts)), consumers, keys=keys, recorded=where
     )
-    others = sorted((one for one in found if one.partitions != there), key=_cost)
-    ranked = sorted(found, key=_cost)
-    best = others[0] if others else ranked[0]
-    second = next((one for one in ranked if one is not best), None)
+    best, second = [*sorted(found, key=_cost), None][:2]
+    assert best
     return Answer(
         question="partitions",
-        best=f"{best.partitions:,} partitions",
+        best=f"{best.partitions:,} partitions" + (", as now" if best.partitions == there and second else ""),
         measured="the busiest partition's load in its worst window",
         value=float(best.worst),
         unit=unit,
