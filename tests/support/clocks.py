@@ -29,7 +29,7 @@ def off(tables: History, consumer: str, micros: int, columns: Iterable[str]) -> 
 
 
 def lags(tables: History) -> list[dict[str, Any]]:
-    """What ``spark.read.clocks.lags`` finds in tables."""
+    """What ``engine.spark.read.clocks.lags`` finds in tables."""
     of_message = [tables["messages"][name].to_pylist() for name in POSITION]
     times = pc.coalesce(tables["messages"]["deliver_at"], tables["messages"]["publish_time"])
     due = dict(zip(zip(*of_message, strict=True), _micros(times), strict=True))

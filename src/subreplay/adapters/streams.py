@@ -1,8 +1,9 @@
 """A source of any size: its files are read one by one, and what they hold is folded as streams of sorted rows.
 
 An adapter says how as a ``Streamed``: what a file holds, then stage by stage what belongs together, in which order, and
-what is made of it. Everything is a pure function over Arrow batches, so Spark's tasks can do it (``spark.adapters``)
-and one process as well. A stage that computes by whole groups finds the same however the stream is cut.
+what is made of it. Everything is a pure function over Arrow batches, so Spark's tasks can do it
+(``engine.spark.adapters``) and one process as well. A stage that computes by whole groups finds the same however the
+stream is cut.
 """
 
 from __future__ import annotations

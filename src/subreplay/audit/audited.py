@@ -1,4 +1,4 @@
-"""Table ``audited`` of few judged rows, which the driver has; ``spark.audit.passes`` makes that of many.
+"""Table ``audited`` of few judged rows, which the driver has; ``engine.spark.audit.passes`` makes that of many.
 
 Tests hold the two equal. Times are in ns, but for those of type timestamp.
 """

@@ -46,7 +46,7 @@ class Dispatcher:
 
     ``receiver_queues``: receiver queues by consumer's label, where they are not those of the membership, because the
     deliveries are predicted. ``other``: as it may have been, where the membership lacks somebody (see
-    ``sessions.with_unknown_consumers``). ``abandoned``: see ``timelines.ownership.abandoned``.
+    ``sessions.with_unknown_consumers``). ``abandoned``: see ``semantics.timelines.ownership.abandoned``.
     """
 
     timeline: Timeline

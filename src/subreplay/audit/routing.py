@@ -2,7 +2,7 @@
 one topic's messages.
 
 A log holds a key's bytes, not always how it was set: as text, or as bytes and then routed by its base64 text. The
-messages of a producer show which of them it does (``model.partitioners``).
+messages of a producer show which of them it does (``rows.model.partitioners``).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """What an audit counts of judged rows and findings that the driver has, or a task on one machine. Elsewhere Spark
-counts many (``spark.audit.passes`` and ``spark.audit.windows``); of few it takes longer to plan that than they take.
+counts many (``engine.spark.audit.passes`` and ``engine.spark.audit.windows``); of few it takes longer to plan that than
+they take.
 
 Tests hold the two equal. Times and windows are in ns; nulls come first where rows are in order.
 """

@@ -1,6 +1,6 @@
 """The contract of the input tables (``subreplay.rows.model.contracts``) on Arrow arrays: which rows break which rule.
 
-``spark.contracts`` says the same in SQL.
+``engine.spark.read.contracts`` says the same in SQL.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def as_spark_reads(kind: pa.DataType) -> pa.DataType | None:
     if pa.types.is_timestamp(kind) and kind.unit in ("us", "ms"):
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
-        return pa.int64()  # as a session of ours is told to (``spark.session``)
+        return pa.int64()  # as a session of ours is told to (``engine.spark.session``)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         of = as_spark_reads(kind.value_type)
         return None if of is None else pa.list_(of)

@@ -1,4 +1,4 @@
-"""What is asked of few judged rows to explain some of them; ``spark.trace`` asks it of many. Times are in ns."""
+"""What is asked of few judged rows to explain some of them; ``engine.spark.trace`` asks it of many. Times are in ns."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Dead letters: what was given up arrives on the dead letter topic.
 
-Rows come from wherever they are joined (``spark.audit.dead_letters``), stream through and leave as findings; what is
-carried from batch to batch is one row.
+Rows come from wherever they are joined (``engine.spark.audit.dead_letters``), stream through and leave as findings;
+what is carried from batch to batch is one row.
 """
 
 from __future__ import annotations

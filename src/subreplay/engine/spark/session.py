@@ -195,8 +195,8 @@ def _local(builder: SparkSession.Builder, options: Spark) -> SparkSession:
 
 
 def _workers() -> dict[str, str]:
-    """Workers that start with what they need (``spark.daemon``), where they run the Python of this program and find
-    its packages in folders."""
+    """Workers that start with what they need (``engine.spark.daemon``), where they run the Python of this program and
+    find its packages in folders."""
     found = [importlib.util.find_spec(name) for name in ("subreplay", "pyspark", "py4j")]
     folders = [Path(spec.origin).parents[1] for spec in found if spec is not None and spec.origin is not None]
     if os.environ["PYSPARK_PYTHON"] != sys.executable or not all(folder.is_dir() for folder in folders):

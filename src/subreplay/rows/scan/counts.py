@@ -1,6 +1,6 @@
 """What a run has to know of its messages and deliveries before it judges, counted batch by batch: rows that keep the
-contract and others, the time they span, topic partitions, and who was served. ``spark.read.input_statistics`` asks
-Spark the same.
+contract and others, the time they span, topic partitions, and who was served. ``engine.spark.read.input_statistics``
+asks Spark the same.
 
 Rows are counted by ledger first, since the lowest position of a topic partition is asked for: these counts are few,
 are added up whatever the batches were, and give plain rows in the end.

@@ -1,4 +1,5 @@
-"""Messages and deliveries as rows of the log (``model.tables.LOG``), times in ns: ``spark.read.log`` in Arrow."""
+"""Messages and deliveries as rows of the log (``model.tables.LOG``), times in ns: ``engine.spark.read.log`` in
+Arrow."""
 
 from __future__ import annotations
 

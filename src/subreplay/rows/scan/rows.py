@@ -31,7 +31,7 @@ class Columns(dict[str, pa.Array]):
 
 
 def valid(table: str, batch: pa.RecordBatch) -> Mask | None:
-    """Which rows keep the contract of their table (``spark.read.contracts`` in Arrow); None: all do."""
+    """Which rows keep the contract of their table (``engine.spark.read.contracts`` in Arrow); None: all do."""
     columns = Columns(table, batch)
     lacks = set(INPUTS[table].names) - set(batch.schema.names)
     broken = [breach.rows for breach in breaches(table, columns, lacks)]

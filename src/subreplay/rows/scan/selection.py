@@ -1,5 +1,5 @@
-"""Which rows of the input tables a run asks for, as Arrow has it: ``spark.read.inputs`` says the same in Spark's words,
-and ``spark.read.checkpoint`` of other days.
+"""Which rows of the input tables a run asks for, as Arrow has it: ``engine.spark.read.inputs`` says the same in Spark's
+words, and ``engine.spark.read.checkpoint`` of other days.
 
 A row without a value may be of any, and one whose date no time may have is of no day: both are looked at, and rejected,
 rather than left out unseen.

@@ -6,5 +6,5 @@ Exclusive and Failover. ``key_shared_joined`` is Key_Shared of 3.x and ``key_sha
 differ in how they keep order after a change of members. ``sending`` hands entries to a consumer and charges its
 permits.
 
-The lists these work on (cursor, delayed entries, entries to come again) are in ``dispatch.broker``.
+The lists these work on (cursor, delayed entries, entries to come again) are in ``simulation.pulsar.broker``.
 """

@@ -1,6 +1,6 @@
 """Whose turn it is on a Shared subscription (``AbstractDispatcherMultipleConsumers.getNextConsumer``).
 
-The compiled twin of ``policies.pulsar.shared.next_consumer``.
+The compiled twin of ``semantics.policies.pulsar.shared.next_consumer``.
 """
 
 from __future__ import annotations
