@@ -225,3 +225,10 @@ def test_a_replay_of_a_group_knows_the_releases_that_it_says() -> None:
     ):
         old.make_policy()
     assert old.model_copy(update={"dispatch": None}).make_policy().profile == "kafka-2.3"
+
+
+def test_durations_among_the_settings_of_a_replay_have_their_unit():
+    consumers = {"ack_timeout": "1500ms", "nack_delay": "2s", "failure_rate": 0.5}
+    words = dict(Dispatch.model_validate({"ttl": "5s", "persistent": False, "consumers": consumers}).words)
+    assert (words["ttl"], words["persistent"]) == ("5 s", "false")
+    assert words["every consumer"] == "failure_rate 0.5, nack_delay 2 s, ack_timeout 1.5 s"

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from subreplay.hashing.murmur2 import kafka_partition
 from subreplay.rows.model.rows import Scope
@@ -20,8 +21,8 @@ T = Scope("persistent://public/default/t", 0)
 MINUTE = 60 * 10**9
 
 
-def measured(published):
-    """The profile of one message of each of eight keys at each of the instants (ns)."""
+def measured(published, keyed=True):
+    """The profile of one message of each of eight keys (or none) at each of the instants (ns)."""
     rows = [(at, f"key {k}") for at in published for k in range(8)]
     n = len(rows)
     columns = {
@@ -30,7 +31,7 @@ def measured(published):
         "entry": range(n),
         "batch_index": [-1] * n,
         "at": [at for at, _ in rows],
-        "key": [key.encode() for _, key in rows],
+        "key": [key.encode() if keyed else None for _, key in rows],
         "producer": ["p"] * n,
         "sequence_id": range(n),
         "size": [1] * n,
@@ -108,6 +109,14 @@ def test_on_other_partitions_and_with_a_retention():
     (elsewhere,) = [row for row in rows if row["level"] == "relocated"]
     assert (elsewhere["keys"], elsewhere["messages"]) == (8 - homes.count(0), 2 * (8 - homes.count(0)))
     assert by(rows, "consumer", level="consumer") == {("a",): 16}
+
+
+@pytest.mark.parametrize(("profile", "alike"), [("pulsar-3.2", {("s",): 24}), ("pulsar-4.0", {})])
+def test_where_a_broker_does_not_spread_messages_without_a_key_they_are_of_one(profile, alike):
+    for policy, found in (("pulsar.key_shared.auto_split", alike), ("pulsar.shared", {})):
+        one = plan("s", make(policy, profile), {T: planned_events([PlannedMember("a", 0, None)], T, 0)})
+        rows = list(Assigner((one,), Extent(0, 2, MINUTE)).rows(measured([0, 1, 2], keyed=False)))
+        assert by(rows, "scenario", level="keyless") == found
 
 
 def test_the_members_of_other_partitions_are_those_of_any():

@@ -74,6 +74,18 @@ class Halt(Model):
         return f"from {self.start / 1e6:g} s {end}"
 
 
+_DURATIONS = frozenset(
+    {"nack_delay", "retry_delay", "ack_timeout", "longest_redelivery", "chunk_expiry", "failover_delay", "ttl"}
+)
+
+
+def _said(key: str, value: Any) -> str:
+    """The value of a setting in words."""
+    if key in _DURATIONS:
+        return f"{value / 1e6:g} s"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class Consumers(Model):
     """A consumer's client and application."""
 
@@ -207,14 +219,14 @@ class Dispatch(Model):
         for name, model in (("every consumer", self.consumers), *sorted(self.others.items())):
             changed = {key: getattr(model, key) for key in type(model).model_fields if key != "receiver_queue_size"}
             told = [
-                f"{key} {value.words if isinstance(value, Service | Halt) else value}"
+                f"{key} {value.words if isinstance(value, Service | Halt) else _said(key, value)}"
                 for key, value in changed.items()
                 if value != type(model).model_fields[key].default and (name != "every consumer" or key != "service")
             ]
             if told:
                 said.append((name, ", ".join(told)))
         said += [
-            (key, str(getattr(self, key)))
+            (key, _said(key, getattr(self, key)))
             for key, field in type(self).model_fields.items()
             if key not in ("consumers", "others", "seed") and getattr(self, key) != field.default
         ]

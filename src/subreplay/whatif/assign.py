@@ -43,7 +43,8 @@ TRAFFIC: Final = pa.schema(
 ``move`` (scenario, dispatcher, epoch, before, consumer) and ``scenario``. Keys are distinct.
 
 Of a scenario with other producers there is a row ``relocated``: keys that go to another partition, and their messages;
-of one with a retention, by dispatcher, what is ``kept``: from the instant ``window`` on."""
+of one with a retention, by dispatcher, what is ``kept``: from the instant ``window`` on; of one whose broker takes all
+messages without a key for those of one key, how many are ``keyless``."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,8 @@ class Assigner:
             evaluator = evaluators[routing]
             found = evaluator.evaluate(plan.policy, plan.timelines, moves=plan.name == self.moves_of)
             yield from found.rows(plan.name)
+            if alike := evaluator.keyless_alike(plan.policy):
+                yield BLANK | {"level": "keyless", "scenario": plan.name, "messages": alike}
             if plan.retention is not None:
                 yield from _kept(plan.name, evaluator.profile, plan.retention)
 

@@ -55,6 +55,13 @@ def test_a_scenario_that_delivers_too_early_is_no_best_one(dispatched: ReportDat
     assert f"{first}: 40 of 40 delayed messages come 1 s to 12 s too early" in to_text(shown)
 
 
+def test_a_scenario_that_drops_messages_is_no_best_one(dispatched: ReportData) -> None:
+    first, second = (view.name for view in dispatched.dispatch)
+    drops = found(dispatched, outcomes=replace(dispatched.dispatch[0].outcomes, published=200, dropped=129))
+    assert drops["Lowest latency, 99%"].scenarios == drops["Fastest drain"].scenarios == (second,)
+    assert (drops["Drops messages"].scenarios, drops["Drops messages"].best) == ((first,), "129 of 200 messages")
+
+
 def test_where_no_scenario_drains_all_are_alike(dispatched: ReportData) -> None:
     never = [replace(view, drain=Drain(1, None, (), "")) for view in dispatched.dispatch]
     (drain,) = (one for one in answers(dispatched.scenarios, never) if one.title == "Fastest drain")

@@ -54,6 +54,7 @@ def test_waiting_is_not_taken_for_work_that_more_consumers_would_share() -> None
     assert drain(90, 61 * S, [CONSUMER]).limit == (
         "Not below 30 s: c3 has 60 messages to serve. The rest of 1 min 1 s is waiting, not work."
     )
+    assert drain(90, 61 * S, [CONSUMER, HASH]).limit.endswith("The rest of 1 min 1 s is waiting, not work.")
     assert "More consumers" in drain(90, 60 * S, [CONSUMER]).limit
 
 

@@ -14,9 +14,9 @@ Number = TypeVar("Number", bound=float)
 
 
 def answers(scenarios: Sequence[ScenarioView], dispatch: Sequence[DispatchView]) -> tuple[Answer, ...]:
-    """The best scenario of each measure, of those that leave no message without an owner and drain, if there are any
-    such; else of those that serve somebody."""
-    never = {view.name for view in dispatch if view.drain.took_ns is None}
+    """The best scenario of each measure, of those that leave no message without an owner, drop none and drain, if there
+    are any such; else of those that serve somebody."""
+    never = {view.name for view in dispatch if view.drain.took_ns is None or view.outcomes.dropped}
     whole = [s for s in scenarios if not s.unowned] or [s for s in scenarios if s.max_share > 0]
     whole = [s for s in whole if s.name not in never] or whole
     return tuple([answer for answer in (*_of_load(whole), *_of_dispatch(dispatch)) if answer is not None])
@@ -30,8 +30,9 @@ def _of_load(views: Sequence[ScenarioView]) -> Iterator[Answer | None]:
 
 
 def _of_dispatch(views: Sequence[DispatchView]) -> Iterator[Answer | None]:
-    """The best of those that drain and deliver nothing early, if there are any such; the others are named."""
-    last = {v.name for v in views if v.drain.took_ns is None or v.early is not None}
+    """The best of those that drain, drop nothing and deliver nothing early, if there are any such; the others are
+    named."""
+    last = {v.name for v in views if v.drain.took_ns is None or v.early is not None or v.outcomes.dropped}
     late = ((v.name, math.inf if v.to_delivered.p99_ns is None else v.to_delivered.p99_ns) for v in views)
     drains = ((v.name, math.inf if v.drain.took_ns is None else v.drain.took_ns) for v in views)
     yield _least("Lowest latency, 99%", "latency", late, _nanos, last)
@@ -42,6 +43,9 @@ def _of_dispatch(views: Sequence[DispatchView]) -> Iterator[Answer | None]:
     if never := [v.name for v in views if v.drain.took_ns is None]:
         yield Answer("Never drains", "drain", "never", "never", tuple(never), len(views))
     for view in views:
+        if view.outcomes.dropped:
+            said = f"{words.count(view.outcomes.dropped)} of {words.plural(view.outcomes.published, 'message')}"
+            yield Answer("Drops messages", "dropped", said, said, (view.name,), len(views))
         if view.early is not None:
             early = f"{words.count(view.early.count)} of {words.plural(view.early.delayed, 'delayed message')}"
             yield Answer("Delivers too early", "too early", early, early, (view.name,), len(views))

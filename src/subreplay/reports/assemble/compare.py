@@ -55,6 +55,7 @@ def _view(plan: Plan, rows: dict[str, list[Row]], figures: Figures, replay: Disp
     consumers = _consumers(plan, rows["consumer"], owned, even, extent, replay)
     max_share = max((one.share for one in consumers), default=0.0)
     skew = max_share / even if even else 0.0
+    hottest = max(hottest, *(row["messages"] for row in rows["keyless"]), 0)
     hottest_share = hottest / messages if messages else 0.0
     changed, slots_moved, flows = _moved(plan, first, figures.extent["last"] + 1)
     never = 0 if replay is None else never_taken(replay)

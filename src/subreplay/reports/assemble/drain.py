@@ -57,8 +57,9 @@ def _limit(left: int, took_ns: int | None, bounds: tuple[Bound, ...], never: str
     assert spread
     messages = words.plural(spread.messages, "message")
     sentence = f"Not below {words.nanos(spread.busy_ns)}: {spread.name} has {messages} to serve."
-    if not fixed and took_ns > 2 * spread.busy_ns:
-        return f"{sentence} The rest of {words.nanos(took_ns)} is waiting, not work."
+    waits = f" The rest of {words.nanos(took_ns)} is waiting, not work." if took_ns > 2 * spread.busy_ns else ""
+    if not fixed and waits:
+        return sentence + waits
     if not fixed and spread.messages == 1:
         return sentence
     if not fixed and consumers.idle:
@@ -68,7 +69,7 @@ def _limit(left: int, took_ns: int | None, bounds: tuple[Bound, ...], never: str
         return f"{sentence} {idle} {are} idle meanwhile: more consumers would not help. {help_} would."
     if not fixed:
         return f"{sentence} More consumers, or a more even share, would help."
-    return f"{sentence} Spread otherwise {words.nanos(fixed.busy_ns)} is the least: {_serial(fixed)}."
+    return f"{sentence} Spread otherwise {words.nanos(fixed.busy_ns)} is the least: {_serial(fixed)}.{waits}"
 
 
 def _serial(bound: Bound) -> str:

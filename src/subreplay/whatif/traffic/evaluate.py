@@ -75,6 +75,13 @@ class Evaluator:
         sums = np.ascontiguousarray(by_window.T[:_LAST].reshape(_LAST, len(windows), size))
         return Evaluation(windows, found.names, sums, of_all.T[[_KEYS, _KEYS + _MOVED]], whole[:2], told)
 
+    def keyless_alike(self, policy: Policy) -> int:
+        """How many messages without a key a broker of that profile takes for those of one key."""
+        if policy.routing != "slot" or KEYLESS[policy.profile].per_message:
+            return 0
+        runs = self.profile.runs
+        return int((runs.end - runs.begin)[runs.sticky == NO_KEY].sum())
+
     def _cells(self, policy: Policy) -> Cells:
         """With the hash by which a broker of that profile dispatches each run."""
         rule = KEYLESS[policy.profile]
