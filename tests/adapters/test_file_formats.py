@@ -25,6 +25,8 @@ def parquet(tmp_path: Path) -> bytes:
         (b"a;b\n1;2\n", "parquet", "this is CSV text"),
         (b'{"a": 1}\n', "parquet", "this is JSON text, no Parquet file"),
         (b'{\n "a": 1\n}\n', "parquet", "this is JSON text"),
+        (b'[\n {"a": 1, "b": 2}\n]\n', "csv", "this is JSON text, no CSV; read it as that: --format json"),
+        (b"part,off\n1,2\n3,4\n", "json", "this is CSV text, no JSON; read it as that: --format csv"),
         (b"Obj\x01avro", "parquet", "this is an Avro file"),
         (b"PK\x03\x04....", "csv", "a zip archive or an Excel workbook, no CSV; export it"),
         (b"\x00\x01\x02", "parquet", "this is no Parquet file"),

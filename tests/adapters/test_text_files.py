@@ -159,3 +159,10 @@ def test_an_empty_file_has_no_record(tmp_path: Path) -> None:
     assert list(json_records(" \n")) == []
     with pytest.raises(InputError, match="no record"):
         read(text(tmp_path, "a.json", " \n"), "json")
+
+
+def test_bytes_that_are_no_text_are_no_csv(tmp_path: Path) -> None:
+    path = tmp_path / "random.csv"
+    path.write_bytes(b"\x91a\rb,\x07\x00c\rd\n,")
+    with pytest.raises(InputError, match=r"random.csv: this is no CSV text .* is the name right"):
+        csv_options(path)

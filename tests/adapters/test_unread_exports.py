@@ -89,3 +89,9 @@ def test_other_files_are_none_of_these(tmp_path, text):
 @pytest.mark.parametrize("path", sorted(DATA.rglob("*.gz")), ids=lambda path: path.name)
 def test_recorded_files_are_none_of_these(path):
     assert unread(path) is None
+
+
+def test_the_verbose_form_of_kcat_is_named_with_the_command_that_writes_json(tmp_path):
+    path = tmp_path / "orders.txt"
+    path.write_text("\nKey (2 bytes): k1\nValue (3 bytes): abc\nTimestamp: 1\tPartition: 0\tOffset: 4\n--\n")
+    assert "kcat -C -e -J" in unread(path)

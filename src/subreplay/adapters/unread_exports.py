@@ -87,7 +87,7 @@ UNREAD: Final[dict[str, Export]] = {
     "kcat-text": _export(
         "what `kcat -f` prints",
         f"Its form is free, and may lack the place or the time of a message: {_KCAT}",
-        r"^(?:Topic )?[\w.-]+ \[\d+\] at offset \d+",
+        r"^(?:Topic )?[\w.-]+ \[\d+\] at offset \d+", r"^Key \(-?\d+ bytes\):", r"^% Reached end of topic \S+ \[\d+\]",
     ),
 }  # fmt: skip
 """By name."""

@@ -197,3 +197,15 @@ def test_a_known_source_may_have_times_in_digits_and_keys_in_structs() -> None:
             "key": {"column": "key.payload", "as": "utf8"},
         },
     }
+
+
+@pytest.mark.parametrize("name", ["Partition:Offset", "partition_offset"])
+def test_one_column_may_hold_partition_and_offset(name: str) -> None:
+    found = answer(rows(shard=None, evt_off=None, **{name: ["0:5", "1:5", "0:6", "1:6"]}))
+    assert found.section["columns"]["message_id"] == {"column": name, "as": "partition_offset"}
+    assert found.section["values"] == {"topic": "orders"}
+
+
+def test_a_column_may_be_called_the_number_of_a_partition() -> None:
+    found = answer(rows(shard=None, evt_off=None, **{"partition no": [0, 1, 0, 1], "offset nr": [5, 5, 6, 6]}))
+    assert (found.section["columns"]["partition"], found.section["columns"]["offset"]) == ("partition no", "offset nr")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from subreplay.adapters.source.message_id import MOST_FIELDS, PARTS, message_ids
+from subreplay.adapters.source.message_id import MOST_FIELDS, PARTS, message_ids, places_of_text
 from tests.adapters.source.rows import field, message_id, varint
 
 INT_63 = st.integers(0, 2**63 - 1)
@@ -144,3 +144,11 @@ def test_no_id_is_no_id_and_not_rejected() -> None:
     outcome = message_ids(pa.array([None, b"\x08\x01\x10\x02"]))
     assert outcome.values.field("ledger").to_pylist() == [None, 1]
     assert not outcome.broken
+
+
+def test_a_place_of_kafka_is_a_partition_and_an_offset() -> None:
+    found = places_of_text(pa.array(["2:140", "Partition:0 , Offset:7", "10:00:00", "x", None]))
+    assert [row and (row["partition"], row["ledger"], row["entry"]) for row in found.values.to_pylist()] == [
+        (2, 0, 140), (0, 0, 7), *[(None, None, None)] * 3,
+    ]  # fmt: skip
+    assert found.broken[0].rows.tolist() == [False, False, True, True, False]

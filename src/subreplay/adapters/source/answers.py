@@ -16,7 +16,7 @@ from subreplay.adapters.source.contents import MOST, Contents
 from subreplay.adapters.source.mapping import BY_TIME, TO_FILL_IN, Source
 from subreplay.adapters.source.message_id import ids_of_text
 from subreplay.adapters.source.presets import TIMES, targets
-from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, inner_key, section
+from subreplay.adapters.source.recognise import BY_NAME, Candidate, conversion_of, inner_key, is_place, section
 from subreplay.rows.model.columns import Ints
 
 _MOST_PARTITIONS: Final = 1_000
@@ -142,6 +142,9 @@ def _by_content(found: dict[str, Source], contents: Contents) -> Iterator[tuple[
 
     if "publish_time" not in have and (time := _time(free, contents)):
         yield take("publish_time", *time)
+    if "entry" not in have and (place := next((each for each in free if is_place(each, contents)), None)):
+        yield take("message_id", place, "its values are a partition and an offset")
+        have |= targets("message_id")
     if "entry" not in have and (identity := _message_id(free, contents)):
         yield take("message_id", identity, "its values are message ids of Pulsar")
         have |= targets("message_id")

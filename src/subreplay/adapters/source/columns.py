@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.source import message_id, names
-from subreplay.adapters.source.message_id import message_ids
+from subreplay.adapters.source.message_id import message_ids, places_of_text
 from subreplay.adapters.source.names import pulsar_topic
 from subreplay.adapters.source.numbers import (
     counts_from_1,
@@ -63,6 +63,7 @@ CONVERSIONS: Final = (
     Conversion("from_1", ("integer", "text"), "integer", counts_from_1),
     Conversion("length", ("text", "bytes"), "integer", length_of),
     Conversion("message_id", ("text", "bytes"), "position", message_ids, message_id.PARTS),
+    Conversion("partition_offset", ("text",), "position", places_of_text, message_id.PARTS),
     Conversion("pulsar_topic", ("text",), "text", pulsar_topic, names.PARTS),
 )
 """Conversions by the name that a mapping gives in ``as``."""

@@ -64,7 +64,10 @@ def _is_table(head: bytes) -> bool:
     """Whether text is a table for sure: a header of names, and lines with as many values."""
     lines = [line for line in head.decode("utf-8-sig", errors="replace").splitlines()[:50] if line.strip()]
     sep = separator("\n".join(lines))
-    counts = [len(row) for row in csv.reader(lines, delimiter=sep)]
+    try:
+        counts = [len(row) for row in csv.reader(lines, delimiter=sep)]
+    except csv.Error:
+        return False
     header = [cell.strip().strip('"') for cell in lines[0].split(sep)] if lines else []
     named = len(header) > 1 and all(re.fullmatch(r"[^\W\d][\w .()/#-]{0,60}", cell) for cell in header)
     return named and len(lines) > 1 and sum(count == counts[0] for count in counts) >= 0.9 * len(counts)
@@ -83,7 +86,9 @@ def _require(file: Path, form: str) -> None:
             raise EnvironmentFailed(f"{file}: the Parquet file is cut off: its end is missing; copy or write it again")
         return
     found = _format_of(file, head)
-    if found in (None, form) or (form in ("csv", "json") and found in ("csv", "json")):
+    if form == "json" and found == "csv" and not _is_table(head_of(file)):
+        found = None
+    if found in (None, form):
         if form == "parquet" and found is None:
             raise InputError(f"{file}: this is no Parquet file: it begins with other bytes; is the name right?")
         return

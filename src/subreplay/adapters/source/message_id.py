@@ -43,6 +43,7 @@ _TEXT: Final = (
     r"^(?:[^;]*;)?\(?(?P<ledger>\d{1,18})[:,]\s?(?P<entry>\d{1,18})[:,]\s?(?P<partition>-?\d{1,18})"
     r"(?:[:,]\s?(?P<batch_index>-?\d{1,18}))?\)?$"
 )
+_PLACE: Final = r"^\s*(?i:partition:?\s*)?(?P<partition>\d{1,9})\s*[:/@,;-]\s*(?i:offset:?\s*)?(?P<entry>\d{1,18})\s*$"
 _RULE: Final = (
     "a message id is the bytes of MessageIdData, their base64, ledger:entry:partition[:batch], or "
     "(ledger,entry,partition,batch)"
@@ -82,6 +83,22 @@ def ids_of_text(text: pa.Array) -> Outcome:
     digits[-1] = pc.if_else(pc.equal(digits[-1], ""), "-1", digits[-1])
     parts = [each.cast(pa.int64()) for each in digits]
     return _struct([*parts, pa.nulls(len(text), pa.int64())], present(text) & ~mask_of(fits))
+
+
+def places_of_text(text: pa.Array) -> Outcome:
+    """The partition and the offset of Kafka's records, such as ``2:140``, in ledger 0.
+
+    >>> places_of_text(pa.array(["2:140"])).values.to_pylist()[0]
+    {'ledger': 0, 'entry': 140, 'partition': 2, 'batch_index': -1, 'batch_size': None}
+    """
+    found = pc.extract_regex(utf8_text(text).values, _PLACE)
+    fits = found.is_valid()
+    entry, partition = (pc.struct_field(found, name).cast(pa.int64()) for name in ("entry", "partition"))
+    ledger, batch = (pc.if_else(fits, pa.scalar(number, pa.int64()), None) for number in (0, -1))
+    bad = present(text) & ~mask_of(fits)
+    broken = (Broken(bad, "a place is partition:offset", "map partition and offset"),) if bad.any() else ()
+    parts = [ledger, entry, partition, batch, pa.nulls(len(text), pa.int64())]
+    return Outcome(pa.StructArray.from_arrays(parts, PARTS), broken)
 
 
 def ids_of_bytes(data: pa.Array) -> Outcome:

@@ -10,8 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 
 from subreplay.adapters.source.columns import Column, below, columns, find, kind_of
-from subreplay.adapters.source.contents import Contents
+from subreplay.adapters.source.contents import MOST, Contents
 from subreplay.adapters.source.mapping import NEEDED, TO_FILL_IN, Source
+from subreplay.adapters.source.message_id import places_of_text
 from subreplay.adapters.source.names import PATHS
 from subreplay.adapters.source.presets import PRESETS, TIMES, Preset, fitted, has, present, targets
 from subreplay.rows.encoded import present as not_null
@@ -19,6 +20,7 @@ from subreplay.rows.model.tables import INPUTS
 
 CANONICAL: Final = "canonical"
 BY_NAME: Final = "by name"
+_PLACE: Final = "partitionoffset"
 KNOWN_NAMES: Final = {
     "topic": ("topic", "topicname", "kafkatopic", "pulsartopic", "messagetopic"),
     "partition": ("partition", "partitionid", "kafkapartition", "partitionnumber", "partitionindex"),
@@ -49,7 +51,7 @@ _UNITS: Final = {
     "ms": "ms", "millis": "ms", "milliseconds": "ms", "msec": "ms", "us": "us", "micros": "us", "microseconds": "us",
     "ns": "ns", "nanos": "ns", "nanoseconds": "ns", "seconds": "s", "secs": "s", "sec": "s",
 }  # fmt: skip
-_FILLING: Final = ("since", "1970", "epoch", "unix", "utc", "in", "the", "gmt")
+_FILLING: Final = ("since", "1970", "epoch", "unix", "utc", "in", "the", "gmt", "no", "nr", "num", "number")
 _POSITIONS: Final = (("offset",), ("message_id",), ("ledger", "entry"))
 _FEWEST: Final = 2  # columns of known names
 _APPLICATION: Final = ("createdat", "createtime", "eventtime", "eventtimestamp")
@@ -255,6 +257,14 @@ def holds(ours: str, column: Column, contents: Contents | None) -> bool:
     return kind in _KINDS[ours] or (ours == "key" and kind == "integer")
 
 
+def is_place(column: Column, contents: Contents | None) -> bool:
+    """Whether a column holds partition and offset as one text, such as ``2:140``."""
+    if contents is None or kind_of(column.type) != "text" or _plain(column.path[-1])[0] != _PLACE:
+        return False
+    places = places_of_text(contents.values(column)).values.field("entry")
+    return bool(len(places) - places.null_count >= MOST * max(1, len(places)))
+
+
 def inner_key(column: Column, contents: Contents | None) -> Column:
     """Of a key that is a struct, as with a schema beside it, the field that is the key."""
     if not pa.types.is_struct(column.type):
@@ -275,6 +285,8 @@ def _plain(name: str) -> tuple[str, str | None]:
 def conversion_of(ours: str, column: Column, contents: Contents | None = None) -> str | None:
     """The conversion that name, type and some rows tell of; None: no need of one, or to be asked."""
     kind, unit = kind_of(column.type), _plain(column.path[-1])[1]
+    if ours == "message_id" and is_place(column, contents):
+        return "partition_offset"
     if contents is not None and contents[column].unit is not None and ours in TIMES:
         return f"epoch_{contents[column].unit}"
     if _KINDS[ours] == ("integer",):

@@ -13,7 +13,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -92,7 +92,10 @@ def separator(text: str) -> str:
     lines = [line for line in text.split("\n")[:_LOOKED_AT] if line.strip()]
 
     def fits(sep: str) -> tuple[float, int]:
-        counts = [len(row) for row in csv.reader(lines, delimiter=sep)]
+        try:
+            counts = [len(row) for row in csv.reader(lines, delimiter=sep)]
+        except csv.Error:
+            return 0.0, 0
         alike = sum(count == counts[0] for count in counts) if counts and counts[0] > 1 else 0
         return alike / max(1, len(counts)), counts[0] if counts else 0
 
@@ -105,9 +108,16 @@ def csv_options(path: Path) -> dict[str, str]:
     head = head_of(files(path)[0])
     text = _decoded(head if len(head) < HEAD else head[: head.rfind(b"\n") + 1] or head, {})
     sep = separator(text)
-    first = next(csv.reader([text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep), [])
+    first = _first_row(path, [text.lstrip().split("\n")[0].rstrip("\r")], delimiter=sep)
     header = not any(_VALUE.fullmatch(cell.strip()) for cell in first)
     return {"header": str(header).lower()} | ({} if sep == "," else {"sep": sep})
+
+
+def _first_row(name: Path | str, lines: Iterable[str], **how: Any) -> list[str]:
+    try:
+        return next(csv.reader(lines, **how), [])
+    except csv.Error as error:
+        raise InputError(f"{name}: this is no CSV text ({error}); is the name right?") from error
 
 
 def _text(path: Path, options: Mapping[str, str]) -> str:
@@ -141,7 +151,7 @@ def _csv_table(name: str, text: str, options: Mapping[str, str]) -> pa.Table:
         return "skip"
 
     lines = io.StringIO(text, newline="")
-    first = next(csv.reader(lines, delimiter=sep, quotechar=quote, escapechar=escape or None), [])
+    first = _first_row(name, lines, delimiter=sep, quotechar=quote, escapechar=escape or None)
     names = [cell.strip() for cell in first] if has_header else [f"_c{n}" for n in range(len(first))]
     names = [name or f"_c{n}" for n, name in enumerate(names)]
     if not names:

@@ -55,7 +55,9 @@ FIRST_TIME: Final = _micros(1971)
 LAST_TIME: Final = _micros(2170) - 1
 
 _TIMES = "a time is from 1971 to 2169"
-HAPPENED: Final = Times(FIRST_TIME, LAST_TIME, _TIMES, "check its unit (µs since 1970, UTC)")
+HAPPENED: Final = Times(
+    FIRST_TIME, LAST_TIME, _TIMES, "-1 and 0 mean no timestamp; else check its unit (µs since 1970, UTC)"
+)
 MAY_HAPPEN: Final = Times(FIRST_TIME, LAST_TIME, _TIMES, "write null where it never happened; else check its unit (µs)")
 NANOS: Final = Numbers(0, 999, "what is beyond the microsecond is from 0 to 999 ns", "write the rest of the time in ns")
 
