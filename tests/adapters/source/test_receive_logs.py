@@ -132,3 +132,11 @@ def test_the_policy_is_what_the_deliveries_look_like(consumers: list[str], polic
     contents, answer = as_messages(MESSAGES)
     log = log_of(consumers)
     assert policy_of(Contents(log), found_in(log), contents, answer)[0] == policy
+
+
+def test_a_receive_log_with_one_column_of_a_known_name_is_known() -> None:
+    ids = [f"(55,{n},{n % 4},-1)" for n in range(ROWS)]
+    log = pa.table({"consumerName": BY_LANE, "receivedAt": [stamp(n) for n in range(ROWS)], "messageId": ids})
+    found = receive_log(Contents(log), None, "ledger")
+    assert found is not None
+    assert theirs(found) == {"message_id": "messageId", "consumer": "consumerName", "received_at": "receivedAt"}

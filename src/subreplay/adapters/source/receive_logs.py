@@ -18,7 +18,7 @@ from subreplay.adapters.source.answers import Answered
 from subreplay.adapters.source.columns import Column, columns, find, kind_of
 from subreplay.adapters.source.contents import MOST, Contents
 from subreplay.adapters.source.mapping import Source
-from subreplay.adapters.source.recognise import conversion_of, recognise
+from subreplay.adapters.source.recognise import conversion_of, guesses_of, recognise
 from subreplay.rows.model.columns import Ints
 
 POSITION: Final = ("topic", "partition", "offset", "message_id", "ledger", "entry", "batch_index")
@@ -155,7 +155,8 @@ def _positions(contents: Contents, messages: Answered | None) -> dict[str, Sourc
     same = {ours: each for ours, each in theirs.items() if ours in POSITION and each.column in schema.names}
     if {"offset", "message_id", "entry"} & set(same):
         return {ours: _converted(ours, each, contents) for ours, each in same.items()}
-    named = next((each.found for each in recognise(schema, (), contents) if each.table == "messages"), {})
+    every = [each for each in recognise(schema, (), contents) if each.table == "messages"]
+    named = every[0].found if every else {each.ours: each.source for each in guesses_of(schema, contents)}
     return {ours: each for ours, each in named.items() if ours in POSITION and each.column is not None}
 
 

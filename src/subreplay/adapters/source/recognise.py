@@ -154,20 +154,20 @@ def _presets(schema: pa.Schema, file_names: Sequence[str]) -> Iterator[Candidate
                 found["path"] = Source(None, preset.path)
                 unjudged.append("topic and partition are told by the names of its files, of which none was given")
         for ours in preset.asks:
-            guess = next((each for each in _guesses(schema) if targets(each.ours) & targets(ours)), None)
+            guess = next((each for each in guesses_of(schema) if targets(each.ours) & targets(ours)), None)
             if guess is None:
                 questions[ours] = f"no known column has the {ours}"
             else:
                 found[ours] = guess.source
                 evidence.append(guess.why)
         if "producer" not in found:  # whose partitioner is concluded for itself
-            found |= {each.ours: each.source for each in _guesses(schema) if each.ours == "producer"}
+            found |= {each.ours: each.source for each in guesses_of(schema) if each.ours == "producer"}
         questions |= _asked(schema, found)
         yield Candidate(name, "messages", found, tuple(missing), questions, tuple(evidence), tuple(unjudged))
 
 
 def _has_partition(schema: pa.Schema) -> bool:
-    return any(each.ours == "partition" for each in _guesses(schema))
+    return any(each.ours == "partition" for each in guesses_of(schema))
 
 
 def _usable(schema: pa.Schema, ours: str, source: Source) -> bool:
@@ -192,7 +192,7 @@ def _named(preset: Preset, file_names: Sequence[str]) -> int:
 
 def _by_name(schema: pa.Schema, contents: Contents | None) -> Iterator[Candidate]:
     """Columns that have names and types which others give ours."""
-    guesses = {each.ours: each for each in _guesses(schema, contents)}
+    guesses = {each.ours: each for each in guesses_of(schema, contents)}
     of_position = next((names for names in _POSITIONS if set(names) <= set(guesses)), ())
     for names in _POSITIONS:
         for ours in set(names) - set(of_position):
@@ -226,7 +226,7 @@ class _Guess:
         return f"{self.ours} is taken to be {self.column.name} ({self.column.type}), by its name"
 
 
-def _guesses(schema: pa.Schema, contents: Contents | None = None) -> Iterator[_Guess]:
+def guesses_of(schema: pa.Schema, contents: Contents | None = None) -> Iterator[_Guess]:
     """For each column of ours the one of a known name, the surest first; none is taken twice."""
     by_name: dict[str, Column] = {}
     for column in (each for each in columns(schema) if has(schema, each.name)):
