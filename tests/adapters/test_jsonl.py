@@ -63,7 +63,7 @@ def test_one_row_without_the_column_goes_to_quarantine_with_the_reason(tmp_path)
         ({"batch_index": 2**31}, "batch_index = 2147483648: a batch index is -1 (no batch), or from 0 to 1,048,574"),
         (
             {"publish_time_ms": 10**15},
-            "publish_time_ms = 1000000000000000: a time is from 1971 to 2169 (check",
+            "publish_time_ms = 1000000000000000: a time is from 1971 to 2169 (-1 and 0 mean no timestamp; else check",
         ),
         ({"deliver_at_ms": 253402214400000}, "(write null where it never happened; else check its unit"),
         ({"payload_size": 2**31}, "payload_size = 2147483648: a size is from 0 to 2,147,483,647 bytes (map the size"),
