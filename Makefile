@@ -39,9 +39,12 @@ quick: $(READY) ## run one case of each test of the pure core, and few examples 
 slow: $(READY) ## run the few tests that take minutes each, which test leaves out
 	@$(SPARK) $(BIN)/python -m pytest -m slow $(ARGS)
 
-oldest-numba: $(READY) ## run the tests of the kernels with the oldest numba that pyproject.toml takes
-	@$(PIP) install -q --no-deps --upgrade --target build/oldest-numba numba==0.65.0 llvmlite==0.47.0
+oldest-numba: build/oldest-numba/.ready ## run the tests of the kernels with the oldest numba that pyproject.toml takes
 	@PYTHONPATH=build/oldest-numba NUMBA_CACHE_DIR=build/oldest-numba/cache $(BIN)/python -m pytest -q tests/kernels tests/hashing $(ARGS)
+
+build/oldest-numba/.ready: $(READY)
+	@$(PIP) install -q --no-deps --upgrade --target build/oldest-numba numba==0.65.0 llvmlite==0.47.0
+	@touch $@
 
 brokers: $(READY) ## fetch a real Kafka and a real Pulsar with their clients, and run the tests that start them
 	@$(PIP) install -q -c constraints.txt -e '.[brokers]'
