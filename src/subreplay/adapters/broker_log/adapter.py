@@ -45,7 +45,6 @@ ENTRIES: Final = pa.schema(
 
 JOINED: Final = pa.schema([*(f.with_nullable(True) if f.name == "consumer" else f for f in MEMBERSHIP), *LOCATION])
 """``MEMBERSHIP``, of which some consumers are not known, with the file and line of each event."""
-_ORDERED: Final = EVENTS.append(pa.field("seq", pa.int64()))
 
 
 @dataclass(frozen=True)

@@ -166,7 +166,7 @@ def _converted(ours: str, each: Source, contents: Contents) -> Source:
 
 
 def _consumer(free: Sequence[Column], contents: Contents, *, few: bool = True) -> Column | None:
-    """The column of consumers' names: texts that come again in most rows."""
+    """The column of consumers' names: texts that most rows repeat."""
     names = [
         column
         for column in free

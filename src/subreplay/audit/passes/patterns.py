@@ -2,7 +2,7 @@
 is redelivered after it, in order. What fits no act stays a finding.
 
 A member of a Kafka group can also seek back while it owns its partition, which nothing but its deliveries shows: from
-an offset on, everything that it had received comes again to it, in order, before anything else.
+an offset on, everything that it had received is redelivered to it, in order, before anything else.
 """
 
 from __future__ import annotations
