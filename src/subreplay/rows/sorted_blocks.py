@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.hashing.identity import key_identity
 from subreplay.rows.model.columns import ROWS, Ints, column, gathered
 from subreplay.rows.model.tables import FACTS, LOG
 
@@ -41,15 +42,58 @@ BLOCKS: Final = pa.schema(
 )
 _PACKED: Final = 1 << 24  # bytes that go to Spark at a time
 _SCOPE: Final = ("topic", "partition")
+_BUCKET: Final = ("(all)", "(bucket)")
 
 
 class Order(NamedTuple):
-    """Rows of ``schema`` sorted by topic, partition and ``columns``, which are integers; rows alike in all of these by
-    those in ``last``, which are words."""
+    """Rows of ``schema`` sorted by ``scope``, a text and an integer, and by ``columns``, which are integers; rows alike
+    in all of these by those in ``last``, which are words."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
-    last: tuple[str, ...]
+    last: tuple[str, ...] = ()
+    scope: tuple[str, str] = _SCOPE
+
+
+GROUP: Final = "(group)"
+"""The column of hashes: 64 bits, of one whole number alone each its own."""
+BUCKETS: Final = 64  # of groups; a task has several
+
+
+def grouped(schema: pa.Schema, then: tuple[str, ...] = (), last: tuple[str, ...] = ()) -> Order:
+    """Rows of ``schema``, of any scope, with ``GROUP`` (``with_groups``): those of one group together, in order of
+    ``then`` and ``last``."""
+    scope = [pa.field(_BUCKET[0], pa.string(), nullable=False), pa.field(_BUCKET[1], pa.int32(), nullable=False)]
+    return Order(pa.schema([*scope, pa.field(GROUP, pa.int64(), nullable=False), *schema]), (GROUP, *then), last, _BUCKET)
+
+
+def with_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    """Rows with the columns that ``grouped`` adds: rows alike in columns ``by``, which are whole numbers, texts or
+    bytes, are of one group. Groups of several values may have the same hash, if hardly ever: who is given a group looks
+    at the values once more (or adds them to ``last``)."""
+    found = np.zeros(len(rows), np.uint64)
+    for name in by:
+        found = _mixed(found * np.uint64(0x9E3779B97F4A7C15) + _hashes(rows, name).view(np.uint64))
+    buckets = pa.array((found % np.uint64(BUCKETS)).astype(np.int32))
+    given = {_BUCKET[0]: pa.repeat("", len(rows)), _BUCKET[1]: buckets, GROUP: pa.array(found.view(np.int64))}
+    for name, values in reversed(given.items()):
+        rows = rows.add_column(0, pa.field(name, values.type, nullable=False), values)
+    return rows
+
+
+def _hashes(rows: pa.Table, name: str) -> Ints:
+    """A whole number for each value: itself, or a hash of a text or of bytes."""
+    values = column(rows, name)
+    if pa.types.is_integer(values.type):
+        return np.asarray(values.cast(pa.int64()).fill_null(np.iinfo(np.int64).min))
+    return np.where(np.asarray(values.is_valid()), key_identity(values), np.int64(0))
+
+
+def _mixed(values: np.ndarray) -> np.ndarray:
+    """Each 64 bits as others, all of which depend on all (the finalizer of SplitMix64, a bijection)."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
 
 
 BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), ("consumer", "instance"))
@@ -57,7 +101,7 @@ BY_TIME: Final = Order(FACTS, ("at", "seq", "ledger", "entry", "batch_index", "n
 
 
 class ShuffleBlock(NamedTuple):
-    """Sorted rows of one topic partition."""
+    """Sorted rows of one scope, as a topic partition is."""
 
     scope: tuple[str, int]
     first_key: Sequence[int]  # of the first row
@@ -124,19 +168,22 @@ def external_merge(blocks: Iterable[ShuffleBlock], order: Order) -> Iterator[pa.
 
 def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
     there = [f.name for f in order.schema if f.name in rows.column_names and rows[f.name].null_count < len(rows)]
-    words, partitions = _ranks(rows, "topic"), rows["partition"].to_numpy()
+    of_text, of_number = order.scope
+    words, partitions = _ranks(rows, of_text), rows[of_number].to_numpy()
     positions = _sorted_positions(rows, order, words, partitions)
     rows, words, partitions = _at(rows.select(there), positions), words[positions], partitions[positions]
     scopes = np.flatnonzero((np.diff(words) != 0) | (np.diff(partitions) != 0)) + 1
-    content = rows.drop_columns(list(_SCOPE))
+    content = rows.drop_columns(list(order.scope))
     columns = sum(1 << order.schema.get_field_index(name) for name in content.column_names)
     size = max(1, block * len(rows) // max(1, content.nbytes))
     begins = np.union1d(np.arange(0, len(rows), size), scopes)
-    begin_at = np.stack([rows[name].to_numpy()[begins] for name in order.columns[:KEY_COLUMNS]], axis=1).tolist()
-    of = zip(column(rows, "topic").take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
+    begin_at = np.zeros((len(begins), KEY_COLUMNS), np.int64)
+    for number, name in enumerate(order.columns[:KEY_COLUMNS]):
+        begin_at[:, number] = rows[name].to_numpy()[begins]
+    of = zip(column(rows, of_text).take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
     (batch,) = content.to_batches()
     cuts = itertools.pairwise([*begins.tolist(), len(rows)])
-    for (begin, end), first_key, scope in zip(cuts, begin_at, of, strict=True):
+    for (begin, end), first_key, scope in zip(cuts, begin_at.tolist(), of, strict=True):
         yield ShuffleBlock(scope, first_key, columns, batch.slice(begin, end - begin).serialize())
 
 
@@ -166,9 +213,10 @@ def _schema(columns: int, order: Order) -> pa.Schema:
 
 
 def _whole(rows: pa.Table, scope: tuple[str, int], order: Order) -> Iterator[pa.RecordBatch]:
-    """Rows of one topic partition with all columns."""
+    """Rows of one scope with all columns."""
     n = len(rows)
-    given = {"topic": pa.repeat(scope[0], n), "partition": pa.repeat(pa.scalar(scope[1], pa.int32()), n)}
+    whose = pa.repeat(scope[0], n), pa.repeat(pa.scalar(scope[1], pa.int32()), n)
+    given = dict(zip(order.scope, whose, strict=True))
     columns = [
         given[f.name]
         if f.name in given

@@ -1,0 +1,136 @@
+"""What runs pure steps over data that may be larger than memory: a few primitives, which each engine has.
+
+A step is a pure function of Arrow batches that can be pickled (a function of a module, a method of a frozen dataclass,
+``functools.partial`` of these). It is given the rows of one task as a stream, and keeps none of them. Nobody outside an
+engine looks inside a ``Dataset``, or asks which engine it has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from subreplay.config.run import Location
+from subreplay.rows.conditions import Condition
+from subreplay.rows.sorted_blocks import Order
+
+Batches: TypeAlias = Iterator[pa.RecordBatch]
+Step: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Batches]
+"""Makes batches of the batches of one task."""
+Named: TypeAlias = Iterator[tuple[str, pa.RecordBatch]]
+Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Named]
+"""Makes several outputs of the batches of one task: each batch with the name of its output."""
+
+
+class NewRows(ABC):
+    """Rows that replace those of an output table whose columns equal ``where``, once they are committed. Steps of
+    ``split`` may write into it, more than once; ``columns`` are those of its rows without ``where``."""
+
+    name: str
+    columns: pa.Schema
+    where: Mapping[str, str]
+
+
+Output: TypeAlias = "pa.Schema | Order | NewRows"
+"""What becomes of an output of ``split``: rows of a schema; rows that are to be sorted; rows of an output table."""
+
+
+class Dataset(ABC):
+    """Arrow batches of one schema, in no order, as tasks have them: nothing is read before somebody asks."""
+
+    schema: pa.Schema
+
+    @abstractmethod
+    def where(self, condition: Condition) -> Dataset:
+        """The rows for which a condition is true; of others a scan reads as little as it can."""
+
+    @abstractmethod
+    def select(self, columns: Sequence[str]) -> Dataset:
+        """Some columns; a scan reads no others."""
+
+    @abstractmethod
+    def map(self, step: Step, schema: pa.Schema) -> Dataset:
+        """What a step makes of the rows of each task: batches of ``schema``."""
+
+    @abstractmethod
+    def split(self, step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
+        """What a step makes of the rows of each task, computed now, once, and kept as long as the engine is open. What
+        is to be sorted is in order when it is read: all rows of a scope (``Order.scope``) are in one task, one scope
+        after the other."""
+
+    @abstractmethod
+    def table(self, most: int | None = None) -> pa.Table:
+        """All rows, which are few; at most ``most`` of them, whichever come first."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no row."""
+
+
+class Tables(ABC):
+    """The output tables of a run, and what earlier runs left in them."""
+
+    @abstractmethod
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
+        """Begin to replace the rows of a table whose columns equal ``where``."""
+
+    @abstractmethod
+    def commit(self, rows: NewRows) -> None:
+        """Make what was written the rows of the table, in one transaction."""
+
+    @abstractmethod
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+        """The same with few rows. It may be written later, at last by ``settle``."""
+
+    @abstractmethod
+    def settle(self) -> None:
+        """Wait until all that was put is written. Raises what a write raised."""
+
+    @abstractmethod
+    def find(self, name: str) -> Dataset | None:
+        """A table as runs left it; None where none did."""
+
+
+class Engine(ABC):
+    """Runs steps. It is opened for one run, and frees what it keeps when it is closed (``with``)."""
+
+    name: str
+    """``local`` or ``spark``."""
+    version: str
+    """Of the engine itself, in words of a report."""
+    cores: int
+
+    @abstractmethod
+    def of(self, rows: pa.Table) -> Dataset:
+        """Few rows that the driver has."""
+
+    @abstractmethod
+    def parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
+        """What reading each of some parts of a source gives, as of files, which a task reads each; parts and ``read``
+        can be pickled."""
+
+    @abstractmethod
+    def together(self, datasets: Sequence[Dataset]) -> Dataset:
+        """The rows of several datasets of one schema."""
+
+    @abstractmethod
+    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+        """All rows of several datasets in order: those of a scope in one task, one scope after the other. Columns that
+        may be null may be missing in each of them. Outputs of ``split`` of this order are used as they are."""
+
+    @abstractmethod
+    def tables(self, location: Location | None, prefix: str = "") -> Tables:
+        """The output tables there; None: they are kept, and not written."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Free what is kept."""
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
