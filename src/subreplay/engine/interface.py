@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -23,6 +24,19 @@ Step: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Batches]
 Named: TypeAlias = Iterator[tuple[str, pa.RecordBatch]]
 Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Named]
 """Makes several outputs of the batches of one task: each batch with the name of its output."""
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """A table as somebody wrote it: the file or folder at ``path``, or ``table`` of a catalog. ``key`` is what a run
+    file calls it, in errors; ``files``: each row also tells its file, below ``path``, in column ``FILE``."""
+
+    key: str
+    path: str | None = None
+    table: str | None = None
+    format: str = "delta"
+    options: Mapping[str, str] = field(default_factory=dict)
+    files: bool = False
 
 
 class NewRows(ABC):
@@ -102,6 +116,11 @@ class Engine(ABC):
     version: str
     """Of the engine itself, in words of a report."""
     cores: int
+
+    @abstractmethod
+    def scan(self, source: TableSource) -> Dataset:
+        """The rows of a table as they are, of a schema that the table tells. Raises ``NothingThere`` where there is no
+        such table, ``InputError`` where it cannot be read, both naming the key and the location."""
 
     @abstractmethod
     def of(self, rows: pa.Table) -> Dataset:

@@ -82,7 +82,7 @@ ALL: Final = Condition("all")
 
 
 @dataclass(frozen=True, eq=False)
-class field:  # noqa: N801  reads as pyarrow's
+class field:
     """A column of which conditions are made."""
 
     name: str

@@ -64,7 +64,8 @@ def grouped(schema: pa.Schema, then: tuple[str, ...] = (), last: tuple[str, ...]
     """Rows of ``schema``, of any scope, with ``GROUP`` (``with_groups``): those of one group together, in order of
     ``then`` and ``last``."""
     scope = [pa.field(_BUCKET[0], pa.string(), nullable=False), pa.field(_BUCKET[1], pa.int32(), nullable=False)]
-    return Order(pa.schema([*scope, pa.field(GROUP, pa.int64(), nullable=False), *schema]), (GROUP, *then), last, _BUCKET)
+    fields = [*scope, pa.field(GROUP, pa.int64(), nullable=False), *schema]
+    return Order(pa.schema(fields), (GROUP, *then), last, _BUCKET)
 
 
 def with_groups(rows: pa.Table, by: Sequence[str]) -> pa.Table:
