@@ -119,8 +119,8 @@ class Engine(ABC):
 
     @abstractmethod
     def scan(self, source: TableSource) -> Dataset:
-        """The rows of a table as they are, of a schema that the table tells. Raises ``NothingThere`` where there is no
-        such table, ``InputError`` where it cannot be read, both naming the key and the location."""
+        """The rows of a table as they are, of a schema that the table tells. Raises ``InputError`` that names the key and the
+        location where there is no such table, or it cannot be read."""
 
     @abstractmethod
     def of(self, rows: pa.Table) -> Dataset:

@@ -94,7 +94,8 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     """Each 64 bits as others, all of which depend on all (the finalizer of SplitMix64, a bijection)."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
+    mixed: np.ndarray = values ^ (values >> np.uint64(31))
+    return mixed
 
 
 BY_POSITION: Final = Order(LOG, ("ledger", "entry", "batch_index", "kind", "at", "seq"), ("consumer", "instance"))
