@@ -276,7 +276,7 @@ def test_what_is_not_as_plain_is_left_to_spark(tmp_path: Path, change: Callable[
 
 def _group(run: config.RunConfig, read: Inputs) -> Reading:
     members = selection.of_members("sub", "t", run.date, since=True, others=True)
-    return Reading(read.ingest.spark, read.files["membership"].where(members))
+    return Reading(read.ingest.spark, read.files["membership"].where(members.expression))
 
 
 def _rows(near: Any, name: str) -> list[dict[str, Any]]:

@@ -74,7 +74,7 @@ class Condition:
         """The rows of a batch for which it is true."""
         if self == ALL or not batch.num_rows:
             return batch
-        return pa.Table.from_batches([batch]).filter(self.expression).combine_chunks().to_batches()[0]
+        return batch.filter(self.expression)
 
 
 ALL: Final = Condition("all")

@@ -1,75 +1,98 @@
-"""Which rows of the input tables a run asks for, as Arrow has it: ``engine.spark.read.inputs`` says the same in Spark's
-words, and ``engine.spark.read.checkpoint`` of other days.
+"""Which rows of the input tables a run reads, as conditions.
 
-A row without a value may be of any, and one whose date no time may have is of no day: both are looked at, and rejected,
-rather than left out unseen.
+A row without a value may belong to any run, and a row whose date is impossible belongs to no day: both are selected, so
+that they are rejected and not left out unseen.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date as Date
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from subreplay.rows.conditions import ALL, Condition, field
+from subreplay.rows.encoded import as_bytes
 from subreplay.rows.model.contracts import FIRST_TIME, LAST_TIME
 
-_DAY = 86_400_000_000  # µs
-_ALL = pc.scalar(True)
+_DAY: Final = 86_400_000_000  # µs
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def of_topic(topic: str | None, day: Date | None) -> pc.Expression:
+def of_topic(topic: str | None, day: Date | None) -> Condition:
     """The messages of a run; ``topic`` None: of every topic."""
     return _of("topic", topic) & _on(day)
 
 
-def of_subscription(name: str, topic: str | None, day: Date | None) -> pc.Expression:
+def of_subscription(name: str, topic: str | None, day: Date | None) -> Condition:
     """The deliveries of a run."""
     return _of("subscription", name) & of_topic(topic, day)
 
 
-def of_members(name: str, topic: str | None, day: Date | None, *, since: bool, others: bool = False) -> pc.Expression:
+def of_members(name: str, topic: str | None, day: Date | None, *, since: bool, others: bool = False) -> Condition:
     """The membership of a run; ``others``: of the group on other topics. ``since``: the table has that column."""
     mine = ~_of("topic", topic) if others else _of("topic", topic)
     return _of("subscription", name) & mine & _until(day, since)
 
 
-def of_days(topic: str, since: Date, day: Date, subscription: str | None = None) -> pc.Expression:
-    """The rows of the days from one on and before another, that have a topic, and a subscription where one is named."""
-    mine = (pc.field("topic") == topic) & (pc.field("date") >= pc.scalar(since)) & (pc.field("date") < pc.scalar(day))
-    return mine if subscription is None else mine & (pc.field("subscription") == subscription)
+def of_days(topic: str, since: Date, day: Date, subscription: str | None = None) -> Condition:
+    """The rows of a topic from the day ``since`` on and before ``day``; of one subscription, where one is named."""
+    mine = (field("topic") == topic) & (field("date") >= since) & (field("date") < day)
+    return mine if subscription is None else mine & (field("subscription") == subscription)
 
 
-def of_early(topic: str, day: Date, before: int) -> pc.Expression:
+def of_early(topic: str, day: Date, before: int) -> Condition:
     """The messages of a day that were published before a time (ns)."""
-    at = pc.scalar(-(-before // 1_000)).cast(pa.timestamp("us", "UTC"))
-    return (pc.field("topic") == topic) & (pc.field("date") == pc.scalar(day)) & (pc.field("publish_time") < at)
+    at = _EPOCH + timedelta(microseconds=-(-before // 1_000))
+    return (field("topic") == topic) & (field("date") == day) & (field("publish_time") < at)
 
 
-def _of(column: str, value: str | None) -> pc.Expression:
-    if value is None:
-        return _ALL
-    field = pc.field(column)
-    return field.is_null() | field.isin(pa.array(["", value]))
+def of_dead_letters(letters: str, topic: str, day: Date | None, lookback_days: int) -> Condition:
+    """The messages of a dead letter topic ``letters`` that come from ``topic``; of a day, from ``lookback_days`` before
+    it on. The table needs column ``origin``."""
+    mine = (field("topic") == letters) & (field("origin.topic") == topic)
+    return mine if day is None else mine & (field("date") >= day - timedelta(days=lookback_days))
 
 
-def _on(day: Date | None) -> pc.Expression:
-    return _ALL if day is None else (pc.field("date") == pc.scalar(day)) | _of_no_day()
+@dataclass(frozen=True)
+class OfIngest:
+    """Selects the rows that an ingest put into table ``quarantine`` and that may belong to a topic: rows that contain
+    its name, or that name no topic."""
+
+    topic: str
+
+    def of(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The selected rows of a batch of ``QUARANTINE``."""
+        raw = as_bytes(rows.column("raw"))
+        mine = pc.match_substring(raw, self.topic.encode())
+        return rows.filter(pc.or_(mine, pc.invert(pc.match_substring(raw, b'"topic"'))))
 
 
-def _until(day: Date | None, since: bool) -> pc.Expression:
-    """Changes of the members that were asked for by the end of a day."""
+def _of(column: str, value: str | None) -> Condition:
+    return ALL if value is None else field(column).is_null | field(column).among("", value)
+
+
+def _on(day: Date | None) -> Condition:
+    return ALL if day is None else (field("date") == day) | _of_no_day()
+
+
+def _until(day: Date | None, since: bool) -> Condition:
+    """Membership changes that were requested by the end of a day: a change that is under way at midnight is complete on
+    the next day."""
     if day is None:
-        return _ALL
-    by_then = (pc.field("date") <= pc.scalar(day)) | _of_no_day()
+        return ALL
+    by_then = (field("date") <= day) | _of_no_day()
     if not since:
         return by_then
-    midnight = pc.scalar(((day - Date(1970, 1, 1)).days + 1) * _DAY).cast(pa.timestamp("us", "UTC"))
-    return by_then | ((pc.field("date") == pc.scalar(day + timedelta(days=1))) & (pc.field("since") < midnight))
+    midnight = datetime(day.year, day.month, day.day, tzinfo=timezone.utc) + timedelta(days=1)
+    return by_then | ((field("date") == day + timedelta(days=1)) & (field("since") < midnight))
 
 
-def _of_no_day() -> pc.Expression:
-    date = pc.field("date")
+def _of_no_day() -> Condition:
+    """Rows of a date that no time may have."""
     first, last = (Date(1970, 1, 1) + timedelta(days=time // _DAY) for time in (FIRST_TIME, LAST_TIME))
-    return date.is_null() | (date < pc.scalar(first)) | (date > pc.scalar(last))
+    date = field("date")
+    return date.is_null | (date < first) | (date > last)

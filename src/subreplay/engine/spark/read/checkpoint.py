@@ -209,7 +209,9 @@ def _readings(config: RunConfig, inputs: Inputs, since: Date) -> dict[str, Readi
     early = selection.of_early(inputs.topic, tomorrow, midnight(tomorrow) + AHEAD)
     served = selection.of_days(inputs.topic, since, config.date, config.subscription.name)
     asked = {"messages": days | early, "deliveries": served}
-    return {name: Reading(inputs.ingest.spark, inputs.files[name].where(mine)) for name, mine in asked.items()}
+    return {
+        name: Reading(inputs.ingest.spark, inputs.files[name].where(mine.expression)) for name, mine in asked.items()
+    }
 
 
 def _near_read(inputs: Inputs, readings: dict[str, Reading], day: int) -> Inputs:

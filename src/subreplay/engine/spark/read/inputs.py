@@ -328,14 +328,14 @@ def _direct(
     """What a run asks for of the tables that need no Spark to be read."""
     name, day, found = config.subscription.name, config.date, {}
     if "messages" in files:
-        found["messages"] = files["messages"].where(selection.of_topic(topic, day))
+        found["messages"] = files["messages"].where(selection.of_topic(topic, day).expression)
     if "deliveries" in files:
-        found["deliveries"] = files["deliveries"].where(selection.of_subscription(name, topic, day))
+        found["deliveries"] = files["deliveries"].where(selection.of_subscription(name, topic, day).expression)
     if "membership" in files:
         since = "since" in files["membership"].names
         for table, others in {"membership": False, **({"group": True} if grouped else {})}.items():
             asked = selection.of_members(name, topic, day, since=since, others=others)
-            found[table] = files["membership"].where(asked)
+            found[table] = files["membership"].where(asked.expression)
     return {table: Reading(spark, mine) for table, mine in found.items()}
 
 
