@@ -103,6 +103,11 @@ class Tables(ABC):
     def settle(self) -> None:
         """Wait until all that was put is written. Raises what a write raised."""
 
+    @property
+    @abstractmethod
+    def written(self) -> Mapping[str, Dataset]:
+        """The rows of this run in each table that it has written."""
+
     @abstractmethod
     def find(self, name: str) -> Dataset | None:
         """A table as runs left it; None where none did."""
@@ -119,8 +124,8 @@ class Engine(ABC):
 
     @abstractmethod
     def scan(self, source: TableSource) -> Dataset:
-        """The rows of a table as they are, of a schema that the table tells. Raises ``InputError`` that names the key and the
-        location where there is no such table, or it cannot be read."""
+        """The rows of a table as they are, of a schema that the table has. Raises ``InputError`` that names the key and
+        the location where there is no such table, or it cannot be read."""
 
     @abstractmethod
     def of(self, rows: pa.Table) -> Dataset:

@@ -14,7 +14,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from subreplay.rows.sorted_blocks import KEY_COLUMNS, ShuffleBlock
 
@@ -31,25 +30,47 @@ _LENGTH: Final = 8  # bytes of that number
 _AT_A_TIME: Final = 1 << 12  # places that are rows of Python at a time
 
 
+class BlockFile:
+    """A new file of blocks, which is there when all of them are."""
+
+    def __init__(self, path: str) -> None:
+        self._path, self._unfinished = path, f"{path}.{os.getpid()}"
+        self._file = open(self._unfinished, "wb")  # noqa: SIM115  closed by ``close``
+        self._held: list[tuple[object, ...]] = []
+        self._places: list[pa.RecordBatch] = []
+
+    def add(self, block: ShuffleBlock) -> None:
+        self._held.append((*block.scope, *block.first_key, block.columns, self._file.tell(), len(block.rows)))
+        self._file.write(block.rows)
+        if len(self._held) == _AT_A_TIME:
+            self._places.append(_as_batch(self._held))
+            self._held = []
+
+    def finish(self) -> None:
+        """Write where which block is."""
+        places = pa.BufferOutputStream()
+        with pa.ipc.new_stream(places, _PLACES) as stream:
+            for some in (*self._places, _as_batch(self._held)):
+                stream.write_batch(some)
+        self._file.write(end := places.getvalue())
+        self._file.write(len(end).to_bytes(_LENGTH, "little"))
+        self._file.close()
+        os.replace(self._unfinished, self._path)
+
+    def close(self) -> None:
+        """Close the file, finished or not."""
+        self._file.close()
+
+
 def leave(blocks: Iterable[ShuffleBlock], path: str) -> None:
     """Write blocks into a file, which is there when all of them are."""
-    unfinished = f"{path}.{os.getpid()}"
-    held: list[tuple[object, ...]] = []
-    places: list[pa.RecordBatch] = []
-    with open(unfinished, "wb") as file:
+    file = BlockFile(path)
+    try:
         for block in blocks:
-            held.append((*block.scope, *block.first_key, block.columns, file.tell(), len(block.rows)))
-            file.write(block.rows)
-            if len(held) == _AT_A_TIME:
-                places.append(_as_batch(held))
-                held = []
-        told = pa.BufferOutputStream()
-        with pa.ipc.new_stream(told, _PLACES) as stream:
-            for some in (*places, _as_batch(held)):
-                stream.write_batch(some)
-        file.write(end := told.getvalue())
-        file.write(len(end).to_bytes(_LENGTH, "little"))
-    os.replace(unfinished, path)
+            file.add(block)
+        file.finish()
+    finally:
+        file.close()
 
 
 def sizes(paths: Iterable[str]) -> dict[tuple[str, int], int]:
@@ -63,23 +84,27 @@ def sizes(paths: Iterable[str]) -> dict[tuple[str, int], int]:
 
 
 def waiting(paths: Iterable[str], scopes: Iterable[tuple[str, int]]) -> Iterator[ShuffleBlock]:
-    """The blocks of some topic partitions (topic, number), one of these after the other, in order of first keys."""
-    paths = [*paths]
-    for scope in scopes:
-        of_files = [_places(path, scope) for path in paths]
-        number = np.repeat(np.arange(len(paths)), [len(places) for places in of_files])
-        places = pa.concat_tables(of_files).combine_chunks()
-        keys = [places[name].to_numpy() for name in _KEY]
-        order = np.lexsort([places["begin"].to_numpy(), number, *reversed(keys)])
-        for first in range(0, len(order), _AT_A_TIME):
-            mine = order[first : first + _AT_A_TIME]
-            rows = places.select([*_KEY, "columns", "begin", "size"]).take(pa.array(mine))
-            for which, *key, columns, begin, size in zip(
-                number[mine], *(c.to_pylist() for c in rows.columns), strict=True
-            ):
-                with open(paths[which], "rb", buffering=0) as file:
-                    file.seek(begin)
-                    yield ShuffleBlock(scope, key, columns, file.read(size))
+    """The blocks of some scopes (a text and a number), one of these after the other, in order of first keys."""
+    paths, scopes = [*paths], [*scopes]
+    of_each = [pa.array([text for text, _ in scopes], pa.string()), pa.array([n for _, n in scopes], pa.int32())]
+    wanted = pa.table([*of_each, pa.array(range(len(scopes)), pa.int64())], ["topic", "partition", "scope"])
+    of_files = []
+    for number, path in enumerate(paths):
+        mine = _all_places(path).join(wanted, ["topic", "partition"], join_type="inner", use_threads=False)
+        of_files.append(mine.append_column("file", pa.repeat(number, len(mine))))
+    if not of_files:
+        return
+    places = pa.concat_tables(of_files).combine_chunks()
+    by = [places[name].to_numpy() for name in ("begin", "file", *reversed(_KEY), "scope")]
+    order = np.lexsort(by)
+    for first in range(0, len(order), _AT_A_TIME):
+        rows = places.select(["scope", "file", *_KEY, "columns", "begin", "size"]).take(
+            pa.array(order[first : first + _AT_A_TIME])
+        )
+        for scope, which, *key, columns, begin, size in zip(*(c.to_pylist() for c in rows.columns), strict=True):
+            with open(paths[which], "rb", buffering=0) as file:
+                file.seek(begin)
+                yield ShuffleBlock(scopes[scope], key, columns, file.read(size))
 
 
 def _as_batch(places: list[tuple[object, ...]]) -> pa.RecordBatch:
@@ -87,12 +112,6 @@ def _as_batch(places: list[tuple[object, ...]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, _PLACES, strict=True)], schema=_PLACES
     )
-
-
-def _places(path: str, scope: tuple[str, int]) -> pa.Table:
-    """Where the blocks of a topic partition are in a file."""
-    places, (topic, partition) = _all_places(path), scope
-    return places.filter(pc.and_(pc.equal(places["topic"], topic), pc.equal(places["partition"], partition)))
 
 
 def _all_places(path: str) -> pa.Table:

@@ -90,7 +90,7 @@ def opened(path: str, form: str) -> Theirs | None:
         dataset = files.plain(path, form)
         if dataset is None or len(dataset.files) > files.MOST_FILES:
             return None
-        kinds = {field.name: as_spark_reads(field.type) for field in dataset.schema}
+        kinds = {field.name: as_read(field.type) for field in dataset.schema}
         names = {name.casefold() for name in kinds}  # Spark knows no others
         if None in kinds.values() or len(names) < len(dataset.schema):
             return None
@@ -98,25 +98,25 @@ def opened(path: str, form: str) -> Theirs | None:
     return None
 
 
-def as_spark_reads(kind: pa.DataType) -> pa.DataType | None:
-    """The type that Spark has of a column of Parquet; None where it differs in more than in its name, or is rare."""
+def as_read(kind: pa.DataType) -> pa.DataType | None:
+    """The type that a column of Parquet is read as, as Spark has it; None where it is rare."""
     if any(same(kind) for same in _SAME):
         return kind
     if kind in _OTHER:
         return _OTHER[kind]
     if pa.types.is_dictionary(kind):
-        return as_spark_reads(kind.value_type)
+        return as_read(kind.value_type)
     if pa.types.is_timestamp(kind) and kind.unit in ("us", "ms"):
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.int64()  # as a session of ours is told to (``engine.spark.session``)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        of = as_spark_reads(kind.value_type)
+        of = as_read(kind.value_type)
         return None if of is None else pa.list_(of)
     if pa.types.is_map(kind):
-        key, value = as_spark_reads(kind.key_type), as_spark_reads(kind.item_type)
+        key, value = as_read(kind.key_type), as_read(kind.item_type)
         return None if key is None or value is None else pa.map_(key, value)
     if pa.types.is_struct(kind):
-        fields = [(field.name, as_spark_reads(field.type)) for field in kind]
+        fields = [(field.name, as_read(field.type)) for field in kind]
         return None if any(of is None for _, of in fields) else pa.struct(fields)
     return None

@@ -3,7 +3,6 @@ half result."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import random
 import re
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.fields import quoted
 from subreplay.config.run import Location, Schema
+from subreplay.engine.missing_files import not_there as not_there
 from subreplay.engine.spark import delta_files, local_delta
 from subreplay.engine.spark.delta_files import NewFiles
 from subreplay.engine.spark.schemas import frame_of, spark_schema
@@ -69,16 +69,6 @@ def missing(spark: SparkSession, path: str, form: str) -> str | None:
     folder = Path(os.path.abspath(path))  # or a partition of a table above
     of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
     return None if of_delta else "DELTA_TABLE_NOT_FOUND"
-
-
-def not_there(path: str) -> str:
-    """That a path of this machine names no file or folder, and which one may be meant."""
-    folder, name = os.path.split(os.path.abspath(path))
-    if not os.path.isdir(folder):
-        return f"{path}: there is no such file or folder: {folder} is not there either; correct the path"
-    near = difflib.get_close_matches(name, sorted(os.listdir(folder)), 1, 0.75)
-    meant = f"did you mean {near[0]}?" if near else "correct the path"
-    return f"{path}: there is no such file or folder in {folder}; {meant}"
 
 
 def _unreadable(path: str, form: str, why: str) -> InputError:

@@ -26,8 +26,8 @@ WIDE: Final = 1 << 12
 """Bytes of the keys of a message, on average of a piece: wider ones are read a few at a time, by Spark."""
 BATCH: Final = 1 << 16  # rows that are looked at at a time
 _INSTANT: Final = "INT96"
-_READ: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
-_PARQUET: Final = ds.ParquetFileFormat(read_options=_READ)
+READ_OPTIONS: Final = ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+_PARQUET: Final = ds.ParquetFileFormat(read_options=READ_OPTIONS)
 _TEXT_OF_SPARK: Final = ("ENUM", "JSON")  # which Arrow may take for bytes
 Piece = tuple[ds.ParquetFileFragment, ...]
 
@@ -157,7 +157,7 @@ def of_delta(path: str) -> ds.FileSystemDataset | None:
         if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":  # files have other names
             return None
         root = pa_fs.SubTreeFileSystem(os.path.abspath(path), pa_fs.LocalFileSystem())
-        return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=_READ)
+        return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=READ_OPTIONS)
     except DeltaError:  # such as deletion vectors, a log that cannot be read
         return None
 
@@ -201,6 +201,13 @@ def _bare(kind: pa.DataType) -> Any:
     if pa.types.is_struct(kind):
         return tuple((field.name, _bare(field.type)) for field in kind)
     return ("list", _bare(kind.value_type)) if pa.types.is_list(kind) else str(kind)
+
+
+def old_times(part: ds.ParquetFileFragment) -> frozenset[str]:
+    """Columns of the type that Spark and Hive write for instants: 96 bits, which say nothing of UTC."""
+    schema = part.metadata.schema
+    columns = [schema.column(i) for i in range(len(schema))]
+    return frozenset(column.path for column in columns if column.physical_type == _INSTANT)
 
 
 def width(part: ds.ParquetFileFragment, names: Collection[str]) -> float:

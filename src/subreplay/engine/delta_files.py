@@ -1,0 +1,237 @@
+"""Rows of a Delta table on a disk of this machine: processes write them into files of it, and one transaction makes
+these its rows when all are there."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import date as Date
+from typing import Final, NamedTuple
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable
+from deltalake import Schema as DeltaSchema
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction, RemoveAction
+
+from subreplay.engine.interface import NewRows
+from subreplay.errors import EnvironmentFailed, InputError
+from subreplay.rows.model.columns import MOST_BYTES, ROWS
+
+_KNOWN: Final = 2
+"""The latest version of Delta's protocol for writers of which all that a table may ask for is done here."""
+RETRIES: Final = 30  # where runs write other rows of the table at the same moment
+_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
+CONFIGURATION: Final = {
+    # runs find their rows by partition; statistics of every column cost as much as writing it
+    "delta.dataSkippingNumIndexedCols": "0",
+    "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
+}
+
+
+_DATE: Final = "(date)"  # of rows that wait to be written
+
+
+class NewFile(NamedTuple):
+    """A file in the folder of a table: its name there, bytes, rows, and the date (ISO) of all of them."""
+
+    name: str
+    size: int
+    rows: int
+    date: str | None
+
+
+@dataclass(frozen=True)
+class NewFiles(NewRows):
+    """New files of the table at ``path``, in place of those that are ``replaced``: rows of ``columns``, which get the
+    values of ``where``. Columns by which the table is partitioned are not in the files, which have ``schema``; of one
+    date are the rows of a file. ``written`` are those that are finished."""
+
+    name: str
+    columns: pa.Schema
+    where: Mapping[str, str]
+    path: str
+    schema: pa.Schema
+    partitions: tuple[str, ...]
+    replaced: frozenset[str]
+    written: list[NewFile] = field(default_factory=list, compare=False)
+
+    @contextmanager
+    def writing(self) -> Iterator[Writing]:
+        """Takes the rows of a process; after an error its files are gone."""
+        writing = Writing(self)
+        try:
+            yield writing
+            writing.close()
+        except BaseException:
+            writing.remove()
+            raise
+
+    def commit(self) -> None:
+        """Make the rows of what was written those of the table whose columns equal ``where``, in one transaction.
+
+        Raises ``EnvironmentFailed`` where another run has written such rows since the files were begun.
+        """
+        now = time.time_ns() // 1_000_000
+        added: list[AddAction | RemoveAction] = [
+            AddAction(
+                file.name,
+                file.size,
+                {**self.where, "date": file.date},
+                now,
+                data_change=True,
+                stats=json.dumps({"numRecords": file.rows}),
+            )
+            for file in self.written
+        ]
+        mine = [(column, "=", value) for column, value in self.where.items()]
+        for _ in range(1 + RETRIES):
+            table = DeltaTable(self.path)
+            if _names(table, self.where) != self.replaced:
+                break
+            # delta-rs would not notice rows that another run adds where there were none; that somebody has written
+            # anything, it does
+            once = CommitProperties(max_commit_retries=0)
+            with suppress(CommitFailedError):
+                table.create_write_transaction(
+                    added, "overwrite", table.schema(), [*self.partitions], mine, commit_properties=once
+                )
+                return
+        raise EnvironmentFailed(
+            f"{self.path}: another run is writing the same date, subscription and topic; "
+            "run this one again when it has ended"
+        )
+
+
+@dataclass
+class Writing:
+    """The files of a task, one a date. Rows wait until they are worth a group of a file, or their bytes are many."""
+
+    new: NewFiles
+    _waiting: list[pa.Table] = field(default_factory=list)
+    _rows: int = 0
+    _bytes: int = 0
+    _open: dict[Date | None, tuple[str, pq.ParquetWriter]] = field(default_factory=dict)
+    files: list[NewFile] = field(default_factory=list)
+
+    def add(self, rows: pa.Table) -> None:
+        """Write rows, which have all columns but those of ``where``."""
+        self._waiting.append(_cast(rows, self.new))
+        self._rows, self._bytes = self._rows + len(rows), self._bytes + rows.nbytes
+        if self._rows >= ROWS or self._bytes >= MOST_BYTES:
+            self._write()
+
+    def _write(self) -> None:
+        rows = pa.concat_tables(self._waiting)
+        self._waiting, self._rows, self._bytes = [], 0, 0
+        dates = rows[_DATE]
+        of_all = dates.unique().to_pylist()
+        for date in of_all:
+            has_it = pc.is_null(dates) if date is None else pc.equal(dates, date)
+            of_it = rows.filter(has_it) if len(of_all) > 1 else rows
+            self._writer(date).write_table(of_it.select(self.new.schema.names))
+
+    def _writer(self, date: Date | None) -> pq.ParquetWriter:
+        if date not in self._open:
+            name = f"{uuid4().hex[:2]}/part-{uuid4()}.parquet"  # a task may be run twice
+            os.makedirs(os.path.dirname(path := f"{self.new.path}/{name}"), exist_ok=True)
+            self._open[date] = name, pq.ParquetWriter(path, self.new.schema)
+        return self._open[date][1]
+
+    def close(self) -> None:
+        """Finish the files, of which ``files`` then tells."""
+        if self._waiting:
+            self._write()
+        for date, (name, writer) in self._open.items():
+            writer.close()
+            path = f"{self.new.path}/{name}"
+            of_all = None if date is None else date.isoformat()
+            self.files.append(NewFile(name, os.path.getsize(path), pq.read_metadata(path).num_rows, of_all))
+
+    def remove(self) -> None:
+        """Remove what was written."""
+        for name, writer in self._open.values():
+            writer.close()
+            os.unlink(f"{self.new.path}/{name}")
+
+
+def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewFiles:
+    """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``. A table
+    that is not there is made, partitioned by the columns of ``where`` and the date; one that is there gets the columns
+    that it lacks. Raises ``InputError`` where it has another layout, or ``where`` cannot be a partition."""
+    for column, value in where.items():
+        if value in _NO_PARTITION:
+            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+    partitions = [*(column for column in where if column != "date"), "date"]
+    mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
+    whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
+    try:
+        _make(path, whole, partitions)
+        table = DeltaTable(path)
+        if table.protocol().min_writer_version > _KNOWN or table.metadata().partition_columns != partitions:
+            raise _other_layout(path)
+        there = {f.name: f.type for f in pa.schema(table.schema())}
+        lacking = [f for f in mine if f.name not in there]
+        if any(there[f.name] != f.type for f in mine if f.name in there):
+            raise _other_layout(path)
+        if lacking:
+            table.alter.add_columns(list(DeltaSchema.from_arrow(pa.schema(lacking)).fields))
+            table = DeltaTable(path)
+        return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where))
+    except DeltaError as error:
+        raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
+
+
+def _other_layout(path: str) -> InputError:
+    return InputError(
+        f"{path}: another version of subreplay wrote this table in another layout (see the log of changes);"
+        " move it away, or set output.tables to another place, and audit its dates again"
+    )
+
+
+def _make(path: str, schema: pa.Schema, partitions: Sequence[str]) -> None:
+    """Make a table without rows where there is none; another run may do so at the same moment."""
+    if not DeltaTable.is_deltatable(path):
+        with suppress(DeltaError):
+            DeltaTable.create(path, schema, "error", list(partitions), configuration=dict(CONFIGURATION))
+
+
+def kept_by_delta(schema: pa.Schema) -> pa.Schema:
+    """Columns as Spark's Delta keeps them: all may be null, and an instant is one of UTC."""
+    return pa.schema([pa.field(f.name, _kept(f.type)) for f in schema])
+
+
+def _kept(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(f.name, _kept(f.type)) for f in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(_kept(kind.value_type))
+    return pa.timestamp("us", "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def _cast(rows: pa.Table, new: NewFiles) -> pa.Table:
+    """Rows as files have them, with their date."""
+    given = new.where.get("date")
+    if given is not None or "date" not in rows.column_names:
+        dates = pa.repeat(pa.scalar(None if given is None else Date.fromisoformat(given), pa.date32()), len(rows))
+    else:
+        dates = rows["date"].cast(pa.date32())
+    there = set(rows.column_names)
+    columns = [rows[f.name].cast(f.type) if f.name in there else pa.nulls(len(rows), f.type) for f in new.schema]
+    return pa.table(columns, schema=new.schema).append_column(_DATE, dates)
+
+
+def _names(table: DeltaTable, where: Mapping[str, str]) -> frozenset[str]:
+    """The files of a table whose rows have these values."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    for column, value in where.items():
+        of_files = files[f"partition.{column}"]
+        files = files.filter(pc.equal(of_files, pa.scalar(value).cast(of_files.type)))
+    return frozenset(files["path"].to_pylist())

@@ -1,0 +1,136 @@
+"""The engine of one machine: it deals parts out to processes, and knows what they have left where."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, wait
+from typing import Any, Final, cast
+
+import pyarrow as pa
+
+from subreplay import __version__
+from subreplay.config.run import Location, Schema
+from subreplay.engine.delta_files import NewFiles
+from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output, Splitter, Tables, TableSource
+from subreplay.engine.local import scans
+from subreplay.engine.local.datasets import LocalDataset, PartsDataset, SortedDataset, of_left
+from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, Spilled
+from subreplay.engine.local.tables import KeptTables, LocalTables, NewKept
+from subreplay.engine.steps import one_output
+from subreplay.errors import ConfigError, EnvironmentFailed
+from subreplay.rows.sorted_blocks import Order
+
+IN_PROCESS: Final = 1 << 17
+"""Rows that this process works on itself: fewer than another one is worth."""
+IDLE: Final = 60  # s after which a process without work ends
+
+
+class LocalEngine(Engine):
+    """Runs steps in processes of this machine, one a core; what they leave is in a folder until ``close``."""
+
+    name = "local"
+    version = __version__
+
+    def __init__(self, cores: int | None = None, scratch: str | None = None) -> None:
+        self.cores = cores or _cores()
+        self._scratch = scratch
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._tables: list[LocalTables] = []
+
+    @property
+    def folder(self) -> str:
+        """Where files between steps are."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="subreplay-", dir=self._scratch)
+        return self._folder.name
+
+    def scan(self, source: TableSource) -> Dataset:
+        return scans.scan(self, source)
+
+    def of(self, rows: pa.Table) -> Dataset:
+        return PartsDataset(self, (Held(rows),), rows.schema)
+
+    def parts(self, parts: Sequence[Any], read: Callable[[Any], Batches], schema: pa.Schema) -> Dataset:
+        return PartsDataset(self, tuple(Read(part, read) for part in parts), schema)
+
+    def together(self, datasets: Sequence[Dataset]) -> Dataset:
+        mine = [cast(LocalDataset, each) for each in datasets]
+        return PartsDataset(self, tuple(part for each in mine for part in each.tasks()), mine[0].schema)
+
+    def sorted(self, datasets: Sequence[Dataset], order: Order) -> Dataset:
+        paths: list[str] = []
+        for each in datasets:
+            if not (isinstance(each, SortedDataset) and each.order == order):
+                each = each.split(one_output(""), {"": order})[""]
+            paths += cast(SortedDataset, each).paths
+        return SortedDataset(self, tuple(paths), order, order.schema)
+
+    def tables(self, location: Location | None, prefix: str = "") -> Tables:
+        if location is None:
+            return KeptTables(self)
+        if isinstance(location, Schema):
+            raise ConfigError(f"output.tables: the schema {location} is Spark's; set engine: spark")
+        self._tables.append(LocalTables(self, location, prefix))
+        return self._tables[-1]
+
+    def is_worth_processes(self, parts: Sequence[Part]) -> bool:
+        """Whether other processes read parts sooner than this one does."""
+        return len(parts) > 1 and sum(part.rows for part in parts) > IN_PROCESS
+
+    def split(self, parts: Sequence[Part], step: Splitter, outputs: Mapping[str, Output]) -> Mapping[str, Dataset]:
+        """What a step makes of each part, in files."""
+        leave = Leave(step, {name: _as_left(each) for name, each in outputs.items()}, self.folder)
+        found = self._run(leave, parts) if self.is_worth_processes(parts) else [leave(Chain(tuple(parts)))]
+        for name, output in outputs.items():
+            if isinstance(output, NewFiles):
+                output.written.extend(file for left in found for file in left[name].of_table)
+            if isinstance(output, NewKept):
+                output.parts.extend(Spilled(left[name].path, left[name].rows) for left in found if left[name].rows)
+        return {name: of_left(self, output, [left[name] for left in found]) for name, output in outputs.items()}
+
+    def _run(self, leave: Leave, parts: Sequence[Part]) -> list[dict[str, Left]]:
+        from loky import get_reusable_executor
+        from loky.process_executor import TerminatedWorkerError
+
+        pool = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
+        jobs = [pool.submit(leave, part) for part in parts]
+        try:
+            wait(jobs, return_when=FIRST_EXCEPTION)
+            return [job.result() for job in jobs]
+        except TerminatedWorkerError as error:
+            raise EnvironmentFailed(
+                "a process of this run was killed, as the system does when memory is short; run it again, with fewer "
+                "cores (engine_cores) or more memory"
+            ) from error
+        except BaseException:
+            for job in jobs:
+                job.cancel()
+            pool.shutdown(wait=False, kill_workers=True)
+            raise
+
+    def close(self) -> None:
+        while self._tables:
+            self._tables.pop().close()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
+    """As what a process leaves an output."""
+    if isinstance(output, NewRows) and not isinstance(output, NewFiles):
+        return output.columns
+    return output
+
+
+def _begin() -> None:
+    """What a process does first: an interruption is for the one that has started it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

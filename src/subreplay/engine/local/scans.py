@@ -1,0 +1,239 @@
+"""Tables on a disk of this machine as datasets: Delta, Parquet, CSV and JSON. A process reads some row groups; of
+others than those that may have rows that are asked for none is read."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date as Date
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.fs as pa_fs
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from subreplay.adapters.source import text_files
+from subreplay.adapters.source.convert import FILE
+from subreplay.adapters.source.file_formats import require_format
+from subreplay.adapters.source.foreign_tables import as_read
+from subreplay.engine.interface import Batches, Dataset, TableSource
+from subreplay.engine.local.datasets import LocalDataset
+from subreplay.engine.local.parts import Part
+from subreplay.engine.missing_files import not_there
+from subreplay.errors import InputError
+from subreplay.rows.conditions import ALL, Condition
+from subreplay.rows.model.columns import MOST_BYTES
+from subreplay.rows.model.tables import TIME
+from subreplay.rows.scan.files import BATCH, PIECE, READ_OPTIONS, old_times, width
+
+if TYPE_CHECKING:
+    from subreplay.engine.local.engine import LocalEngine
+
+_PARQUET: Final = ds.ParquetFileFormat(read_options=READ_OPTIONS)
+_FILENAME: Final = "__filename"
+
+
+def scan(engine: LocalEngine, source: TableSource) -> Dataset:
+    """The rows of a table as they are. Raises ``InputError`` where there is none, or it cannot be read here."""
+    if source.path is None:
+        raise InputError(f"{source.key}: {source.table} is a table of a catalog, which Spark knows; set engine: spark")
+    path = source.path
+    try:
+        if source.format == "delta":
+            dataset = _delta(source, path)
+        elif text_files.is_text(source.format, source.options):
+            dataset = _text(engine, source, path)
+        elif source.format == "parquet":
+            dataset = _parquet(source, _files(source, path))
+        else:
+            raise InputError(f"{source.key}: {path}: format {source.format} is read by Spark; set engine: spark")
+    except (pa.ArrowException, OSError, ValueError, DeltaError) as error:
+        raise InputError(f"{source.key}: {path}: it cannot be read as {source.format}: {error}") from error
+    return FilesDataset(engine, dataset, _schema(source, dataset), source.files, path)
+
+
+def _schema(source: TableSource, dataset: ds.FileSystemDataset) -> pa.Schema:
+    """The columns as they are read. Raises ``InputError`` where a type of one is of no table."""
+    fields = []
+    for field in dataset.schema:
+        kind = as_read(field.type)
+        if kind is None:
+            raise InputError(f"{source.key}: {source.path}: column {field.name} is {field.type}, which no rule reads")
+        fields.append(pa.field(field.name, kind))
+    names: dict[str, str] = {}
+    for field in fields:
+        if (twin := names.setdefault(field.name.casefold(), field.name)) != field.name:
+            raise InputError(f"{source.key}: {source.path}: columns {twin} and {field.name} differ in case only")
+    return pa.schema([*fields, pa.field(FILE, pa.string())] if source.files else fields)
+
+
+def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
+    if not os.path.exists(path):
+        raise InputError(f"{source.key}: {not_there(path)}")
+    folder = os.path.abspath(path)
+    try:
+        version = source.options.get("versionAsOf")
+        table = DeltaTable(folder, version=None if version is None else int(version))
+        if (instant := source.options.get("timestampAsOf")) is not None:
+            table.load_as_version(instant)
+    except TableNotFoundError as error:
+        raise InputError(
+            f"{source.key}: {path}: no readable delta table (DELTA_TABLE_NOT_FOUND); correct path, table or format"
+        ) from error
+    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
+        raise InputError(f"{source.key}: {path}: its columns have other names in its files; set engine: spark")
+    root = pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
+    return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=READ_OPTIONS)
+
+
+def _files(source: TableSource, path: str) -> list[str]:
+    """The file or folder, or what a pattern finds. Raises ``InputError`` where there is none."""
+    if os.path.exists(path):
+        return [os.path.abspath(path)]
+    if found := sorted(glob.glob(path)):
+        return [os.path.abspath(each) for each in found]
+    raise InputError(f"{source.key}: {not_there(path)}")
+
+
+def _parquet(source: TableSource, paths: Sequence[str]) -> ds.FileSystemDataset:
+    for path in paths:
+        require_format(Path(path), "parquet")
+    found = [ds.dataset(path, format=_PARQUET, partitioning=_partitioning(path)) for path in paths]
+    parts = [part for each in found for part in each.get_fragments()]
+    if not parts:
+        raise InputError(f"{source.key}: {source.path}: there is no Parquet file in it")
+    schemas = [part.physical_schema for part in parts]
+    schema = (
+        schemas[0]
+        if all(each.equals(schemas[0]) for each in schemas)
+        else pa.unify_schemas(schemas, promote_options="permissive")
+    )
+    partitions = [field for field in found[0].schema if field.name not in schema.names]
+    instants = {name for part in parts for name in old_times(part)}
+    fields = [field.with_type(TIME) if field.name in instants else field for field in schema]
+    return ds.FileSystemDataset(parts, pa.schema([*fields, *partitions]), _PARQUET, found[0].filesystem)
+
+
+def _partitioning(path: str) -> Any:
+    """How folders below a path tell values, as Spark takes them: ``name=value``, numbers, days and texts."""
+    names: dict[str, list[str]] = {}
+    for folder, folders, _ in os.walk(path):
+        folders[:] = [each for each in folders if not each.startswith(("_", "."))]
+        for each in folders:
+            name, _, value = each.partition("=")
+            if "=" in each:
+                names.setdefault(name, []).append(value)
+        del folder
+    dated = [pa.field(name, pa.date32()) for name, values in names.items() if all(map(_is_day, values))]
+    if not names:
+        return None
+    return ds.partitioning(pa.schema(dated), flavor="hive") if len(dated) == len(names) else "hive"
+
+
+def _is_day(text: str) -> bool:
+    try:
+        Date.fromisoformat(text)
+    except ValueError:
+        return text == "__HIVE_DEFAULT_PARTITION__"
+    return len(text) == len("2026-01-01")
+
+
+def _text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSystemDataset:
+    folder = Path(engine.folder, f"text-{len(os.listdir(engine.folder))}")
+    folder.mkdir()
+    for number, each in enumerate(_files(source, path)):
+        require_format(Path(each), source.format)
+        text_files.as_parquet(Path(each), source.format, source.options, folder / f"{number}.parquet")
+    return _parquet(source, [str(folder)])
+
+
+@dataclass(frozen=True)
+class FilesDataset(LocalDataset):
+    """Rows of files, in ``schema``; those for which ``condition`` is true are asked for."""
+
+    engine: LocalEngine
+    dataset: ds.FileSystemDataset
+    schema: pa.Schema
+    files: bool
+    root: str
+    condition: Condition = ALL
+
+    def where(self, condition: Condition) -> Dataset:
+        return replace(self, condition=self.condition & condition)
+
+    def select(self, columns: Sequence[str]) -> Dataset:
+        return replace(self, schema=pa.schema([self.schema.field(name) for name in columns]))
+
+    def tasks(self) -> Sequence[Part]:
+        return self._pieces
+
+    @cached_property
+    def _pieces(self) -> Sequence[Part]:
+        asked = None if self.condition == ALL else self.condition.expression
+        names = [name for name in self.schema.names if name != FILE]
+        read = (names, self.schema, self.dataset.schema, self.condition, self.root if self.files else None)
+        found: list[Part] = []
+        held: list[ds.ParquetFileFragment] = []
+        rows = 0
+        files = self.dataset.get_fragments(asked)
+        groups = [part for file in files for part in file.split_by_row_group(asked, self.dataset.schema)]
+        enough = min(PIECE, sum(map(_rows, groups)) // self.engine.cores)
+        for part in groups:
+            held.append(part)
+            rows += _rows(part)
+            if rows >= enough:
+                found.append(FilesPart(tuple(held), rows, *read))
+                held, rows = [], 0
+        return [*found, FilesPart(tuple(held), rows, *read)] if held or not found else found
+
+
+def _rows(part: ds.ParquetFileFragment) -> int:
+    return sum(group.num_rows for group in part.row_groups)
+
+
+@dataclass(frozen=True)
+class FilesPart:
+    """Row groups of files."""
+
+    fragments: tuple[ds.ParquetFileFragment, ...]
+    rows: int
+    names: Sequence[str]
+    schema: pa.Schema
+    of_files: pa.Schema
+    condition: Condition
+    root: str | None
+
+    def batches(self) -> Batches:
+        asked = None if self.condition == ALL else self.condition.expression
+        for part in self.fragments:
+            rows = int(max(1, min(BATCH, MOST_BYTES // 8 / max(1.0, width(part, self.names)))))
+            columns = [*self.names, *([_FILENAME] if self.root is not None else [])]
+            batches = part.scanner(
+                schema=self.of_files, columns=columns, filter=asked, batch_size=rows, batch_readahead=0,
+                fragment_readahead=0, use_threads=False,
+            ).to_batches()  # fmt: skip
+            for batch in batches:
+                if batch.num_rows:
+                    yield from self._as_read(batch)
+
+    def _as_read(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        columns = {name: batch.column(name) for name in self.names}
+        if self.root is not None:
+            columns[FILE] = _below(batch.column(_FILENAME), self.root)
+        arrays = [columns[f.name].cast(f.type) for f in self.schema]
+        yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+
+def _below(names: pa.Array, root: str) -> pa.Array:
+    """The names of files below a folder."""
+    coded = names.dictionary_encode()
+    base = os.path.abspath(root)
+    told = [os.path.relpath(f"/{name.lstrip('/')}", base) for name in coded.dictionary.to_pylist()]
+    told = [os.path.basename(base) if name == "." else name for name in told]
+    return pa.array(told, pa.string()).take(coded.indices)

@@ -1,0 +1,136 @@
+"""Each engine runs trivial steps alike, over few rows and over many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from subreplay.engine.interface import Engine, TableSource
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.errors import InputError
+from subreplay.rows.conditions import field
+from subreplay.rows.sorted_blocks import Order
+from tests.engine.trivial import NUMBERS, RUNS, doubled, evens_and_sums, fails, read_part, scopes_of
+
+SUMS = pa.schema([("total", pa.int64())])
+OUTPUTS = {"even": NUMBERS, "rows": NUMBERS, "sum": SUMS}
+
+
+def numbers(n: int) -> pa.Table:
+    return pa.table({"n": range(n), "word": [f"w{i % 3}" for i in range(n)]}, schema=NUMBERS)
+
+
+@pytest.fixture
+def local() -> Iterator[Engine]:
+    with closing(LocalEngine(cores=2)) as engine:
+        yield engine
+
+
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "local":
+        made: Engine = LocalEngine(cores=2)
+    else:
+        from subreplay.engine.spark.engine import SparkEngine
+
+        made = SparkEngine(request.getfixturevalue("spark"))
+    with made as opened:
+        yield opened
+
+
+def test_rows_are_selected_and_mapped(engine: Engine) -> None:
+    rows = engine.of(numbers(10)).where(field("word") == "w1").map(doubled, NUMBERS)
+    assert sorted(rows.table()["n"].to_pylist()) == [2, 8, 14]
+    assert len(rows.table(2)) == 2
+    assert not rows.is_empty()
+    assert engine.of(numbers(10)).where(field("n") > 99).is_empty()
+
+
+def test_one_look_gives_several_outputs(engine: Engine) -> None:
+    rows = engine.together([engine.of(numbers(10)), engine.of(numbers(4))])
+    found = rows.split(evens_and_sums, OUTPUTS)
+    assert sum(found["sum"].table()["total"].to_pylist()) == 45 + 6
+    assert sorted(found["even"].table()["n"].to_pylist()) == [0, 0, 2, 2, 4, 6, 8]
+    assert len(found["rows"].table()) == 14
+
+
+def test_parts_are_read_by_tasks(engine: Engine) -> None:
+    rows = engine.parts([1, 5], read_part, NUMBERS)
+    assert sorted(rows.table()["n"].to_pylist()) == [1, 2, 5, 6]
+
+
+def test_an_error_for_the_user_reaches_the_caller_as_it_is(engine: Engine) -> None:
+    with pytest.raises(InputError, match="row 7: this is bad input; correct it"):
+        engine.of(numbers(10)).map(fails, NUMBERS).table()
+    with pytest.raises(InputError, match="row 7"):
+        engine.of(numbers(10)).map(fails, NUMBERS).split(evens_and_sums, OUTPUTS)
+
+
+@pytest.mark.parametrize("n", [100, 300_000])
+def test_rows_of_a_scope_are_together_and_in_order(engine: Engine, n: int, tmp_path: Path) -> None:
+    random = np.random.default_rng(7)
+    schema = pa.schema([pa.field("topic", pa.string()), pa.field("partition", pa.int32()), pa.field("n", pa.int64()),
+                        pa.field("more", pa.int64())])  # fmt: skip
+    order = Order(schema, ("n",))
+    values, partitions = random.integers(0, n, n), random.integers(0, 5, n)
+    table = pa.table({"topic": ["t"] * n, "partition": pa.array(partitions, pa.int32()), "n": values})
+    pq.write_table(table, tmp_path / "rows.parquet", row_group_size=n // 4)
+    given = engine.scan(TableSource("rows", str(tmp_path), format="parquet"))
+    runs = engine.sorted([given], order).map(scopes_of, RUNS).table()
+    assert all(runs["in_order"].to_pylist())
+    assert sum(runs["rows"].to_pylist()) == n
+    sums = runs.group_by("partition").aggregate([("rows", "sum")]).to_pylist()
+    assert {row["partition"]: row["rows_sum"] for row in sums} == dict(enumerate(np.bincount(partitions).tolist()))
+
+
+def test_rows_of_an_output_table_replace_those_of_the_same_run(engine: Engine, tmp_path: Path) -> None:
+    tables = engine.tables(str(tmp_path))
+    for word, n in (("w1", 4), ("w2", 6), ("w1", 5)):
+        where = {"subscription": word}
+        new = tables.new("counted", NUMBERS, where)
+        found = engine.of(numbers(n)).split(evens_and_sums, {"even": new, "rows": NUMBERS, "sum": SUMS})
+        assert len(found["rows"].table()) == n
+        tables.commit(new)
+        tables.put("sums", found["sum"].table(), where)
+    tables.settle()
+    counted, sums = tables.find("counted"), tables.find("sums")
+    assert counted is not None
+    assert sums is not None
+    assert tables.find("others") is None
+    rows = counted.table().to_pylist()
+    assert sorted((row["subscription"], row["n"]) for row in rows) == [
+        ("w1", 0), ("w1", 2), ("w1", 4), ("w2", 0), ("w2", 2), ("w2", 4),
+    ]  # fmt: skip
+    assert {row["date"] for row in rows} == {None}
+    assert sorted(row["total"] for row in sums.table().to_pylist()) == [10, 15]
+
+
+def test_kept_tables_are_there_as_long_as_the_engine_is_open(engine: Engine) -> None:
+    tables = engine.tables(None)
+    new = tables.new("counted", NUMBERS, {"subscription": "s"})
+    engine.of(numbers(4)).split(evens_and_sums, {"even": new, "rows": NUMBERS, "sum": SUMS})
+    tables.commit(new)
+    tables.put("few", numbers(2), {"subscription": "s"})
+    assert sorted(tables.written) == ["counted", "few"]
+    assert sorted(tables.written["counted"].table()["n"].to_pylist()) == [0, 2]
+    assert tables.written["few"].table()["subscription"].to_pylist() == ["s", "s"]
+
+
+def test_a_table_that_is_not_there_is_an_error_that_names_it(engine: Engine, tmp_path: Path) -> None:
+    for form in ("delta", "parquet", "csv"):
+        with pytest.raises(InputError, match=r"traffic.messages: .*nowhere"):
+            engine.scan(TableSource("traffic.messages", str(tmp_path / "nowhere"), format=form))
+
+
+def test_many_rows_go_through_processes(local: Engine, tmp_path: Path) -> None:
+    pq.write_table(numbers(600_000), tmp_path / "rows.parquet", row_group_size=150_000)
+    rows = local.scan(TableSource("rows", str(tmp_path), format="parquet"))
+    found = rows.split(evens_and_sums, OUTPUTS)
+    assert len(found["sum"].table()) == 2  # one of each process's part
+    assert len(found["even"].table()) == 300_000

@@ -1,0 +1,53 @@
+"""Trivial steps, by which engines are tested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.errors import InputError
+
+NUMBERS = pa.schema([pa.field("n", pa.int64()), pa.field("word", pa.string())])
+
+
+def doubled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield pa.RecordBatch.from_arrays([pc.multiply(batch["n"], 2), batch["word"]], schema=NUMBERS)
+
+
+def evens_and_sums(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    total = 0
+    for batch in batches:
+        total += pc.sum(batch["n"]).as_py() or 0
+        yield "even", batch.filter(pc.equal(pc.bit_wise_and(batch["n"], 1), 0))
+        yield "rows", batch
+    yield "sum", pa.RecordBatch.from_pydict({"total": [total]})
+
+
+def fails(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        raise InputError("row 7: this is bad input; correct it")
+    yield from ()
+
+
+def scopes_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each run of one partition, with whether it is in order."""
+    for batch in batches:
+        n = batch["n"].to_numpy()
+        yield pa.RecordBatch.from_pydict(
+            {
+                "partition": [batch["partition"][0].as_py()],
+                "rows": [len(n)],
+                "in_order": [bool((n[1:] >= n[:-1]).all())],
+            },
+            schema=RUNS,
+        )
+
+
+RUNS = pa.schema([("partition", pa.int32()), ("rows", pa.int64()), ("in_order", pa.bool_())])
+
+
+def read_part(part: int) -> Iterator[pa.RecordBatch]:
+    yield pa.RecordBatch.from_pydict({"n": [part, part + 1], "word": ["a", None]}, schema=NUMBERS)
