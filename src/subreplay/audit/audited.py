@@ -5,13 +5,24 @@ Tests hold the two equal. Times are in ns, but for those of type timestamp.
 
 from __future__ import annotations
 
+from typing import Final
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import unexcused
 from subreplay.audit.judge import Judge
 from subreplay.rows.model.columns import DAY, ints
-from subreplay.rows.model.tables import JUDGED
+from subreplay.rows.model.tables import JUDGED, TIME
+
+_LEFT_OUT: Final = ("key_id", "hash", "checkpoint", "load")
+
+
+def columns() -> pa.Schema:
+    """Those of ``deliveries`` of ``published`` rows."""
+    fields = [field.with_type(_loose(field.type)) for field in JUDGED if field.name not in _LEFT_OUT]
+    more = {"subscription": pa.string(), "delivered_at": TIME, "published_at": TIME, "date": pa.date32()}
+    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in more.items())])
 
 
 def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:

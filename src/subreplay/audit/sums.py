@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from subreplay.audit.codes import Code, Excuse, excuse_of
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, AddingUp, Span
 from subreplay.rows.model.columns import Ints, flags, ints
-from subreplay.rows.model.tables import VIOLATIONS
 
 Rows = list[dict[str, Any]]
 TOTALS: Final = {
@@ -28,8 +27,33 @@ TOTALS: Final = {
 """Headline figures, and the columns of ``LOAD`` rows that add up to them."""
 IN_TIME: Final = ("at", "topic", "partition", "ledger", "entry", "batch_index")
 """The columns by which findings are in order of time."""
+_EARLY: Final = {"at_consumer": "consumer", "in_window": "window"}
+_CHOSEN_BY: Final = ("code", "fails", "turn", *_EARLY)
 _OF_FAILING: Final = ("code", "consumer", "cause")
 _OF_COUNTS: Final = ("window", "code", "excuse", "consumer")
+
+
+NOT_OF_DELIVERIES: Final = (
+    Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
+    Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
+)  # fmt: skip
+"""Rules whose findings are not about one delivery."""
+
+
+COUNTS: Final = pa.schema(
+    {"window": pa.int64(), "consumer": pa.string(), "code": pa.string(), "excuse": pa.int32(), "count": pa.int64()}
+)
+"""``finding_counts``, and ``counts_of_others``."""
+PANES: Final = pa.schema(
+    [
+        pa.field("pane", pa.int64()),
+        pa.field("code", pa.string(), nullable=False),
+        pa.field("consumer", pa.string()),
+        pa.field("cause", pa.string(), nullable=False),
+        pa.field("count", pa.int64()),
+    ]
+)
+"""``panes``."""
 
 
 class Counted(NamedTuple):
@@ -43,18 +67,18 @@ class Counted(NamedTuple):
 
 def adding_counts() -> AddingUp:
     """Adds up ``finding_counts``, or ``counts_of_others``."""
-    return _adding(_counts([]))
+    return _adding(COUNTS)
 
 
 def adding_panes() -> AddingUp:
     """Adds up ``panes``."""
-    return _adding(panes(VIOLATIONS.empty_table(), 1))
+    return _adding(PANES)
 
 
-def _adding(none: pa.Table) -> AddingUp:
-    by = [name for name in none.column_names if name != "count"]
-    adding = AddingUp(lambda rows: _summed(rows, by, ["count"]))
-    adding.add(none)
+def _adding(counts: pa.Schema) -> AddingUp:
+    by = [name for name in counts.names if name != "count"]
+    adding = AddingUp(lambda rows: _summed(rows, by, ["count"]).cast(counts))
+    adding.add(counts.empty_table())
     return adding
 
 
@@ -124,7 +148,7 @@ def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], widt
 def panes(found: pa.Table, slide: int) -> pa.Table:
     """Failing findings of table ``violations``, counted by pane of a slide, code, consumer and cause."""
     failing = found.filter(pc.not_equal(found["verdict"], "valid"))
-    return _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *_OF_FAILING])
+    return _counted(_with(failing, pane=_floor(_nanos(failing, "moment"), slide)), ["pane", *_OF_FAILING]).cast(PANES)
 
 
 def violations(panes: pa.Table, width: int, slide: int) -> pa.Table:
@@ -148,12 +172,12 @@ def finding_counts(rows: pa.Table, applicable: int, width: int) -> pa.Table:
     return _counts(parts)
 
 
-def counts_of_others(found: pa.Table, which: Sequence[Code], width: int) -> pa.Table:
-    """Findings of table ``violations`` that are not about one delivery, counted alike: those of some codes, and of
-    messages without a key that are astray, which are about their producer and name no consumer."""
+def counts_of_others(found: pa.Table, width: int) -> pa.Table:
+    """Findings of table ``violations`` that are ``NOT_OF_DELIVERIES``, counted alike; with them those of messages
+    without a key in a wrong partition, which are about their producer and name no consumer."""
     stray = pc.and_(pc.equal(found["code"], Code.ROUTING_MISMATCH.name), found["consumer"].is_null())
     stray = pc.and_(stray, found["at"].is_valid())
-    mine = found.filter(pc.or_(pc.is_in(found["code"], pa.array([code.name for code in which])), stray))
+    mine = found.filter(pc.or_(pc.is_in(found["code"], pa.array([code.name for code in NOT_OF_DELIVERIES])), stray))
     told = [excuse for excuse in Excuse if excuse]
     which_excuse = pc.index_in(mine["excuse"], pa.array([excuse.sentence for excuse in told]))
     values = np.array([*(excuse.value for excuse in told), Excuse.NONE.value], np.int32)
@@ -181,20 +205,47 @@ def coarser(counts: pa.Table, width: int) -> Rows:
     return _rows(in_order(_summed(wider, _OF_COUNTS, ["count"])))
 
 
-def first(found: pa.Table, few: int, width: int) -> pa.Table:
-    """Of each rule, consumer and window of ``width`` ns the first ``few`` of its rows of table ``violations``, failing
-    ones and others: all of which ``worst`` has some."""
-    rows = _turns(found, width)
-    return found.take(rows["row"].filter(pc.less_equal(rows["turn"], few)))
+def first(found: pa.Table, few: int, width: int, most: int) -> pa.Table:
+    """The rows of table ``violations`` that ``worst`` may take once others are added: of all rows, it takes the same as
+    of the ``first`` of each part of them. Of each rule these are at most five times ``most``.
+
+    ``worst`` takes failing rows before others, then by ``turn``: once so many rows come earlier, none of the next turn
+    is taken. Of the turn where that happens it takes those that are ``early`` at their consumer or in their window; of
+    consumers, of windows and of the rows of each there are never fewer when others are added.
+    """
+    rows = _early(_turns(found, width), few)
+    codes, fails, turns, at_consumer, in_window = (_numbered(rows, name) for name in _CHOSEN_BY)
+    order = np.lexsort([turns, ~fails.astype(np.bool_), codes])  # stable: those of a turn stay in order of time
+    starts = np.flatnonzero(_changes(codes[order], fails[order], turns[order]))
+    kept, before, left = [], -1, 0
+    for some in np.split(order, starts[1:]):
+        if len(some) and codes[some[0]] != before:
+            before, left = int(codes[some[0]]), most
+        taken = some if len(some) <= left else some[_earliest(at_consumer[some], in_window[some], left)]
+        kept.append(taken)
+        left = max(0, left - len(some))
+    return found.take(rows["row"].take(pa.array(np.sort(np.concatenate(kept)))))
+
+
+def _earliest(at_consumer: Ints, in_window: Ints, most: int) -> Ints:
+    """Of rows of one turn, in order of time, those among which the ``most`` earliest are: their numbers at their
+    consumer and in their window say how early."""
+    if not most:
+        return np.zeros(0, np.int64)
+    numbers = (at_consumer, in_window)
+    last = min(int(np.partition(nth, most - 1)[most - 1]) for nth in numbers)
+    chosen = np.flatnonzero(np.minimum(*numbers) <= last)
+    if last > 1:
+        return chosen
+    ends = (np.searchsorted(np.cumsum(nth[chosen] == 1), most) for nth in numbers)
+    return chosen[: int(min(ends)) + 1]
 
 
 def worst(found: pa.Table, few: int, width: int, most: int) -> Rows:
     """At most ``most`` rows of table ``violations``, times in ns: those that ``reports.sample.in_turn`` takes first. Of
     each rule, consumer and window of ``width`` ns, at most ``few``."""
-    rows = _turns(found, width)
-    rows = rows.filter(pc.less_equal(rows["turn"], few))
-    early = (_nth(rows, "code", "fails", "turn", name) for name in ("consumer", "window"))
-    rows = _with(rows, early=np.minimum(*early))
+    rows = _early(_turns(found, width), few)
+    rows = _with(rows, early=np.minimum(ints(rows, "at_consumer"), ints(rows, "in_window")))
     taken = [("fails", "descending"), ("turn", "ascending"), ("early", "ascending")]
     rows = rows.take(pc.sort_indices(_with(rows, nth=np.arange(len(rows))), [*taken, ("nth", "ascending")]))
     rows = _in_order(_with(rows, rank=_nth(rows, "code")), "rank", "code").slice(0, most)
@@ -213,6 +264,29 @@ def _turns(found: pa.Table, width: int) -> pa.Table:
     return _with(rows, turn=_nth(rows, "code", "fails", "consumer", "window"))
 
 
+def _early(rows: pa.Table, few: int) -> pa.Table:
+    """The first ``few`` turns, with the number of each row among those of its turn at its consumer, and in its
+    window."""
+    rows = rows.filter(pc.less_equal(rows["turn"], few))
+    early = {name: _nth(rows, "code", "fails", "turn", of) for name, of in _EARLY.items()}
+    return _with(rows, **early)
+
+
+def _numbered(rows: pa.Table, name: str) -> Ints:
+    """A column as whole numbers: texts as the places of their first rows."""
+    values = rows[name].combine_chunks()
+    return np.asarray(
+        values.dictionary_encode().indices if pa.types.is_string(values.type) else values.cast(pa.int64())
+    )
+
+
+def _changes(*columns: Ints) -> np.ndarray:
+    """Whether a row differs from the one before it."""
+    changes = np.ones(len(columns[0]), np.bool_)
+    changes[1:] = np.logical_or.reduce([values[1:] != values[:-1] for values in columns])
+    return changes
+
+
 def _rows(table: pa.Table) -> Rows:
     rows: Rows = table.to_pylist()
     return rows
@@ -223,8 +297,8 @@ def _findings(window: Ints, consumer: pa.Array, code: pa.Array, excuse: np.ndarr
 
 
 def _counts(parts: Sequence[pa.Table]) -> pa.Table:
-    by = {"window": pa.int64(), "consumer": pa.string(), "code": pa.string(), "excuse": pa.int32()}
-    return in_order(_counted(pa.concat_tables([pa.schema(by).empty_table(), *parts]), [*by]))
+    by = pa.schema([field for field in COUNTS if field.name != "count"])
+    return in_order(_counted(pa.concat_tables([by.empty_table(), *parts]), by.names)).cast(COUNTS)
 
 
 def _counted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
@@ -266,8 +340,7 @@ def _nth(rows: pa.Table, *group: str) -> Ints:
     """The number of each row among those of its group, from 1, in the order in which they stand."""
     codes = [np.asarray(pc.fill_null(rows[name].combine_chunks().dictionary_encode().indices, -1)) for name in group]
     order = np.lexsort([np.arange(len(rows)), *codes])
-    begins = np.ones(len(rows), np.bool_)
-    begins[1:] = np.logical_or.reduce([np.diff(code[order]) != 0 for code in codes])
+    begins = _changes(*(code[order] for code in codes))
     first = np.maximum.accumulate(np.where(begins, np.arange(len(rows)), 0))
     nth = np.empty(len(rows), np.int64)
     nth[order] = np.arange(len(rows)) - first + 1

@@ -7,7 +7,7 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -47,6 +47,8 @@ the partition and the first position, ``messages`` what had been acknowledged, `
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
+LOADS: Final = pa.schema(list(LOAD))
+"""``LOAD`` values as rows."""
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_HELD: Final = 1 << 17
@@ -200,6 +202,22 @@ class AddingUp:
         """What comes of all of them, of which there must be one."""
         return self._add_up(pa.concat_tables(self._held))
 
+    def taken(self, most: int) -> Iterator[pa.Table]:
+        """What comes of them, where these are more than ``most`` rows: then none are held any more."""
+        if self._rows > max(most, MOST_HELD):
+            self._held = [self.together()]
+            self._rows = len(self._held[0])
+            if self._rows > most:
+                yield self._held[0]
+                self._held, self._rows, self._enough = [self._held[0].slice(0, 0)], 0, MOST_HELD
+
+
+def adding_loads() -> AddingUp:
+    """Adds up ``LOADS``."""
+    adding = AddingUp(_added_up)
+    adding.add(LOADS.empty_table())
+    return adding
+
 
 def summed(parts: Iterable[pa.Table]) -> pa.Table:
     """``LOAD`` rows, which are among ``JUDGED`` ones, those about the same added up: each batch has some of them. What
@@ -219,9 +237,7 @@ def summed(parts: Iterable[pa.Table]) -> pa.Table:
 def _added_up(loads: pa.Table) -> pa.Table:
     how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
     found = loads.group_by([*OF], use_threads=False).aggregate([*how.items()])
-    return pa.table(
-        [found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=pa.schema(list(LOAD))
-    )
+    return pa.table([found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS)
 
 
 def _as_judged(loads: pa.StructArray, scope: Scope, day: int) -> pa.Table:

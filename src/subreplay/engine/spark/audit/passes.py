@@ -17,7 +17,7 @@ from subreplay.audit.codes import LEGAL, Code, Excuse, mask
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, OF
-from subreplay.audit.sums import TOTALS
+from subreplay.audit.sums import NOT_OF_DELIVERIES, TOTALS
 from subreplay.engine.spark import collect
 from subreplay.engine.spark.arrow_functions import of_arrays
 from subreplay.engine.spark.partitioning import by_turn, dealt
@@ -42,11 +42,6 @@ from subreplay.rows.sorted_blocks import (
     unpacked,
 )
 from subreplay.whatif.balance import Connected
-
-NOT_OF_DELIVERIES = (
-    Code.KEY_TWO_PARTITIONS, Code.STICKY_GAP, Code.STICKY_OVERLAP, Code.DLQ_ORDER, Code.DLQ_INCOMPLETE,
-    Code.TWO_OWNERS, Code.TOLD_DIFFERS, Code.OWNER_DIFFERS,
-)  # fmt: skip
 
 
 def judged(log: Log, judge: Judge) -> DataFrame:

@@ -143,7 +143,7 @@ def _counted_here(
     own, slide = source.span
     if isinstance(judged.rows, pa.Table) and isinstance(found, pa.Table):
         counts = [sums.finding_counts(judged.rows, judge.applicable, own)]
-        counts.append(sums.counts_of_others(found, passes.NOT_OF_DELIVERIES, own))
+        counts.append(sums.counts_of_others(found, own))
         found = Counted(pa.concat_tables(counts), sums.panes(found, slide), found)
     if not (isinstance(found, Counted) and isinstance(judged.sums, pa.Table)):
         return None

@@ -19,9 +19,9 @@ from subreplay.audit.passes.loads import AddingUp, Span
 from subreplay.audit.sums import Counted
 from subreplay.engine.spark import collect, lake
 from subreplay.engine.spark.arrow_files import new_file, opened
-from subreplay.engine.spark.audit.passes import NOT_OF_DELIVERIES
 from subreplay.engine.spark.delta_files import NewFile, NewFiles
 from subreplay.engine.spark.session import partitions
+from subreplay.reports.figures import MOST_TOLD
 from subreplay.rows.model.columns import gathered
 from subreplay.rows.model.tables import VIOLATIONS
 
@@ -62,7 +62,7 @@ class Telling:
     def of_words(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The same of findings that are in words already, and not about one delivery."""
         tables = (rows.cast(VIOLATIONS) for rows in gathered(batches))
-        yield self._written((sums.counts_of_others(rows, NOT_OF_DELIVERIES, self.span.width), rows) for rows in tables)
+        yield self._written((sums.counts_of_others(rows, self.span.width), rows) for rows in tables)
 
     def _written(self, told: Iterable[tuple[pa.Table, pa.Table]]) -> pa.RecordBatch:
         """Counts of some findings, and those of them that table ``violations`` has."""
@@ -72,7 +72,7 @@ class Telling:
             for counted, rows in told:
                 counts.add(counted)
                 panes.add(sums.panes(rows, self.span.slide))
-                first.write_table(sums.first(rows, self.few, self.width))
+                first.write_table(sums.first(rows, self.few, self.width, MOST_TOLD))
                 writing.add(lake.rows_with_values(rows, self.new.where))
             for name, added in (("counts", counts), ("panes", panes)):
                 together = added.together()
@@ -127,7 +127,7 @@ def _first(left: collect.Rows, telling: Telling) -> pa.Table | None:
     files = (opened(f"{row['path']}-first") for row in left)
     held = VIOLATIONS.empty_table()
     for rows in gathered(file.get_batch(number) for file in files for number in range(file.num_record_batches)):
-        held = sums.first(pa.concat_tables([held, rows]), telling.few, telling.width)
+        held = sums.first(pa.concat_tables([held, rows]), telling.few, telling.width, MOST_TOLD)
         if len(held) > MOST_FIRST or held.nbytes > MOST_BYTES:
             return None
     return held

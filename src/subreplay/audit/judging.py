@@ -1,0 +1,62 @@
+"""Judge the rows of a log: both passes of one task, and what becomes of the rows that they judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit import audited
+from subreplay.audit.judge import Judge
+from subreplay.audit.passes.loads import LOADS, adding_loads
+from subreplay.rows.model.tables import JUDGED
+from subreplay.rows.sorted_blocks import BY_TIME, WAITING_BLOCK, external_merge, shuffle_blocks, sorted_on_disk
+
+MOST_SUMS: Final = 1 << 20
+"""Sums that a task holds."""
+OUTPUTS: Final = {"audited": audited.columns(), "findings": JUDGED, "sums": LOADS, "state": JUDGED}
+"""What ``JudgeRows`` makes."""
+
+
+def both_passes(judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None = None) -> Iterator[pa.RecordBatch]:
+    """Judge ``LOG`` rows in order ``BY_POSITION``: by position and then by time. In between the facts of a topic
+    partition wait in a file in ``folder``."""
+    facts = shuffle_blocks(judge.by_position(log), BY_TIME, WAITING_BLOCK)
+    yield from judge.by_time(external_merge(sorted_on_disk(facts, folder), BY_TIME))
+
+
+@dataclass(frozen=True)
+class JudgeRows:
+    """Splits ``LOG`` rows in order ``BY_POSITION`` into ``OUTPUTS``: ``audited``, rows of that table in ``columns``;
+    ``findings``, judged rows with a finding; ``sums``, ``LOADS`` added up over the task; ``state``, judged rows that
+    hold what the run hands on. ``folder`` is for files that a task removes."""
+
+    judge: Judge
+    subscription: str
+    folder: str | None = None
+    columns: tuple[str, ...] = tuple(OUTPUTS["audited"].names)
+
+    def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        sums = adding_loads()
+        for judged in both_passes(self.judge, log, self.folder):
+            is_sum, is_state = judged["load"].is_valid(), judged["checkpoint"].is_valid()
+            if is_sum.true_count:
+                sums.add(pa.Table.from_struct_array(judged["load"].filter(is_sum)))
+                yield from _named("sums", sums.taken(MOST_SUMS))
+            if is_state.true_count:
+                yield "state", judged.filter(is_state)
+            if is_sum.true_count + is_state.true_count:
+                judged = judged.filter(pc.invert(pc.or_(is_sum, is_state)))
+            if judged.num_rows:
+                rows = audited.published(pa.Table.from_batches([judged]), self.subscription, self.judge)
+                yield from _named("audited", [rows.select(self.columns)])
+                yield "findings", judged.filter(pc.not_equal(judged["codes"], 0))
+        yield from _named("sums", [sums.together()])
+
+
+def _named(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for table in tables:
+        yield from ((name, batch) for batch in table.combine_chunks().to_batches() if batch.num_rows)

@@ -1,0 +1,105 @@
+"""What tasks make of a log and of its findings is, together, what comes of all rows at once."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+from subreplay.audit import audited, explaining, judging, sums
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.explaining import Counting, CountWords, WordsOf
+from subreplay.audit.judge import Judge
+from subreplay.audit.judging import JudgeRows
+from subreplay.audit.passes.loads import Span, summed
+from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
+from tests.support.faults import Capture
+from tests.support.pure import judge_of, judged_log, log_of
+
+WIDTH = 5_000_000_000
+SPAN = Span(WIDTH, WIDTH)
+COUNTING = Counting(SPAN, 4 * WIDTH, 2, 50)
+
+
+@pytest.fixture(scope="module")
+def log() -> pa.Table:
+    tables = capture().tables
+    return log_of(tables["messages"], tables["deliveries"])
+
+
+def capture() -> Capture:
+    return Capture.load("4.0.8/s4_key_shared_allow_ooo")
+
+
+def judge(carries: bool = False) -> Judge:
+    made = judge_of(capture().policy, capture().tables, capture().terms)
+    end = max(row["publish_time"] for row in capture().messages) * 1_000
+    return replace(made, spans=(SPAN,), **({"horizon": end} if carries else {}))
+
+
+def outputs(found: Iterable[tuple[str, pa.RecordBatch]], schemas: dict[str, pa.Schema]) -> dict[str, pa.Table]:
+    batches = defaultdict(list)
+    for name, batch in found:
+        batches[name].append(batch)
+    return {name: pa.Table.from_batches(batches[name], schema) for name, schema in schemas.items()}
+
+
+@pytest.mark.parametrize("carries", [False, True])
+def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, tmp_path: Path, carries: bool) -> None:
+    mine = judge(carries)
+    blocks = sorted(shuffle_blocks(log.to_batches(100), BY_POSITION), key=lambda block: (block.scope, block.first_key))
+    found = outputs(JudgeRows(mine, "s", str(tmp_path))(external_merge(blocks, BY_POSITION)), judging.OUTPUTS)
+    expected = judged_log(mine, log)
+    is_row = pc.and_(expected["load"].is_null(), expected["checkpoint"].is_null())
+    published = audited.deliveries(audited.published(expected.filter(is_row), "s", mine))
+    assert found["audited"].equals(published)
+    assert published.schema == audited.columns()
+    assert found["findings"].equals(expected.filter(pc.and_(is_row, pc.not_equal(expected["codes"], 0))))
+    assert len(found["findings"])
+    assert found["sums"].sort_by([("consumer", "ascending"), ("pane", "ascending")]).num_rows
+    added = audited.sums(summed([expected.filter(expected["load"].is_valid())]))
+    assert rows_of(found["sums"]) == rows_of(added)
+    assert found["state"].equals(expected.filter(expected["checkpoint"].is_valid()))
+    assert bool(len(found["state"])) == carries
+
+
+def test_a_task_writes_the_columns_that_it_is_asked_for(log: pa.Table) -> None:
+    found = [
+        batch
+        for name, batch in JudgeRows(judge(), "s", None, ("entry", "codes"))(log.to_batches())
+        if name == "audited"
+    ]
+    assert {tuple(batch.schema.names) for batch in found} == {("entry", "codes")}
+
+
+def test_findings_of_tasks_in_words_are_counted_as_all_at_once(log: pa.Table) -> None:
+    mine = judge()
+    rows = judged_log(replace(mine, findings_only=True), log).filter(pc.field("codes") != 0)
+    words = WordsOf(Explainer(mine, "s"), COUNTING)
+    at_once = outputs(words(rows.to_batches()), explaining.OUTPUTS)
+    tasks = [outputs(words(rows.slice(begin, 7).to_batches()), explaining.OUTPUTS) for begin in range(0, len(rows), 7)]
+    together = {name: pa.concat_tables(task[name] for task in tasks) for name in explaining.OUTPUTS}
+    published = audited.deliveries(audited.published(rows, "s", mine))
+    expected = pa.Table.from_batches(Explainer(mine, "s").violations(audited.worth_words(published, mine).to_batches()))
+    assert rows_of(at_once["violations"]) == rows_of(together["violations"]) == rows_of(expected)
+    assert at_once["counts"].equals(sums.finding_counts(published, mine.applicable, WIDTH))
+    for name, adding in (("counts", sums.adding_counts()), ("panes", sums.adding_panes())):
+        adding.add(together[name])
+        assert rows_of(adding.together()) == rows_of(at_once[name])
+    worst: Callable[[pa.Table], sums.Rows] = partial(sums.worst, few=2, width=4 * WIDTH, most=50)
+    assert worst(together["first"]) == worst(at_once["first"]) == worst(expected)
+
+
+def test_findings_in_words_are_counted_alike() -> None:
+    none = outputs(CountWords(COUNTING)([]), explaining.OUTPUTS)
+    assert not any(map(len, none.values()))
+
+
+def rows_of(rows: pa.Table) -> list[str]:
+    return sorted(map(str, rows.to_pylist()))
