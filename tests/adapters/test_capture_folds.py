@@ -22,8 +22,8 @@ from subreplay.adapters.streams import whole_groups
 from subreplay.capture.events import METADATA, VERSION
 from tests.adapters.test_capture import TOPIC, about, event, of_kafka, received
 from tests.support import streamed
+from tests.support.in_process import Cuts
 from tests.support.properties import examples
-from tests.support.streamed import Cuts
 
 MARKED = capture.EVENTS.with_metadata({METADATA: json.dumps({"version": VERSION}).encode()})
 KEYS = {

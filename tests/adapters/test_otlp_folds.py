@@ -15,8 +15,8 @@ from subreplay.adapters.otlp import folds
 from subreplay.adapters.streams import whole_groups
 from tests.adapters.otlp_exports import BEGIN, kafka, line, pulsar, stable
 from tests.support import streamed
+from tests.support.in_process import Cuts
 from tests.support.properties import examples
-from tests.support.streamed import Cuts
 
 RECEIVE = {f"messaging.operation{form}": "receive" for form in ("", ".type", ".name")}
 KEYS = {"deliveries": ("seq",)}

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from subreplay.adapters import ADAPTERS, Options
 from tests.adapters.topic_polls import AT, SECOND, TOPIC, answer, consumer
 from tests.support import streamed
+from tests.support.in_process import Cuts
 from tests.support.properties import examples
-from tests.support.streamed import Cuts
 
 KEYS = {"membership": ("seq",)}
 

@@ -1,72 +1,35 @@
-"""A streamed source, read by one process as Spark's tasks read it: sorted, dealt out and cut somehow."""
+"""A streamed source, read by one process as the tasks of an engine read it: sorted, dealt out and cut somehow."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-from unittest.mock import patch
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters import blocks
 from subreplay.adapters.base import Adapter, Ingested, Options, Rejected
-from subreplay.adapters.streams import COUNTED, REJECTED, Streamed, Work, flows_of, quarantine, totals, work
+from subreplay.adapters.streams import Streamed
 from subreplay.errors import InputError
+from subreplay.pipeline import sources
+from subreplay.pipeline.sources import Read
 from subreplay.rows.model.tables import INPUTS
-
-
-class Cuts(NamedTuple):
-    """Into how many tasks rows are dealt, and how many rows a batch of them has."""
-
-    tasks: int
-    rows: int
+from tests.support.in_process import Cuts, InProcess
 
 
 def read(source: Streamed, cuts: Cuts) -> Ingested:
     """What the stages make, as the adapter gives it where it has all at once."""
-    with patch.multiple(blocks, RUN=4 * cuts.rows, ROWS=cuts.rows, _BLOCK=2_000):
-        return _read(source, cuts)
+    return ingested(sources.read_streamed(InProcess(cuts), source))
 
 
-def _read(source: Streamed, cuts: Cuts) -> Ingested:
-    known: dict[str, pa.Table] = {}
-    frames: dict[str, pa.Table] = {}
-    counts, rejected = [], []
-    flows = flows_of(source)
-
-    def keep(made: list[tuple[str, pa.Table]], of: Work) -> None:
-        for kind, schema in of.shape.items():
-            before = (known if kind in of.known else frames).get(kind, schema.empty_table())
-            found = pa.concat_tables([before, *(table.cast(schema) for name, table in made if name == kind)])
-            (known if kind in of.known else frames)[kind] = found
-        counts.append(frames.pop(COUNTED))
-        rejected.extend(Rejected.of(row) for row in frames.pop(REJECTED, quarantine([])).to_pylist())
-
-    scan = work(source.scan, source.rows, source.known, flows, cuts.tasks)
-    keep([row for part in source.parts for row in scan(part)], scan)
-    for number, flow in enumerate(flows):
-        fold = work(flow.folding(known), flow.stage.rows, flow.stage.known, flows[number + 1 :], cuts.tasks)
-        keep([row for batches in dealt(frames[flow.of], cuts) for row in fold(batches)], fold)
-
-    sums, lost = totals(counts)
-    end = source.end(known, lost)
-    tables = {name: frames[name] for name in INPUTS if name in frames} | dict(end.tables)
-    assert all(sums[name] == len(table) for name, table in tables.items() if name not in end.tables)
-    assert sums[REJECTED] == len(rejected)
-    return Ingested(tables, tuple(rejected), end.counts, end.run, end.others, end.notes)
-
-
-def dealt(sorted_rows: pa.Table, cuts: Cuts) -> Iterator[Iterator[pa.RecordBatch]]:
-    """The blocks of each task, in the order of their first keys."""
-    for bucket in range(cuts.tasks):
-        mine = sorted(
-            sorted_rows.filter(pc.equal(sorted_rows["bucket"], bucket)).to_pylist(), key=lambda row: row["first_key"]
-        )
-        yield iter(pa.Table.from_pylist(mine, blocks.BLOCKS).to_batches(max_chunksize=cuts.rows))
+def ingested(read: Read) -> Ingested:
+    """What was read, at once."""
+    tables = {name: dataset.table() for name, dataset in read.tables.items()}
+    assert read.told.rows == {name: len(table) for name, table in tables.items()}
+    rejected = tuple(map(Rejected.of, read.rejected.table().to_pylist()))
+    assert read.told.quarantined == len(rejected)
+    assert {*read.told.examples} <= {*rejected}
+    return Ingested(tables, rejected, read.told.counts, read.told.run, read.told.others, read.told.notes)
 
 
 def same(found: Ingested, whole: Ingested, keys: dict[str, Sequence[str]]) -> None:

@@ -1,9 +1,8 @@
 """A source of any size: its files are read one by one, and what they hold is folded as streams of sorted rows.
 
 An adapter says how as a ``Streamed``: what a file holds, then stage by stage what belongs together, in which order, and
-what is made of it. Everything is a pure function over Arrow batches, so Spark's tasks can do it
-(``engine.spark.adapters``) and one process as well. A stage that computes by whole groups finds the same however the
-stream is cut.
+what is made of it. Everything is a pure function over Arrow batches, which an engine runs (``pipeline.sources``). A
+stage that computes by whole groups finds the same however the stream is cut.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from subreplay.adapters.base import FileCount, Ingested, Rejected
-from subreplay.adapters.blocks import BLOCKS, Order, Sorter, merged, ordered, with_groups
 from subreplay.failures import of_system
 from subreplay.rows.model.columns import ROWS
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
+from subreplay.rows.sorted_blocks import Order, external_merge, grouped, shuffle_blocks, with_groups
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Rows, each table with its kind."""
@@ -45,8 +44,8 @@ class Stage(NamedTuple):
     """Makes ``rows`` of any number, and what is ``known`` to the stages after it, which is small.
 
     ``fold`` is given what is known, and makes the function of a stream. The stream is the rows of kind ``of`` in which
-    a column has a value (``only``): those with the same values in columns ``by`` together (``blocks``), in the order of
-    columns ``then``, which are whole numbers. It may have a part of all groups only.
+    a column has a value (``only``), with ``GROUP``: those with the same values in columns ``by`` together, in the order
+    of columns ``then``, which are whole numbers. It may have a part of all groups only.
     """
 
     fold: Callable[[Known], Callable[[Batches], Rows]]
@@ -84,50 +83,50 @@ class Streamed:
     end: Callable[[Known, Counter[str]], End]
 
 
-@dataclass(frozen=True)
-class Work:
-    """What a task does: it makes rows of what it is given, counts them, and makes blocks of those that later stages
-    want, of which ``orders`` has the kind, the condition and the order, by the kind of their blocks."""
-
-    make: Callable[[Any], Rows]
-    rows: Shape
-    known: Shape
-    orders: Mapping[str, tuple[str, tuple[str, str] | None, Order]]
-    buckets: int
-
-    @property
-    def shape(self) -> Shape:
-        """The kinds of its rows."""
-        wanted = {kind for kind, _, _ in self.orders.values()}
-        left = {kind: schema for kind, schema in self.rows.items() if kind not in wanted}
-        return {**left, **self.known, **dict.fromkeys(self.orders, BLOCKS), COUNTED: _COUNTS}
-
-    def __call__(self, given: Any) -> Rows:
-        sorters = {to: Sorter(order, self.buckets) for to, (_, _, order) in self.orders.items()}
-        wanted = {kind for kind, _, _ in self.orders.values()}
-        for kind, table in self.make(given):
-            for to, (of, only, _) in self.orders.items():
-                if of == kind:
-                    mine = table if only is None else table.filter(pc.equal(table[only[0]], only[1]))
-                    yield from ((to, blocks) for blocks in sorters[to].take(mine))
-            if kind not in wanted:
-                yield kind, table
-            if kind in self.rows and len(table):
-                yield COUNTED, _counts(kind, table)
-        for to, sorter in sorters.items():
-            yield from ((to, blocks) for blocks in sorter.finish())
-
-
 class Flow(NamedTuple):
-    """A stage whose rows come as blocks of a kind (``of``)."""
+    """The rows that a stage wants, as output ``name`` of those before it: rows of kind ``of`` in which a column has a
+    value (``only``), those alike in columns ``by`` together, in ``order``."""
 
-    stage: Stage
+    name: str
     of: str
+    only: tuple[str, str] | None
+    by: tuple[str, ...]
     order: Order
 
-    def folding(self, known: Known) -> Callable[[Batches], Rows]:
-        """The function of blocks in the order of their buckets and first keys."""
-        return partial(_of_blocks, self.stage.fold(known), self.order)
+    def take(self, rows: pa.Table) -> pa.Table:
+        """Its rows among others of its kind, with their groups."""
+        mine = rows if self.only is None else rows.filter(pc.equal(rows[self.only[0]], self.only[1]))
+        return with_groups(mine, self.by)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task does: it makes rows of its batches, counts them, and gives those that later stages want to the
+    ``flows`` into them."""
+
+    make: Callable[[Batches], Rows]
+    rows: Shape
+    known: Shape
+    flows: tuple[Flow, ...]
+
+    @property
+    def outputs(self) -> dict[str, pa.Schema | Order]:
+        """The kinds of its rows."""
+        wanted = {flow.of for flow in self.flows}
+        left = {kind: schema for kind, schema in self.rows.items() if kind not in wanted}
+        return {**left, **self.known, COUNTED: _COUNTS} | {flow.name: flow.order for flow in self.flows}
+
+    def __call__(self, batches: Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
+        wanted = {flow.of for flow in self.flows}
+        for kind, made in self.make(batches):
+            rows = made.cast((self.rows if kind in self.rows else self.known)[kind])
+            for flow in self.flows:
+                if flow.of == kind:
+                    yield from ((flow.name, batch) for batch in flow.take(rows).to_batches())
+            if kind not in wanted:
+                yield from ((kind, batch) for batch in rows.to_batches())
+            if kind in self.rows and len(rows):
+                yield from ((COUNTED, batch) for batch in _counts(kind, rows).to_batches())
 
 
 def size_of(files: Iterable[Path]) -> int:
@@ -139,19 +138,59 @@ def size_of(files: Iterable[Path]) -> int:
 
 
 def flows_of(source: Streamed) -> list[Flow]:
-    """The stages of a source."""
+    """What the stages of a source want, by their number."""
     schemas = dict(source.rows)
     found = []
     for number, stage in enumerate(source.stages):
-        found.append(Flow(stage, f"to_{number}", Order(schemas[stage.of], stage.by, stage.then)))
+        order = grouped(schemas[stage.of], stage.then)
+        found.append(Flow(f"to_{number}", stage.of, stage.only, stage.by, order))
         schemas.update(stage.rows)
     return found
 
 
-def work(make: Callable[[Any], Rows], rows: Shape, known: Shape, later: Sequence[Flow], buckets: int) -> Work:
-    """The work of a stage, or of reading a part, before others."""
-    orders = {flow.of: (flow.stage.of, flow.stage.only, flow.order) for flow in later if flow.stage.of in rows}
-    return Work(make, rows, known, orders, buckets)
+def scanning(source: Streamed, flows: Sequence[Flow]) -> Work:
+    """The work that reads parts (of ``NUMBERS``)."""
+    return Work(
+        partial(read_parts, tuple(source.parts), source.scan), source.rows, source.known, _into(flows, source.rows)
+    )
+
+
+def folding(stage: Stage, known: Known, later: Sequence[Flow]) -> Work:
+    """The work of a stage on the rows that it wants, in order."""
+    return Work(stage.fold(known), stage.rows, stage.known, _into(later, stage.rows))
+
+
+def _into(flows: Sequence[Flow], rows: Shape) -> tuple[Flow, ...]:
+    return tuple(flow for flow in flows if flow.of in rows)
+
+
+NUMBERS: Final = pa.schema([pa.field("part", pa.int32(), nullable=False)])
+"""Parts of a source, by their numbers."""
+
+
+def number_row(part: int) -> Iterator[pa.RecordBatch]:
+    """The number of a part as ``NUMBERS``."""
+    yield pa.RecordBatch.from_pydict({"part": [part]}, NUMBERS)
+
+
+def read_parts(parts: Sequence[Any], read: Callable[[Any], Rows], numbers: Batches) -> Rows:
+    """What reading those of some parts gives whose ``NUMBERS`` a task has."""
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            yield from read(parts[number])
+
+
+def as_batches(rows: Rows, shape: Shape) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows as batches of the columns of their kind."""
+    for kind, table in rows:
+        yield from ((kind, batch) for batch in table.cast(shape[kind]).to_batches())
+
+
+def split_parts(
+    parts: Sequence[Any], read: Callable[[Any], Rows], shape: Shape, numbers: Batches
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """What reading those of some parts gives whose ``NUMBERS`` a task has, as batches."""
+    return as_batches(read_parts(parts, read, numbers), shape)
 
 
 def whole(source: Streamed) -> Ingested:
@@ -175,19 +214,15 @@ def whole(source: Streamed) -> Ingested:
         shapes.update({**stage.rows, **stage.known})
     for part in source.parts:
         keep(source.scan(part))
-    for flow in flows_of(source):
-        of, only = flow.stage.of, flow.stage.only
-        given = made(of) if only is None else made(of).filter(pc.equal(made(of)[only[0]], only[1]))
-        keep(flow.stage.fold(known())(ordered(with_groups(given, flow.order), flow.order).to_batches()))
+    for stage, flow in zip(source.stages, flows_of(source), strict=True):
+        blocks = shuffle_blocks(flow.take(made(flow.of)).to_batches(), flow.order)
+        in_order = sorted(blocks, key=lambda block: (block.scope, block.first_key))
+        keep(stage.fold(known())(external_merge(in_order, flow.order)))
     rejected = made(REJECTED)
     end = source.end(known(), Counter(rejected["file"].to_pylist()))
     tables = {name: made(name) for name in INPUTS if name in shapes} | dict(end.tables)
     told = tuple(map(Rejected.of, rejected.to_pylist()))
     return Ingested(tables, told, end.counts, end.run, end.others, end.notes)
-
-
-def _of_blocks(fold: Callable[[Batches], Rows], order: Order, blocks: Batches) -> Rows:
-    return fold(merged(blocks, order))
 
 
 def _counts(kind: str, table: pa.Table) -> pa.Table:

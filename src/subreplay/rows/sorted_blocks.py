@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.hashing.identity import key_identity
-from subreplay.rows.model.columns import ROWS, Ints, column, gathered
+from subreplay.rows.model.columns import ROWS, UNKNOWN, Ints, column, gathered, ints
 from subreplay.rows.model.tables import FACTS, LOG
 
 RUN: Final = 1 << 17  # rows sorted at a time
@@ -46,8 +46,8 @@ _BUCKET: Final = ("(all)", "(bucket)")
 
 
 class Order(NamedTuple):
-    """Rows of ``schema`` sorted by ``scope``, a text and an integer, and by ``columns``, which are integers; rows alike
-    in all of these by those in ``last``, which are words."""
+    """Rows of ``schema`` sorted by ``scope``, a text and an integer, and by ``columns``, which are integers, of which
+    null is the least; rows alike in all of these by those in ``last``, which are words."""
 
     schema: pa.Schema
     columns: tuple[str, ...]
@@ -181,7 +181,7 @@ def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
     begins = np.union1d(np.arange(0, len(rows), size), scopes)
     begin_at = np.zeros((len(begins), KEY_COLUMNS), np.int64)
     for number, name in enumerate(order.columns[:KEY_COLUMNS]):
-        begin_at[:, number] = rows[name].to_numpy()[begins]
+        begin_at[:, number] = _numbers(rows, name)[begins]
     of = zip(column(rows, of_text).take(pa.array(begins)).to_pylist(), partitions[begins].tolist(), strict=True)
     (batch,) = content.to_batches()
     cuts = itertools.pairwise([*begins.tolist(), len(rows)])
@@ -235,7 +235,7 @@ def _before(rows: pa.Table, first_key: Sequence[int], order: Order) -> int:
     """How many of sorted rows come before a key."""
     begin, end = 0, len(rows)
     for name, value in zip(order.columns, first_key, strict=False):
-        here = column(rows, name).to_numpy()[begin:end]
+        here = _numbers(rows, name)[begin:end]
         begin, end = (begin + int(np.searchsorted(here, value, side)) for side in ("left", "right"))
     return begin
 
@@ -247,7 +247,7 @@ def _at(rows: pa.Table, positions: Ints) -> pa.Table:
 
 def _sorted_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
     """The positions of rows in order: of columns that tell the topic partition, and then their own."""
-    columns = [*scope, *(column(rows, name).to_numpy() for name in order.columns)]
+    columns = [*scope, *(_numbers(rows, name) for name in order.columns)]
     condensed = _condensed(columns)
     positions = np.lexsort(condensed[::-1])
     alike = np.logical_and.reduce([np.diff(values[positions]) == 0 for values in condensed])
@@ -255,6 +255,14 @@ def _sorted_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
     if words and alike.any():
         positions = np.lexsort([*(_ranks(rows, name) for name in reversed(words)), *condensed[::-1]])
     return positions
+
+
+def _numbers(rows: pa.Table, name: str) -> np.ndarray:
+    """A column of integers; null is the least, and so is a column that is missing."""
+    if name not in rows.column_names:
+        return np.full(len(rows), UNKNOWN)
+    values = column(rows, name)
+    return ints(rows, name) if values.null_count else values.to_numpy()
 
 
 def _condensed(columns: Sequence[np.ndarray]) -> list[Ints]:

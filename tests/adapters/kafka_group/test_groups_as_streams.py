@@ -20,8 +20,8 @@ from tests.adapters.kafka_group.copies import committed, group, json_lines, text
 from tests.adapters.kafka_group.encoding import records as made
 from tests.adapters.kafka_group.scenarios import records
 from tests.support import streamed
+from tests.support.in_process import Cuts
 from tests.support.properties import examples
-from tests.support.streamed import Cuts
 
 KEYS = {
     "membership": ("subscription", "topic", "seq", "consumer", "event", "partition"),

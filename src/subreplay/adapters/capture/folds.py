@@ -16,7 +16,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.blocks import GROUP
 from subreplay.adapters.canonical import to_table
 from subreplay.adapters.capture.adapter import FIRSTS, SIZES, file_counts, firsts, messages, run_of, sizes
 from subreplay.adapters.capture.checks import (
@@ -48,6 +47,7 @@ from subreplay.adapters.streams import (
 )
 from subreplay.capture.events import Event
 from subreplay.rows.model.tables import DELIVERIES, MESSAGES, QUARANTINE
+from subreplay.rows.sorted_blocks import GROUP
 
 _SILENT: Final = pa.schema([("instance", pa.string()), ("ledger", pa.int64())])
 """The ledgers of an instance that an event names without its topic."""

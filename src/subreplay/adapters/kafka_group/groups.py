@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, pairs_of
-from subreplay.adapters.blocks import GROUP
 from subreplay.adapters.detect import COORDINATOR_LOG, chosen
 from subreplay.adapters.files import files as files_of
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
@@ -48,6 +47,7 @@ from subreplay.adapters.streams import (
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import ints
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP, QUARANTINE
+from subreplay.rows.sorted_blocks import GROUP
 
 NAME: Final = "kafka-group"
 _NOBODYS: Final = Reason(

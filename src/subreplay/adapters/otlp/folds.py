@@ -18,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options, Rejected, pairs_of
-from subreplay.adapters.blocks import GROUP
 from subreplay.adapters.detect import chosen
 from subreplay.adapters.files import lines_of
 from subreplay.adapters.otlp.columns import whole
@@ -41,6 +40,7 @@ from subreplay.adapters.streams import (
 )
 from subreplay.rows.model.columns import Ints, ints
 from subreplay.rows.model.tables import DELIVERIES, QUARANTINE
+from subreplay.rows.sorted_blocks import GROUP
 
 _ORDER: Final = ("file_number", "span")
 _PLACED: Final = pa.schema([*SPANS, pa.field("file_number", pa.int32()), pa.field("span", pa.int64()),
