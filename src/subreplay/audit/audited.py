@@ -5,24 +5,13 @@ Tests hold the two equal. Times are in ns, but for those of type timestamp.
 
 from __future__ import annotations
 
-from typing import Final
-
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import unexcused
 from subreplay.audit.judge import Judge
 from subreplay.rows.model.columns import DAY, ints
-from subreplay.rows.model.tables import JUDGED, TIME
-
-_LEFT_OUT: Final = ("key_id", "hash", "checkpoint", "load")
-
-
-def columns() -> pa.Schema:
-    """Those of ``deliveries`` of ``published`` rows."""
-    fields = [field.with_type(_loose(field.type)) for field in JUDGED if field.name not in _LEFT_OUT]
-    more = {"subscription": pa.string(), "delivered_at": TIME, "published_at": TIME, "date": pa.date32()}
-    return pa.schema([*fields, *(pa.field(name, kind) for name, kind in more.items())])
+from subreplay.rows.model.tables import JUDGED, nullable_parts
 
 
 def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
@@ -30,7 +19,7 @@ def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
     null in it: Spark knows no row without a struct whose parts must be there."""
     delivered, at, stored = rows["delivered"], rows["at"], rows["published"]
     found = rows.drop_columns(["key_id", "hash"])
-    found = found.cast(pa.schema([field.with_type(_loose(field.type)) for field in found.schema]))
+    found = found.cast(pa.schema([field.with_type(nullable_parts(field.type)) for field in found.schema]))
     if not judge.words.shows_slots(judge.policy.space):
         hidden = pa.repeat(pa.scalar(-1, pa.int64()), len(rows))
         found = found.set_column(found.schema.get_field_index("slot"), "slot", hidden)
@@ -44,13 +33,6 @@ def published(rows: pa.Table, subscription: str, judge: Judge) -> pa.Table:
     for name, values in more.items():
         found = found.append_column(name, values)
     return found
-
-
-def _loose(kind: pa.DataType) -> pa.DataType:
-    """A type whose parts may be null."""
-    if pa.types.is_struct(kind):
-        return pa.struct([pa.field(part.name, _loose(part.type)) for part in kind])
-    return pa.list_(_loose(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def _time(at: pa.ChunkedArray, where: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -1,13 +1,13 @@
 """What one night's audit hands to the next: arrays of state, as rows among the rows of the passes.
 
 A night's last rows of each dispatcher are its state when the day ended; they are the first rows that the next night's
-passes see of it. So the state is written with the findings it belongs to, in one transaction, and a run that was killed
-leaves neither. It holds what is open, and what the next night's log may still be about; of a key that some 20 bytes.
+passes see of it. Table ``state`` keeps them in between. It holds what is open, and what the next night's log may still
+be about; of a key that some 20 bytes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -19,7 +19,7 @@ from subreplay.audit.codes import Code
 from subreplay.errors import InputError
 from subreplay.rows.model.columns import DAY, UNKNOWN, Ints, column
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS
+from subreplay.rows.model.tables import CHECKPOINT, FACTS, OPEN_POSITIONS, STATE
 from subreplay.rows.model.words import KeyWords
 
 NUMBERS: Final = 1 << 17  # in one row: a megabyte, before it is packed
@@ -33,6 +33,10 @@ BASIS: Final = "basis"  # what the judging rests on: `judge.Judge.basis`
 OPEN_LEDGER, OPEN_ENTRY, OPEN_BATCH_INDEX, OPEN_WAITING, OPEN_DAY = range(5)
 
 Arrays = Mapping[str, Ints]
+
+STATE_OF_RUN: Final = pa.schema([f for f in STATE if f.name not in ("date", "subscription")])
+"""Rows of table ``state``, without the columns that name the run."""
+_PARTS: Final = frozenset(f.name for f in CHECKPOINT)
 
 _UNACKED, _LOST = Code.UNACKED.bit, Code.LOST.bit
 
@@ -93,6 +97,27 @@ def checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
     known = {"topic": scope.topic, "partition": scope.partition, "delivered": True, "at": UNKNOWN}
     columns = [filled(f, known.get(f.name), len(cut)) for f in FACTS if f.name != "checkpoint"]
     return pa.table([*columns, pa.array(cut, CHECKPOINT)], schema=FACTS)
+
+
+def state_rows(judged: pa.RecordBatch) -> pa.Table:
+    """``JUDGED`` rows that hold state as ``STATE_OF_RUN``."""
+    parts = judged.column("checkpoint")
+    columns = [parts.field(f.name) if f.name in _PARTS else judged.column(f.name) for f in STATE_OF_RUN]
+    return pa.table(columns, schema=STATE_OF_RUN)
+
+
+def state_of_audited(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of table ``audited`` that hold state, as releases before table ``state`` wrote them -> ``STATE``."""
+    for batch in batches:
+        parts = batch.column("checkpoint")
+        columns = [parts.field(f.name) if f.name in _PARTS else batch.column(f.name) for f in STATE]
+        yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, STATE, strict=True)], schema=STATE)
+
+
+def checkpoints(state: pa.Table) -> pa.StructArray:
+    """``CHECKPOINT`` values of rows of table ``state``."""
+    fields = list(CHECKPOINT)
+    return pa.StructArray.from_arrays([column(state, f.name).cast(f.type) for f in fields], fields=fields)
 
 
 def packed(array: Ints) -> bytes:

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit import audited
+from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
 from subreplay.audit.judge import Judge
 from subreplay.audit.passes.loads import LOADS, adding_loads
-from subreplay.rows.model.tables import JUDGED
+from subreplay.rows.model.tables import AUDITED, JUDGED
 from subreplay.rows.sorted_blocks import BY_TIME, WAITING_BLOCK, external_merge, shuffle_blocks, sorted_on_disk
 
 MOST_SUMS: Final = 1 << 20
 """Sums that a task holds."""
-OUTPUTS: Final = {"audited": audited.columns(), "findings": JUDGED, "sums": LOADS, "state": JUDGED}
+OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS, "state": STATE_OF_RUN}
 """What ``JudgeRows`` makes."""
 
 
@@ -31,8 +32,8 @@ def both_passes(judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None 
 @dataclass(frozen=True)
 class JudgeRows:
     """Splits ``LOG`` rows in order ``BY_POSITION`` into ``OUTPUTS``: ``audited``, rows of that table in ``columns``;
-    ``findings``, judged rows with a finding; ``sums``, ``LOADS`` added up over the task; ``state``, judged rows that
-    hold what the run hands on. ``folder`` is for files that a task removes."""
+    ``findings``, judged rows with a finding; ``sums``, ``LOADS`` added up over the task; ``state``, rows of that table
+    without the columns that name the run. ``folder`` is for files that a task removes."""
 
     judge: Judge
     subscription: str
@@ -47,7 +48,7 @@ class JudgeRows:
                 sums.add(pa.Table.from_struct_array(judged["load"].filter(is_sum)))
                 yield from _named("sums", sums.taken(MOST_SUMS))
             if is_state.true_count:
-                yield "state", judged.filter(is_state)
+                yield from _named("state", [state_rows(judged.filter(is_state))])
             if is_sum.true_count + is_state.true_count:
                 judged = judged.filter(pc.invert(pc.or_(is_sum, is_state)))
             if judged.num_rows:

@@ -152,6 +152,17 @@ CHECKPOINT: Final = pa.struct(
 )
 """A part of what one night's audit hands to the next (``audit.checkpoint``)."""
 
+STATE: Final = pa.schema(
+    [
+        _required("date", pa.date32()),  # of the run that hands it on
+        _required("subscription", pa.string()),
+        _required("topic", pa.string()),
+        _required("partition", pa.int32()),
+        *CHECKPOINT,
+    ]
+)
+"""What the runs of a date hand on: ``CHECKPOINT`` values, by run and topic partition."""
+
 OPEN_POSITIONS: Final = pa.schema(
     [
         *_POSITION,
@@ -168,8 +179,8 @@ MESSAGE, DELIVERY, COMMIT, COMMIT_REFUSED, COMMIT_AUTOMATIC = range(5)
 LOG: Final = pa.schema(
     [
         *_POSITION,
-        # -1: carried from the night before, 0: the message, 1: a delivery of it, 2: the commit of an offset, 3: one
-        # that was refused, 4: an automatic one
+        # -2: a position that an earlier run left open (``audit.other_days``), -1: state of an earlier run, 0: the
+        # message, 1: a delivery of it, 2: the commit of an offset, 3: one that was refused, 4: an automatic one
         _required("kind", pa.int8()),
         _required("at", pa.int64()),  # published, delivered, committed (the smallest integer where unknown)
         _required("seq", pa.int64()),
@@ -275,6 +286,16 @@ LOAD: Final = pa.struct(
 )
 """What a consumer was given: a part of the sum (``audit.passes.loads``)."""
 
+LOADS: Final = pa.schema(
+    [
+        pa.field("date", pa.date32()),  # of the run; null: all dates at once
+        _required("subscription", pa.string()),
+        _required("topic", pa.string()),
+        *LOAD,
+    ]
+)
+"""What consumers were given, in parts that are to be added up: ``LOAD`` values, by run."""
+
 _WITNESS = pa.struct(
     [
         pa.field("ledger", pa.int64()),
@@ -301,6 +322,29 @@ JUDGED: Final = pa.schema(
         pa.field("load", LOAD),  # not null: no delivery or message, but a sum of what a consumer was given
     ]
 )
+
+
+def nullable_parts(kind: pa.DataType) -> pa.DataType:
+    """A type whose parts may be null: Spark knows no row without a struct whose parts must be there."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(part.name, nullable_parts(part.type)) for part in kind])
+    return pa.list_(nullable_parts(kind.value_type)) if pa.types.is_list(kind) else kind
+
+
+AUDITED: Final = pa.schema(
+    [
+        *[
+            field.with_type(nullable_parts(field.type))
+            for field in JUDGED
+            if field.name not in ("key_id", "hash", "checkpoint", "load")
+        ],
+        pa.field("subscription", pa.string()),
+        pa.field("delivered_at", TIME),
+        pa.field("published_at", TIME),
+        pa.field("date", pa.date32()),
+    ]
+)
+"""Deliveries, and messages that were never delivered, as they were judged."""
 
 VIOLATIONS: Final = pa.schema(
     [

@@ -1,0 +1,243 @@
+"""The log of other days: the entries of them that a run of a date looks at again.
+
+A run judges the log of its day. Of earlier days it needs whole entries: those that an earlier run left open or of which
+the day delivers something, and those at or behind the day's first message, since positions rise with time but for the
+clocks of producers. Of the day after it needs the messages that the day delivered, whose producers' clocks were ahead.
+
+Candidates and open positions go into the exchange that sorts the day's log. ``keep_wanted`` decides there, alone;
+``EntryFilter`` drops rows before the exchange that it would drop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date as Date
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from subreplay.audit.checkpoint import CARRY, OPEN, Checkpoint, checkpoints, open_table
+from subreplay.audit.judge import whole_entries
+from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
+from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
+from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.sorted_blocks import GROUP, with_groups
+
+WAS_OPEN: Final = -2
+"""The kind of a ``LOG`` row about a position that an earlier run left open; ``judged``: its message is waiting."""
+MOST_ENTRIES: Final = 1 << 17
+"""So many entries ``EntryFilter`` names one by one; each task has a megabyte of them."""
+
+ENTRY: Final = ("partition", "ledger", "entry")
+ENTRIES: Final = pa.schema([LOG.field(name) for name in ENTRY])
+HASHES: Final = pa.schema([pa.field(GROUP, pa.int64(), nullable=False)])
+STATE_ROWS: Final = pa.schema(
+    [LOG.field(n) for n in ("topic", "partition", "ledger", "entry", "batch_index", "kind", "at", "seq", "checkpoint")]
+)
+OPEN_ROWS: Final = pa.schema([*(field for field in STATE_ROWS if field.name != "checkpoint"), LOG.field("judged")])
+
+Bound = tuple[int, int]
+"""Ledger and entry."""
+
+
+def open_positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of table ``state`` -> ``OPEN_POSITIONS`` of those that hold array ``open``."""
+    for batch in batches:
+        mine = pa.Table.from_batches([batch]).filter(pc.equal(batch.column("name"), OPEN))
+        of_each = zip(mine["topic"].to_pylist(), mine["partition"].to_pylist(), strict=True)
+        for row, (topic, partition) in enumerate(of_each):
+            part = Checkpoint([checkpoints(mine.slice(row, 1))])
+            yield from open_table(part.arrays()[OPEN], topic, partition).to_batches()
+
+
+def open_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of table ``state`` -> ``OPEN_ROWS`` of the log, which tell ``keep_wanted`` what is open."""
+    for batch in open_positions(batches):
+        given = {"kind": WAS_OPEN, "at": 0, "seq": 0}
+        columns = {
+            f.name: pa.repeat(pa.scalar(given[f.name], f.type), len(batch)) for f in OPEN_ROWS if f.name in given
+        }
+        columns |= {"judged": batch.column("waiting")} | {n: batch.column(n) for n in OPEN_POSITIONS.names[:5]}
+        yield pa.RecordBatch.from_arrays([columns[name] for name in OPEN_ROWS.names], schema=OPEN_ROWS)
+
+
+def carried_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows of table ``state`` -> ``STATE_ROWS`` of the log, which come first of a topic partition, but for array
+    ``open``."""
+    given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
+    for batch in batches:
+        mine = batch.filter(pc.not_equal(batch.column("name"), OPEN))
+        columns = {
+            f.name: pa.repeat(pa.scalar(given[f.name], f.type), len(mine)) for f in STATE_ROWS if f.name in given
+        }
+        columns |= {name: mine.column(name) for name in ("topic", "partition")} | {"checkpoint": checkpoints(mine)}
+        yield pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in STATE_ROWS], schema=STATE_ROWS)
+
+
+@dataclass(frozen=True, eq=False)
+class EntryFilter:
+    """Drops rows of earlier days that ``keep_wanted`` would drop: those before the bound of their partition, of the
+    ``partitions`` that have one, unless their entry has one of some hashes. It may keep too many."""
+
+    partitions: Ints  # in order
+    ledgers: Ints
+    entries: Ints
+    hashes: Ints  # in order
+
+    @classmethod
+    def of(cls, bounds: Mapping[int, Bound], hashes: Ints | None = None) -> EntryFilter:
+        """``bounds`` by partition; ``hashes`` as of ``entry_hashes``."""
+        of_each = np.array([(partition, *bounds[partition]) for partition in sorted(bounds)], np.int64).reshape(-1, 3)
+        named = np.empty(0, np.int64) if hashes is None else np.unique(hashes)
+        return cls(of_each[:, 0], of_each[:, 1], of_each[:, 2], named)
+
+    def is_behind(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Which rows are at or behind the bound of their partition."""
+        if not len(self.partitions):
+            return np.zeros(len(rows), np.bool_)
+        partition, ledger, entry = (np.asarray(rows.column(name)) for name in ENTRY)
+        index = np.minimum(np.searchsorted(self.partitions, partition), len(self.partitions) - 1)
+        first = self.ledgers[index]
+        behind = (ledger > first) | ((ledger == first) & (entry >= self.entries[index]))
+        found: NDArray[np.bool_] = behind & (self.partitions[index] == partition)
+        return found
+
+    def keep(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Which rows of earlier days may be wanted."""
+        kept = self.is_behind(rows)
+        if len(self.hashes) and not kept.all():
+            found = _hashes(rows)
+            at = np.minimum(np.searchsorted(self.hashes, found), len(self.hashes) - 1)
+            kept |= self.hashes[at] == found
+        return kept
+
+
+def entry_hashes(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """Rows with the columns of ``ENTRY`` -> hashes of the entries before the bounds of a filter, as ``HASHES``; of
+    more than ``MOST_ENTRIES`` not all."""
+    number = 0
+    for rows in gathered(entries_before(batches, before)):
+        found = np.unique(_hashes(rows.to_batches()[0]))
+        yield pa.RecordBatch.from_arrays([pa.array(found)], schema=HASHES)
+        number += len(found)
+        if number > MOST_ENTRIES:
+            return
+
+
+def lowest_entries(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """Rows with the columns of ``ENTRY`` -> the lowest entry of each partition, if it is before the bounds of a filter,
+    as ``ENTRIES``."""
+    lowest = np.empty((3, 0), np.int64)
+    for rows in gathered(entries_before(batches, before)):
+        together = np.hstack([lowest, np.array([rows[name].to_numpy() for name in ENTRY], np.int64)])
+        together = together[:, np.lexsort(together[::-1])]
+        lowest = together[:, np.diff(together[0], prepend=together[0][0] - 1) != 0]
+    yield pa.RecordBatch.from_arrays(
+        [pa.array(c).cast(f.type) for c, f in zip(lowest, ENTRIES, strict=True)], schema=ENTRIES
+    )
+
+
+def entries_before(batches: Iterable[pa.RecordBatch], before: EntryFilter) -> Iterator[pa.RecordBatch]:
+    """The rows before the bounds of a filter, in the columns of ``ENTRY``."""
+    for batch in batches:
+        mine = batch.select([*ENTRY])
+        yield mine.filter(pa.array(~before.is_behind(mine)))
+
+
+def _hashes(rows: pa.RecordBatch) -> Ints:
+    """Of entries."""
+    of_each: Ints = with_groups(pa.Table.from_batches([rows.select(ENTRY)]), ENTRY)[GROUP].to_numpy()
+    return of_each
+
+
+def messages_of_other_days(
+    batches: Iterable[pa.RecordBatch], day: Date, kept: EntryFilter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Valid ``messages`` of the days before ``day`` and after it -> rows of the log, for ``keep_wanted``; ``judged`` is
+    null where that decides it."""
+    for batch in batches:
+        early = pc.greater(batch.column("date"), pa.scalar(day))
+        rows = _with(as_log("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_())))
+        yield from _of_other_days(rows, kept, np.asarray(early))
+
+
+def deliveries_of_other_days(
+    batches: Iterable[pa.RecordBatch], kept: EntryFilter | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Valid ``deliveries`` of earlier days -> rows of the log, for ``keep_wanted``."""
+    for batch in batches:
+        yield from _of_other_days(as_log("deliveries", batch), kept)
+
+
+def earlier_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Valid ``messages`` of earlier days -> rows of the log that nothing is judged of."""
+    for batch in batches:
+        rows = as_log("messages", batch)
+        yield from _of_other_days(_with(rows, "judged", pa.repeat(False, len(rows))), None)
+
+
+def _of_other_days(
+    rows: pa.RecordBatch, kept: EntryFilter | None, anyway: NDArray[np.bool_] | None = None
+) -> Iterator[pa.RecordBatch]:
+    rows = _with(rows, "before", pa.repeat(True, len(rows)))
+    if kept is not None:
+        mine = kept.keep(rows)
+        rows = rows.filter(pa.array(mine if anyway is None else mine | anyway))
+    if len(rows):
+        yield rows
+
+
+def keep_wanted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``LOG`` rows in order of their positions, with candidates of other days and ``OPEN_ROWS`` -> the log that the run
+    of a day judges: of other days the entries that it needs. A message of an earlier day is ``judged`` where it is
+    waiting."""
+    for _, parts in itertools.groupby(whole_entries(batches), key=operator.itemgetter(0)):
+        begun = False
+        for _, rows in parts:
+            wanted, begun = _wanted(rows, begun)
+            yield from wanted.to_batches()
+
+
+def _wanted(rows: pa.Table, begun: bool) -> tuple[pa.Table, bool]:
+    """Of whole entries of one topic partition; whether a message of the day came before, or is among them."""
+    kind, before = rows["kind"].to_numpy(), flags(rows, "before")
+    of_day = (kind >= MESSAGE) & ~before
+    messages = np.flatnonzero(of_day & (kind == MESSAGE))
+    open_ = kind == WAS_OPEN
+    if not (before.any() or open_.any()):
+        return rows, begun or len(messages) > 0
+    ledger, entry, index = (rows[name].to_numpy() for name in ("ledger", "entry", "batch_index"))
+    new_entry = np.concatenate([[True], (np.diff(ledger) != 0) | (np.diff(entry) != 0)])
+    of_entry = np.cumsum(new_entry) - 1
+    of_position = np.cumsum(new_entry | np.concatenate([[True], np.diff(index) != 0])) - 1
+    is_served = _any(of_entry, of_day & (kind >= DELIVERY))
+    is_open = _any(of_entry, open_)
+    first = of_entry[messages[0]] if len(messages) else len(rows)
+    behind = np.full(len(rows), True) if begun else of_entry >= first
+    early = before & (kind == MESSAGE) & np.asarray(rows["judged"].is_valid())
+    wanted = ~before | is_served | (~early & (behind | is_open))
+    waiting = _any(of_position, open_ & flags(rows, "judged"))
+    decided = before & ~early & (kind == MESSAGE)
+    judged = pc.if_else(pa.array(decided), pa.array(waiting), rows["judged"])
+    rows = rows.set_column(rows.schema.get_field_index("judged"), LOG.field("judged"), judged)
+    return rows.filter(pa.array(wanted & ~open_)), begun or len(messages) > 0
+
+
+def _any(of: Ints, which: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether any row of the same number is one of ``which``."""
+    found = np.zeros(int(of[-1]) + 1, np.bool_)
+    found[of[which]] = True
+    return found[of]
+
+
+def _with(rows: pa.RecordBatch, name: str, values: pa.Array) -> pa.RecordBatch:
+    """The same rows of the log with other values in a column."""
+    there = dict(zip(rows.schema.names, rows.columns, strict=True)) | {name: values}
+    fields = [field for field in LOG if field.name in there]
+    return pa.RecordBatch.from_arrays([there[f.name].cast(f.type) for f in fields], schema=pa.schema(fields))

@@ -1,0 +1,254 @@
+"""What the run of a date takes from earlier runs: their state, the log of what is still open, and their findings.
+
+Tables ``state``, ``audited`` and ``violations`` of the output hold them. A run continues from the latest date before
+its own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date as Date
+from datetime import timedelta
+from functools import cached_property, partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, checkpoints, read, state_of_audited
+from subreplay.audit.codes import Code
+from subreplay.audit.other_days import (
+    ENTRIES,
+    ENTRY,
+    HASHES,
+    MOST_ENTRIES,
+    OPEN_ROWS,
+    STATE_ROWS,
+    Bound,
+    EntryFilter,
+    carried_rows,
+    deliveries_of_other_days,
+    entry_hashes,
+    lowest_entries,
+    messages_of_other_days,
+    open_positions,
+    open_rows,
+)
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Dataset, Engine, Named, Step, Tables
+from subreplay.errors import ConfigError
+from subreplay.rows.conditions import Condition, field
+from subreplay.rows.model.columns import DAY, midnight
+from subreplay.rows.model.tables import OPEN_POSITIONS, STATE
+from subreplay.rows.scan.selection import of_days, of_early
+from subreplay.rows.sorted_blocks import BY_POSITION, GROUP
+
+AHEAD: Final = 60_000_000_000
+"""How far (ns) the clock of a producer may be ahead: that far into the next day a message is looked for."""
+
+_DAYS: Final = pa.schema([pa.field("day", pa.date32())])
+_LOG: Final = "log"
+_STATE_OF_OLD: Final = ("date", "subscription", "topic", "partition", "checkpoint")
+
+
+@dataclass(frozen=True)
+class HandedOn:
+    """The state that the latest run before a date handed on: rows of table ``state`` of its date, ``night``."""
+
+    night: Date
+    state: Dataset
+
+    @property
+    def end(self) -> int:
+        """The midnight (ns) after that run's day."""
+        return midnight(self.night) + DAY
+
+    @property
+    def carried(self) -> Dataset:
+        """The state as rows of the log, which come first of each topic partition."""
+        return self.state.where(~(field("name") == OPEN)).map(carried_rows, STATE_ROWS)
+
+    @property
+    def open(self) -> Dataset:
+        """``OPEN_POSITIONS`` that it left."""
+        return self._open.map(open_positions, OPEN_POSITIONS)
+
+    @property
+    def open_rows(self) -> Dataset:
+        """The same as rows of the log, for ``keep_wanted``."""
+        return self._open.map(open_rows, OPEN_ROWS)
+
+    @cached_property
+    def oldest(self) -> Date | None:
+        """The first day of which a position is open."""
+        found: Date | None = pc.min(self._open.map(_first_day_open, _DAYS).table()["day"]).as_py()
+        return found
+
+    @property
+    def basis(self) -> str:
+        """What that run's judging rested on."""
+        return read(Checkpoint([checkpoints(self._basis.slice(0, 1))]).arrays()[BASIS])
+
+    @property
+    def partitions(self) -> set[int]:
+        """The topic partitions whose state it handed on."""
+        return {*self._basis["partition"].to_pylist()}
+
+    @property
+    def _open(self) -> Dataset:
+        return self.state.where(field("name") == OPEN)
+
+    @cached_property
+    def _basis(self) -> pa.Table:
+        """A row of each topic partition."""
+        return self.state.where((field("name") == BASIS) & (field("part") == 0)).table().combine_chunks()
+
+
+def handed_on(tables: Tables, config: RunConfig, topic: str) -> HandedOn | None:
+    """What the run of a date begins with; None where no earlier date was audited, or all dates are audited at once.
+    Where releases before table ``state`` wrote an output, their state is read from table ``audited``."""
+    if config.date is None:
+        return None
+    latest: HandedOn | None = None
+    for state in (_state(tables), _state_of_old(tables)):
+        if state is None:
+            continue
+        mine = state.where(of_earlier_runs(config, topic))
+        dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).table()
+        night = pc.max(dates["day"]).as_py()
+        if night is not None and (latest is None or latest.night < night):
+            latest = HandedOn(night, mine.where(field("date") == night))
+    return latest
+
+
+def _state(tables: Tables) -> Dataset | None:
+    found = tables.find("state")
+    return None if found is None else found.select(STATE.names)
+
+
+def _state_of_old(tables: Tables) -> Dataset | None:
+    audited = tables.find("audited")
+    if audited is None or "checkpoint" not in audited.schema.names:
+        return None
+    mine = audited.where(~field("checkpoint").is_null).select(_STATE_OF_OLD)
+    return mine.map(state_of_audited, STATE)
+
+
+def _last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _days(pc.max, (batch.column("date") for batch in batches))
+
+
+def _first_day_open(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield _days(pc.min, (batch.column("day") for batch in open_positions(batches)))
+
+
+def _days(pick: Callable[[pa.Array], pa.Scalar], days: Iterable[pa.Array]) -> pa.RecordBatch:
+    """The one that ``pick`` picks of all days, as ``_DAYS``; null where there is none."""
+    of_each = pa.array([pick(each).as_py() for each in days], pa.date32())
+    return pa.RecordBatch.from_arrays([pa.array([pick(of_each).as_py()], pa.date32())], schema=_DAYS)
+
+
+def basis(config: RunConfig) -> str:
+    """What the judging of a run rests on: runs that continue from one another must agree in it, but for ``resets``."""
+    asked = config.subscription.model_dump(mode="json", include={"policy", "profile", "options"})
+    return json.dumps(asked | {"topic": config.topic.model_dump(mode="json", exclude={"resets"})}, sort_keys=True)
+
+
+def check_basis(before: HandedOn, config: RunConfig) -> None:
+    """Raise ``ConfigError`` where the run before was judged by other rules."""
+    was, now = json.loads(before.basis), json.loads(basis(config))
+    differing = [f"{name} {was.get(name)!r} and not {now[name]!r}" for name in now if was.get(name) != now[name]]
+    if differing:
+        raise ConfigError(
+            f"{config.date} goes on from the audit of {before.night}, which judged by {', '.join(differing)}; "
+            f"audit {before.night} again as this date, or set output.tables to another place"
+        )
+
+
+def first_day(config: RunConfig, before: HandedOn | None) -> Date:
+    """The first of the days before a date whose log its run reads."""
+    since = first_lookback_day(config)
+    return since if before is None else min(since, before.oldest or since)
+
+
+def first_lookback_day(config: RunConfig) -> Date:
+    """The first of the ``lookback_days`` before the date of a run."""
+    assert config.date is not None
+    return config.date - timedelta(days=config.traffic.lookback_days)
+
+
+def of_earlier_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
+    """Which messages and deliveries of the days before its date, from one on, the run reads."""
+    assert config.date is not None
+    return {
+        "messages": of_days(topic, since, config.date),
+        "deliveries": of_days(topic, since, config.date, config.subscription.name),
+    }
+
+
+def of_other_days(config: RunConfig, topic: str, since: Date) -> dict[str, Condition]:
+    """The same, with the messages that their producers' clocks may have put into the day after."""
+    assert config.date is not None
+    tomorrow = config.date + timedelta(days=1)
+    earlier = of_earlier_days(config, topic, since)
+    return {**earlier, "messages": earlier["messages"] | of_early(topic, tomorrow, midnight(tomorrow) + AHEAD)}
+
+
+def wanted_entries(firsts: Mapping[int, Bound], served: Dataset, before: HandedOn | None) -> EntryFilter:
+    """A filter of the log of earlier days, so that little of it is sorted. ``firsts``: the ledger and the entry of the
+    day's first message in each partition; ``served``: the day's deliveries, with the columns of ``ENTRY`` at least."""
+    bounds = EntryFilter.of(firsts)
+    entries = [served.select(ENTRY), *([] if before is None else [before.open.select(ENTRY)])]
+    hashes = [each.map(partial(entry_hashes, before=bounds), HASHES).table(MOST_ENTRIES + 1) for each in entries]
+    if all(len(each) <= MOST_ENTRIES for each in hashes):
+        return EntryFilter.of(firsts, pa.concat_tables(hashes)[GROUP].to_numpy())
+    lowest = dict(firsts)
+    for each in entries:
+        for row in each.map(partial(lowest_entries, before=bounds), ENTRIES).table().to_pylist():
+            entry = row["ledger"], row["entry"]
+            lowest[row["partition"]] = min(entry, lowest.get(row["partition"], entry))
+    return EntryFilter.of(lowest)
+
+
+def log_of_run(
+    engine: Engine,
+    day: Sequence[Dataset],
+    others: Mapping[str, Dataset],
+    config: RunConfig,
+    before: HandedOn | None,
+    kept: EntryFilter | None = None,
+) -> Dataset:
+    """The log that the run of a date judges, in order of positions, after ``keep_wanted`` was mapped over it. ``day``:
+    that of its date; ``others``: valid ``messages`` and ``deliveries`` of other days (``of_other_days``)."""
+    assert config.date is not None
+    messages = partial(messages_of_other_days, day=config.date, kept=kept)
+    deliveries = partial(deliveries_of_other_days, kept=kept)
+    steps: dict[str, Step] = {"messages": messages, "deliveries": deliveries}
+    logs = [_sorted_log(others[name], step) for name, step in steps.items()]
+    handed_on = [] if before is None else [before.open_rows, before.carried]
+    return engine.sorted([*day, *logs, *handed_on], BY_POSITION)
+
+
+def earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
+    """Table ``violations`` as far as earlier runs reported some codes; None where none can have."""
+    violations = None if config.date is None else tables.find("violations")
+    if violations is None:
+        return None
+    return violations.where(of_earlier_runs(config, topic) & field("code").among(*(code.name for code in codes)))
+
+
+def of_earlier_runs(config: RunConfig, topic: str) -> Condition:
+    """Rows of an output table that runs of earlier dates wrote about the same."""
+    mine = (field("subscription") == config.subscription.name) & (field("topic") == topic)
+    return mine & (field("date") < config.date)
+
+
+def _sorted_log(data: Dataset, step: Step) -> Dataset:
+    return data.split(partial(_as_log, step=step), {_LOG: BY_POSITION})[_LOG]
+
+
+def _as_log(batches: Iterable[pa.RecordBatch], step: Step) -> Named:
+    for batch in step(batches):
+        yield _LOG, batch
