@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from subreplay.audit import audited
 from subreplay.audit.checkpoint import STATE_OF_RUN, state_rows
 from subreplay.audit.judge import Judge
-from subreplay.audit.passes.loads import LOADS, adding_loads
+from subreplay.audit.passes.loads import LOADS_OF_RUN, adding_loads
 from subreplay.rows.model.tables import AUDITED, JUDGED
 from subreplay.rows.sorted_blocks import BY_TIME, WAITING_BLOCK, external_merge, shuffle_blocks, sorted_on_disk
 
 MOST_SUMS: Final = 1 << 20
 """Sums that a task holds."""
-OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS, "state": STATE_OF_RUN}
+OUTPUTS: Final = {"audited": AUDITED, "findings": JUDGED, "sums": LOADS_OF_RUN, "state": STATE_OF_RUN}
 """What ``JudgeRows`` makes."""
 
 
@@ -32,8 +32,8 @@ def both_passes(judge: Judge, log: Iterable[pa.RecordBatch], folder: str | None 
 @dataclass(frozen=True)
 class JudgeRows:
     """Splits ``LOG`` rows in order ``BY_POSITION`` into ``OUTPUTS``: ``audited``, rows of that table in ``columns``;
-    ``findings``, judged rows with a finding; ``sums``, ``LOADS`` added up over the task; ``state``, rows of that table
-    without the columns that name the run. ``folder`` is for files that a task removes."""
+    ``findings``, judged rows with a finding; ``sums``, ``LOADS_OF_RUN`` added up over the task; ``state``,
+    ``STATE_OF_RUN``. ``folder`` is for files that a task removes."""
 
     judge: Judge
     subscription: str

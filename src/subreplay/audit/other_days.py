@@ -60,9 +60,7 @@ def open_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of table ``state`` -> ``OPEN_ROWS`` of the log, which tell ``keep_wanted`` what is open."""
     for batch in open_positions(batches):
         given = {"kind": WAS_OPEN, "at": 0, "seq": 0}
-        columns = {
-            f.name: pa.repeat(pa.scalar(given[f.name], f.type), len(batch)) for f in OPEN_ROWS if f.name in given
-        }
+        columns = {n: pa.repeat(pa.scalar(value, LOG.field(n).type), len(batch)) for n, value in given.items()}
         columns |= {"judged": batch.column("waiting")} | {n: batch.column(n) for n in OPEN_POSITIONS.names[:5]}
         yield pa.RecordBatch.from_arrays([columns[name] for name in OPEN_ROWS.names], schema=OPEN_ROWS)
 
@@ -72,11 +70,9 @@ def carried_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     ``open``."""
     given = {"kind": CARRY, "ledger": UNKNOWN, "entry": 0, "batch_index": 0, "at": 0, "seq": 0}
     for batch in batches:
-        mine = batch.filter(pc.not_equal(batch.column("name"), OPEN))
-        columns = {
-            f.name: pa.repeat(pa.scalar(given[f.name], f.type), len(mine)) for f in STATE_ROWS if f.name in given
-        }
-        columns |= {name: mine.column(name) for name in ("topic", "partition")} | {"checkpoint": checkpoints(mine)}
+        mine = pa.Table.from_batches([batch]).filter(pc.not_equal(batch.column("name"), OPEN))
+        columns = {n: pa.repeat(pa.scalar(value, LOG.field(n).type), len(mine)) for n, value in given.items()}
+        columns |= {n: column(mine, n) for n in ("topic", "partition")} | {"checkpoint": checkpoints(mine)}
         yield pa.RecordBatch.from_arrays([columns[f.name].cast(f.type) for f in STATE_ROWS], schema=STATE_ROWS)
 
 

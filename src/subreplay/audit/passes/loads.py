@@ -22,7 +22,7 @@ from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import NEVER, Ints, column, flags, ints
 from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.tables import JUDGED, LOAD
+from subreplay.rows.model.tables import JUDGED, LOAD, LOADS
 
 
 class Span(NamedTuple):
@@ -47,8 +47,8 @@ the partition and the first position, ``messages`` what had been acknowledged, `
 
 ADDED: Final = ("messages", "bytes", "redelivered", "unacked")
 """What is added up of deliveries, besides keys."""
-LOADS: Final = pa.schema(list(LOAD))
-"""``LOAD`` values as rows."""
+LOADS_OF_RUN: Final = pa.schema([f for f in LOADS if f.name not in ("date", "subscription", "topic")])
+"""Rows of table ``loads``, without the columns that name the run."""
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
 MOST_HELD: Final = 1 << 17
@@ -213,9 +213,9 @@ class AddingUp:
 
 
 def adding_loads() -> AddingUp:
-    """Adds up ``LOADS``."""
+    """Adds up ``LOADS_OF_RUN``."""
     adding = AddingUp(_added_up)
-    adding.add(LOADS.empty_table())
+    adding.add(LOADS_OF_RUN.empty_table())
     return adding
 
 
@@ -237,7 +237,7 @@ def summed(parts: Iterable[pa.Table]) -> pa.Table:
 def _added_up(loads: pa.Table) -> pa.Table:
     how = {field.name: _EXTENT.get(field.name, "sum") for field in LOAD if field.name not in OF}
     found = loads.group_by([*OF], use_threads=False).aggregate([*how.items()])
-    return pa.table([found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS)
+    return pa.table([found[name if name in OF else f"{name}_{how[name]}"] for name in LOAD.names], schema=LOADS_OF_RUN)
 
 
 def _as_judged(loads: pa.StructArray, scope: Scope, day: int) -> pa.Table:
