@@ -14,6 +14,8 @@ import pytest
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.capture.events import EVENTS, METADATA, VERSION
+from subreplay.engine.interface import Engine
+from subreplay.engine.local.engine import LocalEngine
 from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline import sources
 from tests.adapters.kafka_group.copies import committed, json_lines, text
@@ -117,12 +119,15 @@ def printed(folder: Path) -> Path:
         ("pulsar-recording", lambda _: ROOT / "4.0.8/s9b_delayed_failover", Options()),
     ],
 )
-@pytest.mark.parametrize("cuts", [Cuts(1, 100_000), Cuts(3, 70)])
+@pytest.mark.parametrize(("engine", "small"), [(InProcess(Cuts(3, 70)), 0), (LocalEngine(2), sources.SMALL)])
 def test_tasks_read_what_is_read_in_one_go(
-    tmp_path: Path, name: str, made: Callable[[Path], Path], options: Options, cuts: Cuts
-) -> None:
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, made: Callable[[Path], Path], options: Options,
+    engine: Engine, small: int,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sources, "SMALL", small)
     path = made(tmp_path / "given")
-    read = streamed.ingested(sources.read(InProcess(cuts), name, path, options))
+    with engine:
+        read = streamed.ingested(sources.read(engine, name, path, options))
     streamed.same(read, ADAPTERS[name](path, options), KEYS)
 
 

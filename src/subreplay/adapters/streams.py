@@ -168,9 +168,9 @@ NUMBERS: Final = pa.schema([pa.field("part", pa.int32(), nullable=False)])
 """Parts of a source, by their numbers."""
 
 
-def number_row(part: int) -> Iterator[pa.RecordBatch]:
-    """The number of a part as ``NUMBERS``."""
-    yield pa.RecordBatch.from_pydict({"part": [part]}, NUMBERS)
+def number_rows(parts: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The numbers of parts as ``NUMBERS``."""
+    yield pa.RecordBatch.from_pydict({"part": [*parts]}, NUMBERS)
 
 
 def read_parts(parts: Sequence[Any], read: Callable[[Any], Rows], numbers: Batches) -> Rows:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,21 +25,23 @@ from subreplay.adapters.streams import (
     NUMBERS,
     REJECTED,
     Rows,
-    Shape,
     Streamed,
     Work,
     flows_of,
     folding,
-    number_row,
+    number_rows,
     quarantine,
     scanning,
+    size_of,
     split_parts,
     totals,
 )
-from subreplay.engine.interface import Dataset, Engine, Output
+from subreplay.engine.interface import Dataset, Engine
 from subreplay.rows.conditions import field
 from subreplay.rows.model.tables import INPUTS, QUARANTINE
 
+SMALL: Final = 1 << 21
+"""Bytes of files that are one part, which takes no other process or task: some 150,000 captured events."""
 _BROKER_LOG: Final = "pulsar-broker-log"
 _RECORD: Final = "record"  # of what one task read in one go, without its rows
 _WHOLE: Final = {**INPUTS, REJECTED: QUARANTINE, _RECORD: pa.schema([("pickled", pa.binary())])}
@@ -88,7 +90,7 @@ def read_streamed(engine: Engine, source: Streamed) -> Read:
                 found.setdefault(kind, []).append(dataset)
 
     scan = scanning(source, flows)
-    keep(_numbers(engine, source.parts).split(scan, scan.outputs), scan)
+    keep(_numbers(engine, len(source.parts), source.size).split(scan, scan.outputs), scan)
     for number, (stage, flow) in enumerate(zip(source.stages, flows, strict=True)):
         fold = folding(stage, known, flows[number + 1 :])
         keep(engine.sorted(found[flow.name], flow.order).split(fold, fold.outputs), fold)
@@ -105,7 +107,8 @@ def read_streamed(engine: Engine, source: Streamed) -> Read:
 
 def _read_whole(engine: Engine, name: str, path: Path, options: Options) -> Read:
     """Read a source by one task in one go, as it is one story: a recording."""
-    made = _parts(engine, [(path, options)], partial(_whole, name), _WHOLE, _WHOLE)
+    parse = partial(split_parts, ((path, options),), partial(_whole, name), _WHOLE)
+    made = _numbers(engine, 1, 0).split(parse, _WHOLE)
     told: Told = pickle.loads(made[_RECORD].table()["pickled"][0].as_py())  # noqa: S301 - of a task of this run
     return Read({name: made[name] for name in told.rows}, made[REJECTED], told)
 
@@ -125,7 +128,9 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     from subreplay.adapters.broker_log.stories import KINDS, cast_of, unnamed_members
 
     log = Log.of(path, options)
-    parsed = _parts(engine, log.files, folds.parse, folds.PARSED, {**folds.PARSED, "steps": folds.IN_ORDER})
+    parse = partial(split_parts, log.files, folds.parse, folds.PARSED)
+    numbers = _numbers(engine, len(log.files), size_of(log.chosen.mine))
+    parsed = numbers.split(parse, {**folds.PARSED, "steps": folds.IN_ORDER})
     small = {kind: parsed[kind].table() for kind in ("totals", "kinds", "telling", "acts")}
     kinds = small["kinds"].group_by(KINDS.names).aggregate([])
     of = log.counted(small["totals"], kinds)
@@ -155,15 +160,10 @@ def _read_broker_log(engine: Engine, path: Path, options: Options) -> Read:
     return Read(tables, rejected, Told(rows, end.counts, quarantined, first, end.run, end.others, end.notes))
 
 
-def _parts(
-    engine: Engine, parts: Sequence[Any], read: Callable[[Any], Rows], shape: Shape, outputs: Mapping[str, Output]
-) -> Mapping[str, Dataset]:
-    """What reading each part gives, by kind."""
-    return _numbers(engine, parts).split(partial(split_parts, tuple(parts), read, shape), outputs)
-
-
-def _numbers(engine: Engine, parts: Sequence[Any]) -> Dataset:
-    return engine.parts(range(len(parts)), number_row, NUMBERS)
+def _numbers(engine: Engine, parts: int, size: int) -> Dataset:
+    """The numbers of the parts of a source of so many bytes, as a task reads them: one each, or all of few bytes."""
+    numbers = range(parts)
+    return engine.parts([tuple(numbers)] if size <= SMALL else [(each,) for each in numbers], number_rows, NUMBERS)
 
 
 def _examples(rejected: Dataset) -> tuple[Rejected, ...]:

@@ -22,7 +22,7 @@ from subreplay.adapters.streams import (
     Work,
     flows_of,
     folding,
-    number_row,
+    number_rows,
     scanning,
     totals,
 )
@@ -74,7 +74,7 @@ def _shape(work: Work) -> Mapping[str, pa.Schema]:
 
 
 def _part(work: Work, number: int) -> Rows:
-    return _packed(work, number_row(number))
+    return _packed(work, number_rows([number]))
 
 
 def _folded(work: Work, flow: Flow, blocks: Iterator[pa.RecordBatch]) -> Rows:

@@ -1,0 +1,72 @@
+"""Writes what an adapter read as canonical tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.config.run import Location
+from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.pipeline.sources import Read
+from subreplay.rows.conditions import field
+from subreplay.rows.model.tables import INPUTS, QUARANTINE
+
+TOPICS: Final = 64
+"""Topics of a table that are written at a time."""
+_NO_TOPIC: Final = "none"  # of which no row is
+_TOPIC: Final = pa.schema([pa.field("topic", pa.string(), nullable=False)])
+
+
+def write(engine: Engine, read: Read, location: Location, source: str) -> None:
+    """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
+    is replaced. A table that the source has nothing of is made, and empty, where there is none."""
+    tables = engine.tables(location)
+    for name, schema in INPUTS.items():
+        topics = _topics(read.tables[name]) if name in read.tables else []
+        columns = pa.schema([each for each in schema if each.name != "topic"])
+        for begin in range(0, len(topics), TOPICS):
+            _write_topics(tables, name, columns, read.tables[name], topics[begin : begin + TOPICS])
+        if not topics and tables.find(name) is None:
+            tables.put(name, columns.empty_table(), {"topic": _NO_TOPIC})
+    rejected = tables.new("quarantine", QUARANTINE, {"source": source})
+    read.rejected.split(_all, {"0": rejected})
+    tables.commit(rejected)
+    tables.settle()
+
+
+def _topics(rows: Dataset) -> list[str]:
+    found: list[str] = pc.unique(rows.select(["topic"]).map(_distinct, _TOPIC).table()["topic"]).to_pylist()
+    return sorted(found)
+
+
+def _distinct(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The topics of a task, which holds no more than these."""
+    found = pa.array([], pa.string())
+    for batch in batches:
+        found = pc.unique(pa.chunked_array([found, pc.unique(batch.column("topic")).cast(pa.string())]))
+    yield pa.RecordBatch.from_arrays([found], schema=_TOPIC)
+
+
+def _write_topics(tables: Tables, name: str, columns: pa.Schema, rows: Dataset, topics: Sequence[str]) -> None:
+    new = {str(number): tables.new(name, columns, {"topic": topic}) for number, topic in enumerate(topics)}
+    rows.where(field("topic").among(*topics)).split(partial(_by_topic, tuple(topics), columns.names), new)
+    for each in new.values():
+        tables.commit(each)
+
+
+def _by_topic(
+    topics: Sequence[str], columns: Sequence[str], batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Rows by the number of their topic."""
+    for batch in batches:
+        for topic in pc.unique(batch.column("topic")).to_pylist():
+            mine = batch.filter(pc.equal(batch.column("topic"), topic))
+            yield str(topics.index(topic)), mine.select(columns)
+
+
+def _all(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    return (("0", batch) for batch in batches)
