@@ -57,7 +57,7 @@ OF_COLUMNS: dict[str, list[Any]] = {
 def drawn(table: str, draws: random.Random, rows: int) -> pa.Table:
     """Rows of a table: most of them legal, some not, some alike."""
     fields = [field.with_nullable(True) for field in INPUTS[table]]
-    kinds = pa.schema([pa.field(f.name, _relaxed(f.type)) for f in fields])
+    kinds = pa.schema([pa.field(f.name, relaxed(f.type)) for f in fields])
     found = [{field.name: draws.choice(_values(field)) for field in fields} for _ in range(rows)]
     found += [dict(draws.choice(found)) for _ in range(rows // 4)]
     for row in found:  # most rows are sound in what several columns decide
@@ -80,7 +80,7 @@ def _may_be_null(name: str) -> bool:
     return name not in ("publish_time", "at")
 
 
-def _relaxed(kind: pa.DataType) -> pa.DataType:
+def relaxed(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, _relaxed(f.type)) for f in kind])
-    return pa.list_(_relaxed(kind.value_type)) if pa.types.is_list(kind) else kind
+        return pa.struct([pa.field(f.name, relaxed(f.type)) for f in kind])
+    return pa.list_(relaxed(kind.value_type)) if pa.types.is_list(kind) else kind

@@ -1,12 +1,9 @@
-"""The contract of the input tables (``subreplay.rows.model.contracts``) on Arrow arrays: which rows break which rule.
-
-``engine.spark.read.contracts`` says the same in SQL.
-"""
+"""The contract of the input tables (``rows.model.contracts``) on Arrow arrays: which rows break which rule."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,17 +13,29 @@ from subreplay.rows.encoded import Broken, Mask, Outcome, mask_of, present
 from subreplay.rows.model.columns import Ints
 from subreplay.rows.model.contracts import LEGAL, OF_A_LEDGER, Legal, Words
 from subreplay.rows.model.tables import INPUTS
+from subreplay.rows.scan.rows import Columns
 
-Columns = Mapping[str, pa.Array]
+_DAY: Final = 86_400_000_000  # µs
 
 
 class Breach(NamedTuple):
-    """Rows whose column breaks a rule."""
+    """Rows whose column breaks a rule; ``part`` is the field of a struct, or of the structs of a list."""
 
     column: str
     rows: Mask
     rule: str
     remedy: str
+    part: str = ""
+
+
+def valid(table: str, batch: pa.RecordBatch) -> Mask | None:
+    """Which rows keep the contract of their table; None: all do. Columns that the table lacks are null."""
+    columns = Columns(table, batch)
+    lacks = {f.name for f in INPUTS[table] if f.nullable and f.name not in batch.schema.names}
+    bad = np.zeros(batch.num_rows, np.bool_)
+    for breach in breaches(table, columns, lacks, unknown=True):
+        bad |= breach.rows
+    return ~bad if bad.any() else None
 
 
 def illegal(values: pa.Array, legal: Legal) -> Mask:
@@ -42,20 +51,24 @@ def illegal(values: pa.Array, legal: Legal) -> Mask:
     return mask_of(pc.or_(pc.less(numbers, legal.least), pc.greater(numbers, legal.most)))
 
 
-def breaches(table: str, columns: Columns, lacks: set[str]) -> Iterator[Breach]:
-    """What rows of a table break: required columns but for those in ``lacks``, ranges, and conditions on several."""
+def breaches(table: str, columns: Mapping[str, pa.Array], lacks: set[str], unknown: bool = False) -> Iterator[Breach]:
+    """What rows of a table break: required columns but for those in ``lacks``, ranges, and conditions on several
+    columns. ``unknown``: a condition that a null leaves open is broken, too, and so is a null within a struct."""
     for field in INPUTS[table]:
         if not field.nullable and field.name not in lacks and columns[field.name].null_count:
             absent = ~mask_of(columns[field.name].is_valid())
             yield Breach(field.name, absent, "the column is required", "fill it at the source")
     for name, legal in LEGAL[table].items():
-        column, _, inner = name.partition(".")
+        column, _, part = name.partition(".")
         if column not in lacks:
-            bad = _illegal_within(columns[column], inner, legal) if inner else illegal(columns[column], legal)
+            bad = _illegal_within(columns[column], part, legal, unknown) if part else illegal(columns[column], legal)
             if bad.any():
-                yield Breach(column, bad, legal.rule, legal.remedy)
+                yield Breach(column, bad, legal.rule, legal.remedy, part)
     for together in _TOGETHER[table]:
-        bad = together.breaks(columns)
+        if together.column == "date" and "date" in lacks:
+            continue
+        broken = together.breaks(columns)
+        bad = mask_of(pc.fill_null(broken, True) if unknown and broken.null_count else broken)
         if bad.any():
             yield Breach(together.column, bad, together.rule, together.remedy)
 
@@ -82,12 +95,18 @@ def _filled(values: pa.Array) -> pa.Array:
     return pc.fill_null(values, pa.scalar("" if pa.types.is_string(values.type) else 0, values.type))
 
 
-def _illegal_within(values: pa.Array, inner: str, legal: Legal) -> Mask:
-    """Rows with an illegal field in their struct, or in any struct of their list."""
-    if not pa.types.is_list(values.type):
-        return illegal(pc.struct_field(values, inner), legal)
+def _illegal_within(values: pa.Array, part: str, legal: Legal, unknown: bool) -> Mask:
+    """Rows with an illegal field in their struct, or in any struct of their list; ``unknown``: or with none."""
+    of_list = pa.types.is_list(values.type)
+    structs = pc.list_flatten(values) if of_list else values
+    fields = pc.struct_field(structs, part)
+    bad = illegal(fields, legal)
+    if unknown and fields.null_count:
+        bad = bad | (~mask_of(fields.is_valid()) & (True if of_list else mask_of(structs.is_valid())))
+    if not of_list:
+        return bad
     found = np.zeros(len(values), np.bool_)
-    found[_rows_of(values)[illegal(pc.struct_field(pc.list_flatten(values), inner), legal)]] = True
+    found[_rows_of(values)[bad]] = True
     return found
 
 
@@ -96,43 +115,67 @@ def _rows_of(lists: pa.Array) -> Ints:
 
 
 class _Together(NamedTuple):
+    """``breaks`` tells which rows break a condition; null where a null leaves it open."""
+
     column: str
-    breaks: Callable[[Columns], Mask]
+    breaks: Callable[[Mapping[str, pa.Array]], pa.Array]
     rule: str
     remedy: str
 
 
-def _later(first: str, second: str) -> Callable[[Columns], Mask]:
-    return lambda columns: mask_of(pc.greater(columns[first], columns[second]))
+def _beyond_a_ledger(columns: Mapping[str, pa.Array]) -> pa.Array:
+    return pc.and_kleene(pc.not_equal(columns["ledger"], 0), pc.greater(columns["entry"], OF_A_LEDGER.most))
 
 
-def _beyond_a_ledger(columns: Columns) -> Mask:
-    return mask_of(pc.and_(pc.not_equal(columns["ledger"], 0), pc.greater(columns["entry"], OF_A_LEDGER.most)))
+def _outside_its_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
+    size = columns["batch_size"]
+    return pc.and_kleene(size.is_valid(), pc.greater_equal(columns["batch_index"], size))
 
 
-def _outside_its_batch(columns: Columns) -> Mask:
-    return mask_of(pc.greater_equal(columns["batch_index"], columns["batch_size"]))
-
-
-def _no_chunk(columns: Columns) -> Mask:
+def _no_chunk(columns: Mapping[str, pa.Array]) -> pa.Array:
     number, count = columns["chunk_id"], columns["chunk_count"]
-    return mask_of(pc.xor(number.is_null(), count.is_null())) | mask_of(pc.greater_equal(number, count))
+    return pc.or_(pc.xor(number.is_null(), count.is_null()), pc.fill_null(pc.greater_equal(number, count), False))
 
 
-def _turned(columns: Columns) -> Mask:
+def _since_later(columns: Mapping[str, pa.Array]) -> pa.Array:
+    return pc.and_kleene(columns["since"].is_valid(), pc.greater(columns["since"], columns["at"]))
+
+
+def _turned(columns: Mapping[str, pa.Array]) -> pa.Array:
+    """Rows with a range that ends before it starts; null: with one of which an end is not known, and else none."""
     ranges = columns["ranges"]
-    found = np.zeros(len(ranges), np.bool_)
     start, end = (pc.struct_field(pc.list_flatten(ranges), name) for name in ("start", "end"))
-    found[_rows_of(ranges)[mask_of(pc.greater(start, end))]] = True
-    return found
+    turned, rows = pc.greater(start, end), _rows_of(ranges)
+    found, open_ = (np.zeros(len(ranges), np.bool_) for _ in range(2))
+    found[rows[mask_of(turned)]] = True
+    open_[rows[~mask_of(turned.is_valid())]] = True
+    return pa.array(found, mask=open_ & ~found)
 
 
-def _nothing_happened(columns: Columns) -> Mask:
-    return ~mask_of(pc.coalesce(columns["delivered_at"], columns["received_at"], columns["acked_at"]).is_valid())
+def _nothing_happened(columns: Mapping[str, pa.Array]) -> pa.Array:
+    return pc.invert(pc.coalesce(columns["delivered_at"], columns["received_at"], columns["acked_at"]).is_valid())
+
+
+def _nacked_before(columns: Mapping[str, pa.Array]) -> pa.Array:
+    return pc.fill_null(pc.greater(columns["delivered_at"], columns["nacked_at"]), False)
+
+
+def _of_another_day(*times: str) -> Callable[[Mapping[str, pa.Array]], pa.Array]:
+    """Whether ``date`` is another day (UTC) than the first of these times that is not null."""
+
+    def breaks(columns: Mapping[str, pa.Array]) -> pa.Array:
+        at, date = pc.coalesce(*(columns[name] for name in times)), columns["date"]
+        days = np.floor_divide(np.asarray(pc.fill_null(at.cast(pa.int64()), 0)), _DAY)
+        differ = np.asarray(pc.fill_null(date.cast(pa.int32()), 0)) != days
+        if at.null_count or date.null_count:
+            differ &= mask_of(pc.and_(at.is_valid(), date.is_valid()))
+        return pa.array(differ)
+
+    return breaks
 
 
 _OF_A_LEDGER: Final = _Together("entry", _beyond_a_ledger, OF_A_LEDGER.rule, OF_A_LEDGER.remedy)
-_TOGETHER: Final[dict[str, tuple[Any, ...]]] = {
+_TOGETHER: Final[dict[str, tuple[_Together, ...]]] = {
     "messages": (
         _OF_A_LEDGER,
         _Together(
@@ -147,15 +190,22 @@ _TOGETHER: Final[dict[str, tuple[Any, ...]]] = {
             "a chunk has a number, less than the count of chunks",
             "map chunk_id and chunk_count",
         ),
+        _Together(
+            "date",
+            _of_another_day("publish_time"),
+            "date is the UTC day of publish_time",
+            "derive it from publish_time",
+        ),
     ),
     "membership": (
         _Together(
             "since",
-            _later("since", "at"),
+            _since_later,
             "time runs backwards: asked for after it was complete",
             "correct the clock, or leave since null",
         ),
         _Together("ranges", _turned, "a range starts before it ends", "swap its ends"),
+        _Together("date", _of_another_day("at"), "date is the UTC day of the event", "derive it from at"),
     ),
     "deliveries": (
         _OF_A_LEDGER,
@@ -167,9 +217,15 @@ _TOGETHER: Final[dict[str, tuple[Any, ...]]] = {
         ),
         _Together(
             "nacked_at",
-            _later("delivered_at", "nacked_at"),
+            _nacked_before,
             "time runs backwards: redelivery asked for before the delivery",
             "correct the clock, or leave nacked_at null",
+        ),
+        _Together(
+            "date",
+            _of_another_day("delivered_at", "received_at", "acked_at"),
+            "date is the UTC day of the delivery, else of its receipt, else of its ack",
+            "derive it from delivered_at",
         ),
     ),
 }

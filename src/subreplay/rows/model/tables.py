@@ -139,6 +139,17 @@ QUARANTINE: Final = pa.schema(
     ]
 )
 
+REJECTED: Final = pa.struct(
+    [
+        pa.field("file", pa.string()),
+        pa.field("row", pa.int64()),
+        pa.field("raw", pa.string()),
+        pa.field("reasons", pa.list_(pa.struct([field.with_nullable(True) for field in REASON]))),
+    ]
+)
+"""Column ``rejected`` of an input table that is made of a source: why a row could not be read, of which all other
+columns are null."""
+
 INPUTS: Final = {"messages": MESSAGES, "membership": MEMBERSHIP, "deliveries": DELIVERIES}
 
 CHECKPOINT: Final = pa.struct(

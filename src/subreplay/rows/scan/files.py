@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
+from subreplay.rows.check import valid
 from subreplay.rows.encoded import Mask
 from subreplay.rows.model.contracts import KEYS
 from subreplay.rows.model.tables import INPUTS, TIME
-from subreplay.rows.scan.rows import valid
 
 PIECE: Final = 1 << 19
 """Rows that a task reads, about."""

@@ -39,18 +39,9 @@ from subreplay.engine.spark.schemas import arrow_schema, require, schema_of_file
 from subreplay.engine.spark.session import KeptRows, scratch
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 from subreplay.rows.model.columns import gathered
-from subreplay.rows.model.tables import INPUTS, REASON
+from subreplay.rows.model.tables import INPUTS, REJECTED
 from subreplay.rows.scan.files import Files
 
-REJECTED: Final = pa.struct(
-    [
-        pa.field("file", pa.string()),
-        pa.field("row", pa.int64()),
-        pa.field("raw", pa.string()),
-        pa.field("reasons", pa.list_(pa.struct([field.with_nullable(True) for field in REASON]))),
-    ]
-)
-"""Column ``rejected`` of a table made of a source: why a row could not be read, of which all other columns are null."""
 _CORRUPT: Final = "_corrupt_record"  # where Spark puts a line that it cannot read
 
 
