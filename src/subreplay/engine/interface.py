@@ -10,11 +10,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date as Date
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from subreplay.config.run import Location
+from subreplay.config.traffic import InputTable
 from subreplay.rows.conditions import Condition
 from subreplay.rows.sorted_blocks import Order
 
@@ -28,8 +30,9 @@ Splitter: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Named]
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table as somebody wrote it: the file or folder at ``path``, or ``table`` of a catalog. ``key`` is what a run
-    file calls it, in errors; ``files``: each row also tells its file, below ``path``, in column ``FILE``."""
+    """A table as somebody wrote it: the file or folder at ``path``, ``table`` of a catalog, or what a ``live`` source
+    has of a ``day`` and those before it that are looked back to. ``key`` is what a run file calls it, in errors;
+    ``files``: each row also tells its file, below ``path``, in column ``FILE``."""
 
     key: str
     path: str | None = None
@@ -37,6 +40,14 @@ class TableSource:
     format: str = "delta"
     options: Mapping[str, str] = field(default_factory=dict)
     files: bool = False
+    live: InputTable | None = None
+    day: Date | None = None
+    lookback_days: int = 0
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is one of the tables below ``traffic.path``, which an ingest writes: it has no key."""
+        return not self.key
 
 
 class NewRows(ABC):

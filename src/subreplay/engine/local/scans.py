@@ -25,7 +25,7 @@ from subreplay.adapters.source.foreign_tables import as_read
 from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.datasets import LocalDataset
 from subreplay.engine.local.parts import Part
-from subreplay.engine.missing_files import not_there
+from subreplay.engine.missing_files import missing, unreadable
 from subreplay.errors import InputError
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.model.columns import MOST_BYTES
@@ -74,8 +74,8 @@ def _schema(source: TableSource, dataset: ds.FileSystemDataset) -> pa.Schema:
 
 
 def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
-    if not os.path.exists(path):
-        raise InputError(f"{source.key}: {not_there(path)}")
+    if (why := missing(path, "delta")) is not None:
+        raise unreadable(source, why)
     folder = os.path.abspath(path)
     try:
         version = source.options.get("versionAsOf")
@@ -83,9 +83,7 @@ def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
         if (instant := source.options.get("timestampAsOf")) is not None:
             table.load_as_version(instant)
     except TableNotFoundError as error:
-        raise InputError(
-            f"{source.key}: {path}: no readable delta table (DELTA_TABLE_NOT_FOUND); correct path, table or format"
-        ) from error
+        raise unreadable(source, "DELTA_TABLE_NOT_FOUND") from error
     if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
         raise InputError(f"{source.key}: {path}: its columns have other names in its files; set engine: spark")
     root = pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
@@ -98,7 +96,7 @@ def _files(source: TableSource, path: str) -> list[str]:
         return [os.path.abspath(path)]
     if found := sorted(glob.glob(path)):
         return [os.path.abspath(each) for each in found]
-    raise InputError(f"{source.key}: {not_there(path)}")
+    raise unreadable(source, "PATH_NOT_FOUND")
 
 
 def _parquet(source: TableSource, paths: Sequence[str]) -> ds.FileSystemDataset:

@@ -1,0 +1,127 @@
+"""Output tables of the Spark engine: Delta tables of a folder, a store or a catalog, or frames that are kept."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import reduce
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from subreplay.config.run import Location, Schema
+from subreplay.engine import delta_files
+from subreplay.engine.interface import Dataset, NewRows, Tables
+from subreplay.engine.rows_with_values import of_run, with_values
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.datasets import PackedDataset
+from subreplay.engine.spark.local_paths import is_here
+
+if TYPE_CHECKING:
+    from subreplay.engine.spark.engine import SparkEngine
+
+AT_ONCE: Final = 4  # tables of few rows that are written at a time
+
+
+class NewFrame(NewRows):
+    """Rows that are outputs of steps."""
+
+    def __init__(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> None:
+        self.name, self.columns, self.where = name, columns, dict(where)
+        self.parts: list[Dataset] = []
+
+    def frame(self, engine: SparkEngine) -> DataFrame:
+        """All of them as a frame."""
+        parts = [cast(PackedDataset, part) for part in self.parts]
+        frames = [part.frame for part in parts if part.rows]
+        if not frames:
+            return lake.of_arrow(engine.session, self.columns.empty_table())
+        return reduce(DataFrame.unionAll, frames)
+
+
+class SparkTables(Tables):
+    """Tables below ``root``, or in a schema; the names of those that are written begin with ``prefix``."""
+
+    def __init__(self, engine: SparkEngine, root: Location, prefix: str) -> None:
+        self.engine, self.root, self.prefix = engine, root, prefix
+        if isinstance(root, Schema):
+            lake.require_schema(engine.session, root, "output.tables")
+        self._whose: dict[str, dict[str, str]] = {}
+        self._writes: list[Future[None]] = []
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
+        return NewFrame(name, columns, where)
+
+    def commit(self, rows: NewRows) -> None:
+        found = cast(NewFrame, rows).frame(self.engine)
+        lake.replace(found, self.root, self.prefix + rows.name, "delta", **rows.where)
+        self._whose[rows.name] = dict(rows.where)
+
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+        self._whose[name] = dict(where)
+        self._writes.append(self._pool.submit(self._put, self.prefix + name, rows, where))
+
+    def _put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+        if isinstance(self.root, str) and is_here(self.engine.session, self.root):
+            new = delta_files.begin(os.path.abspath(f"{self.root}/{name}"), name, rows.schema, where)
+            with new.writing() as writing:
+                writing.add(rows)
+            new.written.extend(writing.files)
+            new.commit()
+            return
+        lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, "delta", **where)
+
+    def settle(self) -> None:
+        for write in self._writes:
+            write.result()
+        self._writes.clear()
+
+    @property
+    def written(self) -> Mapping[str, Dataset]:
+        self.settle()
+        return {name: self._of_run(name, where) for name, where in self._whose.items()}
+
+    def _of_run(self, name: str, where: Mapping[str, str]) -> Dataset:
+        found = self.find(self.prefix + name)
+        assert found is not None  # it was written
+        return found.where(of_run(where))
+
+    def find(self, name: str) -> Dataset | None:
+        self.settle()
+        found = lake.find(self.engine.session, self.root, name)
+        return None if found is None else self.engine.of_frame(found)
+
+    def close(self) -> None:
+        """Write no more."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+class KeptFrames(Tables):
+    """Frames that the session keeps as long as the engine is open; ``earlier`` are those that an earlier run kept."""
+
+    def __init__(self, engine: SparkEngine, earlier: Mapping[str, Dataset] | None = None) -> None:
+        self.engine, self.earlier = engine, earlier or {}
+        self.kept: dict[str, Dataset] = {}
+
+    def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
+        return NewFrame(name, columns, where)
+
+    def commit(self, rows: NewRows) -> None:
+        found = lake.with_values(cast(NewFrame, rows).frame(self.engine), rows.where)
+        self.kept[rows.name] = self.engine.of_frame(self.engine.kept.keep(found))
+
+    def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+        self.kept[name] = self.engine.of(with_values(rows, where))
+
+    def settle(self) -> None:
+        """Nothing is written."""
+
+    @property
+    def written(self) -> Mapping[str, Dataset]:
+        return self.kept
+
+    def find(self, name: str) -> Dataset | None:
+        return self.earlier.get(name)
