@@ -10,6 +10,7 @@ import pytest
 
 from subreplay.audit.passes import loads
 from subreplay.audit.passes.loads import OF, summed
+from subreplay.rows import groups
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import JUDGED, LOAD
 
@@ -39,7 +40,7 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("held", [0, 5, 1000])
 def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loads, "MOST_HELD", held)
+    monkeypatch.setattr(groups, "MOST_HELD", held)
     draws = Random(held)
     parts = [[drawn(draws) for _ in range(draws.randint(0, 9))] for _ in range(20)]
     told = [loads._as_judged(pa.array(part, LOAD), Scope("t", n), n) for n, part in enumerate(parts)]

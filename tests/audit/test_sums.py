@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.audit import sums
-from subreplay.audit.passes import loads
+from subreplay.rows import groups
 from subreplay.rows.model.tables import VIOLATIONS
 from tests.support.properties import examples
 
@@ -58,7 +58,7 @@ def test_failing_findings_counted_by_part_add_up_to_those_of_all(
 ) -> None:
     found = table(rows)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(loads, "MOST_HELD", held)
+        patched.setattr(groups, "MOST_HELD", held)
         adding = sums.adding_panes()
         for part in parts(found, cuts):
             adding.add(sums.panes(part, 5 * SECOND))

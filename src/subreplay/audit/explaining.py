@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from subreplay.audit import audited, sums
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.passes.loads import AddingUp, Span
+from subreplay.audit.passes.loads import Span
+from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import gathered
 from subreplay.rows.model.tables import VIOLATIONS
 

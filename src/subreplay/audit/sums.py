@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
-from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, AddingUp, Span
+from subreplay.audit.passes.loads import ACT, ADDED, ALL_TIME, REPEATED, Span
+from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import Ints, flags, ints
 
 Rows = list[dict[str, Any]]

@@ -7,7 +7,7 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from subreplay.audit.passes.states import NOWHERE, States
 from subreplay.audit.selectors import OwnerFits
 from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
+from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import NEVER, Ints, column, flags, ints
 from subreplay.rows.model.rows import Scope
 from subreplay.rows.model.tables import JUDGED, LOAD, LOADS
@@ -51,8 +52,6 @@ LOADS_OF_RUN: Final = pa.schema([f for f in LOADS if f.name not in ("date", "sub
 """Rows of table ``loads``, without the columns that name the run."""
 OF: Final = ("width", "slide", "pane", "first", "consumer", "lag", "size", "selector")
 """What a row of ``LOAD`` is about; it has the sums of all else, but for when it begins and ends."""
-MOST_HELD: Final = 1 << 17
-"""Rows that wait to be added up."""
 MOST_WAITING: Final = 1 << 14
 """Sums of batches that are worth a table of them."""
 _FEW: Final = 1 << 10
@@ -178,38 +177,6 @@ def _dense(numbers: Ints, kinds: int | None = None) -> tuple[Ints, int]:
         return numbers, kinds
     distinct, numbers = np.unique(numbers, return_inverse=True)
     return numbers, len(distinct)
-
-
-class AddingUp:
-    """Tables that come one after the other and are added up as they come. Held are ``MOST_HELD`` rows, or twice what
-    comes of them; what ``add_up`` makes of rows it can add up again."""
-
-    def __init__(self, add_up: Callable[[pa.Table], pa.Table]) -> None:
-        self._add_up = add_up
-        self._held: list[pa.Table] = []
-        self._rows, self._enough = 0, MOST_HELD
-
-    def add(self, rows: pa.Table) -> None:
-        """Hold rows, or what comes of all that are held."""
-        self._held.append(rows)
-        self._rows += len(rows)
-        if self._rows > self._enough:
-            self._held = [self.together()]
-            self._rows = len(self._held[0])
-            self._enough = max(MOST_HELD, 2 * self._rows)
-
-    def together(self) -> pa.Table:
-        """What comes of all of them, of which there must be one."""
-        return self._add_up(pa.concat_tables(self._held))
-
-    def taken(self, most: int) -> Iterator[pa.Table]:
-        """What comes of them, where these are more than ``most`` rows: then none are held any more."""
-        if self._rows > max(most, MOST_HELD):
-            self._held = [self.together()]
-            self._rows = len(self._held[0])
-            if self._rows > most:
-                yield self._held[0]
-                self._held, self._rows, self._enough = [self._held[0].slice(0, 0)], 0, MOST_HELD
 
 
 def adding_loads() -> AddingUp:

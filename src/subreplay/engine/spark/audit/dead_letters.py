@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame
 from subreplay.audit.dead_letters import DeadLetters
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
+from subreplay.audit.topic_findings import FindingRows
 from subreplay.engine.spark.audit.passes import key_words
-from subreplay.engine.spark.audit.topic_findings import Told
 from subreplay.engine.spark.collect import rows
 from subreplay.engine.spark.read.inputs import Inputs
 from subreplay.engine.spark.read.log import Log, happened, nanos
@@ -37,7 +37,7 @@ def found(
     arrived = inputs.dead_letters
     if arrived is None or limit is None:
         return None
-    told = Told(subscription, judge.standings)
+    told = FindingRows(subscription, judge.standings)
     shape = spark_schema(VIOLATIONS)
     missing = exhausted(inputs, log, arrived, limit, judge.words).mapInArrow(
         told.by(partial(incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates)), shape

@@ -20,6 +20,7 @@ from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.sums import Counted
 from subreplay.audit.terms import Terms
+from subreplay.audit.topic_findings import may_stray, of_ranges
 from subreplay.config.run import RECORDED
 from subreplay.engine.spark import collect, lake
 from subreplay.engine.spark.audit import dead_letters, judged_files, passes, told_files, topic_findings
@@ -144,7 +145,7 @@ def explain(source: Source, judge: Judge, judged: Judged) -> DataFrame | pa.Tabl
     explainer = Explainer(judge, subscription)
     since = UNKNOWN if source.before is None else source.before.end
     assigned = assignment_findings(judge.policy, source.statistics.group, judge.dates)
-    ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
+    ranges = of_ranges(judge, subscription, since, assigned)
     others = [*_of_messages(source, judge, since)]
     if isinstance(judged.rows, pa.Table):
         words = explainer.violations(audited.worth_words(judged.rows, judge).to_batches())
@@ -178,7 +179,7 @@ def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[DataFrame
     if scattered:
         told = checkpoint.told(source.spark, source.sink, config, topic, Code.KEY_TWO_PARTITIONS)
         yield topic_findings.of_keys(log.messages, judge, subscription, told, source.partitioners)
-    if topic_findings.may_stray(judge):
+    if may_stray(judge):
         yield topic_findings.astray(log.messages, judge, subscription)
     letters = "dead_letters" in source.statistics.with_rejected
     given_up = dead_letters.found(source.inputs, log, judge, subscription, config.date, letters)

@@ -15,13 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.audit import audited, sums
 from subreplay.audit.explain.findings import Explainer
-from subreplay.audit.passes.loads import AddingUp, Span
+from subreplay.audit.passes.loads import Span
 from subreplay.audit.sums import Counted
 from subreplay.engine.spark import collect, lake
 from subreplay.engine.spark.arrow_files import new_file, opened
 from subreplay.engine.spark.delta_files import NewFile, NewFiles
 from subreplay.engine.spark.session import partitions
 from subreplay.reports.figures import MOST_TOLD
+from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import gathered
 from subreplay.rows.model.tables import VIOLATIONS
 

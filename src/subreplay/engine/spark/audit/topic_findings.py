@@ -2,38 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
-from itertools import islice
-from typing import Final
 
 import pyarrow as pa
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
-from subreplay.audit.codes import Code, Excuse
-from subreplay.audit.findings import Finding, violations_of
+from subreplay.audit.codes import Excuse
+from subreplay.audit.findings import Finding
 from subreplay.audit.judge import Judge
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
-from subreplay.audit.rules.ranges import sticky_ranges
-from subreplay.audit.rules.registry import RULES
+from subreplay.audit.topic_findings import FindingRows
 from subreplay.engine.spark.audit.passes import key_words
 from subreplay.engine.spark.schemas import spark_schema
-from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.partitioners import Partitioners
-from subreplay.rows.model.rows import Standing
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.rows.model.words import KeyWords
-
-TOGETHER: Final = 10_000  # findings that are put into words at a time
-
-
-def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Iterable[Finding] = ()) -> pa.Table:
-    """Findings about sticky ranges, and ``others``, which are about a Kafka group; what happened before ``since`` (ns)
-    was told by an earlier night."""
-    ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline, judge.dates))
-    return Told(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
 
 
 def of_keys(
@@ -51,13 +37,7 @@ def of_keys(
         keyed = keyed.join(pairs, ["key", "partition"], "left")
         keyed = keyed.withColumn("known", F.col("known") | F.coalesce("told", F.lit(False)))
     rule = partial(keys_in_two_partitions, partitioners=partitioners, dates=judge.dates)
-    return _each(keyed, Told(subscription, judge.standings).by(_of(rule)))
-
-
-def may_stray(judge: Judge) -> bool:
-    """Whether messages without a key may be where their producer does not put them."""
-    routing = judge.terms.routing
-    return len(judge.dispatchers) > 1 and routing is not None and routing.mode == "SinglePartition"
+    return _each(keyed, FindingRows(subscription, judge.standings).by(_of(rule)))
 
 
 def astray(messages: DataFrame, judge: Judge, subscription: str) -> DataFrame:
@@ -72,30 +52,7 @@ def astray(messages: DataFrame, judge: Judge, subscription: str) -> DataFrame:
         return (replace(finding, excuse=excuse) for finding in keyless_strays(routing, mine, dates))
 
     rows = firsts(messages.where("key IS NULL"), judge.words)
-    return _each(rows, Told(subscription, judge.standings).by(_of(strays)))
-
-
-@dataclass(frozen=True)
-class Told:
-    """Tells findings as rows of table ``violations``."""
-
-    subscription: str
-    standings: Mapping[Code, Standing]
-
-    def table(self, findings: Iterable[Finding]) -> pa.Table:
-        return violations_of(findings, self.subscription, RULES, self.standings)
-
-    def by(
-        self, rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
-    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """What a rule finds in batches."""
-
-        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            findings = rule(batches)
-            while some := [*islice(findings, TOGETHER)]:
-                yield from self.table(some).to_batches()
-
-        return rows
+    return _each(rows, FindingRows(subscription, judge.standings).by(_of(strays)))
 
 
 def _each(rows: DataFrame, tell: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]) -> DataFrame:

@@ -1,0 +1,268 @@
+"""Find what is wrong across the partitions of a topic: a key in two of them, messages without a key in a wrong one.
+
+A first pass exchanges of each key, or producer of messages without one, a hash and its partitions only. Where one is in
+several, a second pass exchanges its first message in each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.codes import Code, Excuse
+from subreplay.audit.findings import Finding, violations_of
+from subreplay.audit.judge import Judge
+from subreplay.audit.routing import Routing
+from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
+from subreplay.audit.rules.ranges import sticky_ranges
+from subreplay.audit.rules.registry import RULES
+from subreplay.rows.groups import added_up, whole_groups
+from subreplay.rows.model.columns import UNKNOWN, Ints, column, ints
+from subreplay.rows.model.partitioners import Partitioners
+from subreplay.rows.model.rows import Standing
+from subreplay.rows.model.words import KeyWords
+from subreplay.rows.sorted_blocks import GROUP, grouped, with_groups
+
+TOGETHER: Final = 10_000  # findings that are put into words at a time
+MESSAGE_COLUMNS: Final = ("topic", "partition", "ledger", "entry", "batch_index", "at", "producer", "key", "before")
+"""Columns of ``LOG`` that messages are read in."""
+MOST_SPREAD: Final = 1 << 20
+"""Keys in several partitions whose hashes are given to the second pass; of more, it looks at all keys."""
+SPREAD: Final = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
+PARTITIONS: Final = grouped(
+    pa.schema([*SPREAD, pa.field("partition", pa.int32(), nullable=False)]), then=("partition",)
+)
+"""Of each key, in which partitions it is."""
+FIRSTS: Final = grouped(
+    pa.schema(
+        [
+            *FIRST_MESSAGES,
+            pa.field("whose", pa.binary()),  # the key, or the producer of messages without one
+            pa.field("named", pa.string()),  # the same as it may leave
+            pa.field("reported", pa.bool_()),  # no message: an earlier run reported the key in this partition
+        ]
+    ),
+    then=("partition",),
+)
+"""The first message of each key in each partition, as far as one task knows it."""
+_OF: Final = ("topic", "whose", "partition")
+
+
+@dataclass(frozen=True)
+class FindingRows:
+    """Puts findings into rows of table ``violations``."""
+
+    subscription: str
+    standings: Mapping[Code, Standing]
+
+    def table(self, findings: Iterable[Finding]) -> pa.Table:
+        return violations_of(findings, self.subscription, RULES, self.standings)
+
+    def batches(self, findings: Iterable[Finding]) -> Iterator[pa.RecordBatch]:
+        """The same of any number of findings."""
+        findings = iter(findings)
+        while some := [*islice(findings, TOGETHER)]:
+            yield from self.table(some).to_batches()
+
+    def by(
+        self, rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
+    ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """What a rule finds in batches."""
+        return RowsByRule(self, rule)
+
+
+@dataclass(frozen=True)
+class RowsByRule:
+    """A step: rows of table ``violations`` that a rule finds in batches."""
+
+    rows: FindingRows
+    rule: Callable[[Iterable[pa.RecordBatch]], Iterator[Finding]]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return self.rows.batches(self.rule(batches))
+
+
+def of_ranges(judge: Judge, subscription: str, since: int = UNKNOWN, others: Iterable[Finding] = ()) -> pa.Table:
+    """Findings about sticky ranges, and ``others``, which are about a Kafka group; what happened before ``since`` (ns)
+    an earlier run has reported."""
+    ranges = (f for d in judge.dispatchers.values() for f in sticky_ranges(d.timeline, judge.dates))
+    return FindingRows(subscription, judge.standings).table(f for f in (*ranges, *others) if f.at >= since)
+
+
+def may_stray(judge: Judge) -> bool:
+    """Whether messages without a key may be where their producer does not put them."""
+    routing = judge.terms.routing
+    return len(judge.dispatchers) > 1 and routing is not None and routing.mode == "SinglePartition"
+
+
+@dataclass(frozen=True)
+class PartitionsOf:
+    """A step: messages -> ``PARTITIONS`` of keys, or (not ``keyed``) of producers of messages without one."""
+
+    keyed: bool
+
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        each = (_distinct(rows.append_column("hash", pa.array(_hashes(rows)))) for rows in _whose(messages, self.keyed))
+        for rows in added_up(each, _distinct):
+            yield from with_groups(rows, ["hash"]).cast(PARTITIONS.schema).to_batches()
+
+
+def hashes_in_several(sorted_rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``PARTITIONS`` in order -> ``SPREAD``: what is in more than one partition."""
+    for rows in whole_groups(sorted_rows):
+        of_each = rows.group_by(["hash"], use_threads=False).aggregate([("partition", "min"), ("partition", "max")])
+        several = of_each.filter(pc.less(of_each["partition_min"], of_each["partition_max"]))
+        yield from several.select(["hash"]).cast(SPREAD).to_batches()
+
+
+@dataclass(frozen=True, eq=False)
+class FirstMessagesOf:
+    """A step: messages -> ``FIRSTS`` of those whose hash is in ``spread``, which is in order; None: of all."""
+
+    keyed: bool
+    words: KeyWords
+    spread: Ints | None = None
+
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in added_up(self._first(messages), _first_messages):
+            named = column(rows, "whose")
+            named = self.words.words(named) if self.keyed else named.cast(pa.string())
+            given = {"named": named, "key": named if self.keyed else pa.nulls(len(rows), pa.string())}
+            given["reported"] = pa.repeat(False, len(rows))
+            yield from _firsts(rows, given)
+
+    def _first(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+        for rows in _whose(messages, self.keyed):
+            if self.spread is not None:
+                rows = rows.filter(pa.array(np.isin(_hashes(rows), self.spread)))
+            rows = rows.append_column("messages", pa.repeat(1, len(rows)))
+            rows = rows.rename_columns({"at": "published", "before": "known"})
+            if len(rows):
+                yield _first_messages(rows.select(_FIRST))
+
+
+_FIRST: Final = (
+    "topic", "partition", "ledger", "entry", "batch_index", "published", "producer", "messages", "known", "whose",
+)  # fmt: skip
+
+
+def reported_keys(violations: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: rows of table ``violations``, KEY_TWO_PARTITIONS of earlier runs -> ``FIRSTS`` that say so."""
+    for batch in violations:
+        rows = pa.Table.from_batches([batch])
+        yield from _firsts(rows, {"named": column(rows, "key"), "reported": pa.repeat(True, len(rows))})
+
+
+@dataclass(frozen=True)
+class KeysInTwoPartitions:
+    """A step: ``FIRSTS`` in order -> rows of table ``violations``. ``partitioners`` may explain them."""
+
+    rows: FindingRows
+    partitioners: Partitioners | None = None
+    dates: bool = False
+
+    def __call__(self, firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _in_several(firsts):
+            yield from self.rows.batches(keys_in_two_partitions(rows, self.partitioners, self.dates))
+
+
+@dataclass(frozen=True)
+class KeylessStrays:
+    """A step: the same of messages without a key, which ``routing`` keeps in one partition."""
+
+    rows: FindingRows
+    routing: Routing
+    excuse: Excuse = Excuse.NONE
+    dates: bool = False
+
+    def __call__(self, firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in _in_several(firsts):
+            found = keyless_strays(self.routing, rows, self.dates)
+            yield from self.rows.batches(replace(finding, excuse=self.excuse) for finding in found)
+
+
+def keyless_strays_of(judge: Judge, subscription: str) -> KeylessStrays:
+    """The step of an audit where messages ``may_stray``."""
+    routing = judge.terms.routing
+    assert routing is not None
+    # where a rejected message is, its producer may have begun
+    rejected = any(judge.rejects.of("messages", scope.partition) for scope in judge.dispatchers)
+    excuse = Excuse.MESSAGES_REJECTED if rejected else Excuse.NONE
+    return KeylessStrays(FindingRows(subscription, judge.standings), routing, excuse, judge.dates)
+
+
+def _whose(messages: Iterable[pa.RecordBatch], keyed: bool) -> Iterator[pa.Table]:
+    """Messages with a key, or those of a producer without one; ``whose`` says of which."""
+    for batch in messages:
+        rows = pa.Table.from_batches([batch]).select(MESSAGE_COLUMNS)
+        has_key = rows["key"].is_valid()
+        mine = has_key if keyed else pc.and_(pc.invert(has_key), rows["producer"].is_valid())
+        rows = rows.filter(mine)
+        whose = rows["key"] if keyed else rows["producer"].cast(pa.binary())
+        if len(rows):
+            yield rows.drop_columns(["key"]).append_column("whose", whose).combine_chunks()
+
+
+def _hashes(rows: pa.Table) -> Ints:
+    by = ("topic", "whose")
+    return ints(with_groups(rows.select(by), by), GROUP)
+
+
+def _distinct(rows: pa.Table) -> pa.Table:
+    return rows.group_by(["hash", "partition"], use_threads=False).aggregate([])
+
+
+def _first_messages(rows: pa.Table) -> pa.Table:
+    """Of each key and partition its first message, with how many there are."""
+    by_position = [(name, "ascending") for name in ("ledger", "entry", "batch_index", "published", "producer")]
+    rows = rows.take(pc.sort_indices(rows, by_position)).append_column("row", pa.array(np.arange(len(rows))))
+    summed = [("row", "min"), ("messages", "sum"), ("known", "max")]
+    of_each = rows.group_by([*_OF], use_threads=False).aggregate(summed)
+    first = rows.take(of_each["row_min"])
+    for name, values in (("messages", of_each["messages_sum"]), ("known", of_each["known_max"])):
+        first = first.set_column(first.schema.get_field_index(name), name, values)
+    return first.select(_FIRST).combine_chunks()
+
+
+def _firsts(rows: pa.Table, given: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
+    """``FIRSTS`` of rows, with columns that they are given; what is missing is null."""
+    fields = [field for field in FIRSTS.schema if field.name in FIRST_MESSAGES.names or field.name in _ADDED]
+    columns = [
+        given[f.name] if f.name in given
+        else column(rows, f.name).cast(f.type) if f.name in rows.column_names
+        else pa.nulls(len(rows), f.type)
+        for f in fields
+    ]  # fmt: skip
+    if len(rows):
+        yield from with_groups(pa.table(columns, schema=pa.schema(fields)), ["topic", "named"]).to_batches()
+
+
+_ADDED: Final = ("whose", "named", "reported")
+
+
+def _in_several(firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """``FIRST_MESSAGES`` of what is in more than one partition."""
+    for rows in whole_groups(firsts):
+        is_message = pc.invert(rows["reported"])
+        messages = rows.filter(is_message)
+        first = _first_messages(messages)
+        partitions = first.group_by(["topic", "whose"], use_threads=False).aggregate([("partition", "count")])
+        several = partitions.filter(pc.greater(partitions["partition_count"], 1)).select(["topic", "whose"])
+        first = first.join(several, ["topic", "whose"], join_type="left semi", use_threads=False)
+        if not len(first):
+            continue
+        names = messages.group_by(["whose", "named", "key"], use_threads=False).aggregate([])
+        first = first.join(names, "whose", use_threads=False)
+        reported = rows.filter(rows["reported"]).select(["topic", "named", "partition", "reported"])
+        if len(reported):
+            reported = reported.group_by(["topic", "named", "partition", "reported"], use_threads=False).aggregate([])
+            first = first.join(reported, ["topic", "named", "partition"], use_threads=False)
+            known = pc.or_kleene(first["known"], pc.fill_null(first["reported"], False))
+            first = first.set_column(first.schema.get_field_index("known"), "known", known)
+        yield first.select(FIRST_MESSAGES.names).cast(FIRST_MESSAGES)

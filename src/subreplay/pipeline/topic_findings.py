@@ -1,0 +1,64 @@
+"""Find what is wrong across the partitions of a topic, on any engine (``audit.topic_findings``)."""
+
+from __future__ import annotations
+
+from subreplay.audit.judge import Judge
+from subreplay.audit.topic_findings import (
+    FIRSTS,
+    MESSAGE_COLUMNS,
+    MOST_SPREAD,
+    PARTITIONS,
+    SPREAD,
+    FindingRows,
+    FirstMessagesOf,
+    KeysInTwoPartitions,
+    PartitionsOf,
+    hashes_in_several,
+    keyless_strays_of,
+    reported_keys,
+)
+from subreplay.engine.interface import Dataset, Engine
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.partitioners import Partitioners
+from subreplay.rows.model.tables import VIOLATIONS
+from subreplay.rows.model.words import KeyWords
+
+
+def keys_in_two_partitions(
+    engine: Engine,
+    messages: Dataset,
+    judge: Judge,
+    subscription: str,
+    reported: Dataset | None = None,
+    partitioners: Partitioners | None = None,
+) -> Dataset:
+    """Table ``violations`` of keys in two partitions; ``messages`` are rows of ``LOG``, those of earlier days marked
+    ``before``. What earlier runs ``reported`` of that rule in table ``violations`` is not reported again.
+    ``partitioners`` may explain them."""
+    earlier = [] if reported is None else [reported.select(["topic", "partition", "key"])]
+    firsts = _firsts(engine, messages, True, judge.words, earlier)
+    step = KeysInTwoPartitions(FindingRows(subscription, judge.standings), partitioners, judge.dates)
+    return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
+
+
+def keyless_strays(engine: Engine, messages: Dataset, judge: Judge, subscription: str) -> Dataset:
+    """Table ``violations`` of messages without a key that are not in the partition of their producer; only where they
+    ``may_stray``."""
+    firsts = _firsts(engine, messages, False, judge.words)
+    step = keyless_strays_of(judge, subscription)
+    return engine.of(VIOLATIONS.empty_table()) if firsts is None else firsts.map(step, VIOLATIONS)
+
+
+def _firsts(
+    engine: Engine, messages: Dataset, keyed: bool, words: KeyWords, reported: list[Dataset] | None = None
+) -> Dataset | None:
+    """``FIRSTS`` in order, with those that were ``reported``; None where nothing is in two partitions."""
+    messages = messages.select(MESSAGE_COLUMNS)
+    partitions = engine.sorted([messages.map(PartitionsOf(keyed), PARTITIONS.schema)], PARTITIONS)
+    spread = partitions.map(hashes_in_several, SPREAD).table(MOST_SPREAD + 1)
+    if not len(spread):
+        return None
+    several = ints(spread.sort_by("hash"), "hash") if len(spread) <= MOST_SPREAD else None
+    firsts = [messages.map(FirstMessagesOf(keyed, words, several), FIRSTS.schema)]
+    firsts += [each.map(reported_keys, FIRSTS.schema) for each in reported or []]
+    return engine.sorted(firsts, FIRSTS)

@@ -1,0 +1,87 @@
+"""Add up rows of groups: those of a task first, and those of all tasks once they are exchanged (``sorted_blocks``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from subreplay.rows.model.columns import MOST_BYTES, ROWS
+from subreplay.rows.sorted_blocks import GROUP
+
+MOST_HELD: Final = 1 << 17
+"""Rows that wait to be added up."""
+
+
+class AddingUp:
+    """Tables that come one after the other and are added up as they come. Held are ``MOST_HELD`` rows, or twice what
+    comes of them; what ``add_up`` makes of rows it can add up again."""
+
+    def __init__(self, add_up: Callable[[pa.Table], pa.Table]) -> None:
+        self._add_up = add_up
+        self._held: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self._enough = MOST_HELD
+
+    def add(self, rows: pa.Table) -> None:
+        """Hold rows, or what comes of all that are held."""
+        self._held.append(rows)
+        self._rows += len(rows)
+        self._bytes += rows.nbytes
+        if self._rows > self._enough:
+            self._add_up_held()
+            self._enough = max(MOST_HELD, 2 * self._rows)
+
+    def together(self) -> pa.Table:
+        """What comes of all of them, of which there must be one."""
+        return self._add_up(pa.concat_tables(self._held))
+
+    def taken(self, most: int) -> Iterator[pa.Table]:
+        """What comes of them, where that is more than ``most`` rows or ``MOST_BYTES``: then none are held any more."""
+        if self._rows <= max(most, MOST_HELD) and self._bytes <= 2 * MOST_BYTES:
+            return
+        self._add_up_held()
+        if self._rows > most or self._bytes > MOST_BYTES:
+            yield self._held[0]
+            self._held, self._rows, self._bytes = [self._held[0].slice(0, 0)], 0, 0
+            self._enough = MOST_HELD
+
+    def _add_up_held(self) -> None:
+        self._held = [self.together()]
+        self._rows, self._bytes = len(self._held[0]), self._held[0].nbytes
+
+
+def added_up(
+    parts: Iterable[pa.Table], add_up: Callable[[pa.Table], pa.Table], most: int = 8 * MOST_HELD
+) -> Iterator[pa.Table]:
+    """What comes of tables of one task. More than ``most`` rows, or more than ``MOST_BYTES``, are not held: there may
+    be several rows of one group then, in different tables."""
+    adding: AddingUp | None = None
+    for part in parts:
+        adding = adding or AddingUp(add_up)
+        adding.add(part)
+        yield from adding.taken(most)
+    if adding is not None:
+        yield adding.together()
+
+
+def whole_groups(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
+    """Rows in an order of ``sorted_blocks.grouped`` as tables, each with all rows of its groups: about ``rows`` of
+    them, or ``MOST_BYTES``, or one group."""
+    held: list[pa.RecordBatch] = []
+    number = size = 0
+    for batch in batches:
+        if number >= rows or size >= MOST_BYTES:
+            others = np.flatnonzero(batch[GROUP].to_numpy() != held[-1][GROUP][-1].as_py())
+            if len(others):
+                end = int(others[0])
+                yield pa.Table.from_batches([*held, batch.slice(0, end)]).combine_chunks()
+                batch = batch.slice(end)
+                held, number, size = [], 0, 0
+        if batch.num_rows:
+            held.append(batch)
+            number, size = number + batch.num_rows, size + batch.nbytes
+    if held:
+        yield pa.Table.from_batches(held).combine_chunks()
