@@ -64,8 +64,9 @@ def counted(table: str, batch: pa.RecordBatch, keeps: Mask | None) -> pa.Table:
 
 
 def together(table: str, counts: Iterable[pa.Table]) -> pa.Table:
-    """Counts by ledger, added up."""
-    return _added(table, pa.concat_tables([shape(table).empty_table(), *counts]))
+    """Counts by ledger, added up, in order."""
+    added = _added(table, pa.concat_tables([shape(table).empty_table(), *counts]))
+    return added.sort_by([(name, "ascending") for name in (*_BY[table], "ledger")])
 
 
 def added_up(table: str, counts: Iterable[pa.Table]) -> list[dict[str, Any]]:
