@@ -99,10 +99,10 @@ def checkpoint_rows(arrays: Arrays, scope: Scope, words: KeyWords) -> pa.Table:
     return pa.table([*columns, pa.array(cut, CHECKPOINT)], schema=FACTS)
 
 
-def state_rows(judged: pa.RecordBatch) -> pa.Table:
+def state_rows(judged: pa.Table) -> pa.Table:
     """``JUDGED`` rows that hold state as ``STATE_OF_RUN``."""
-    parts = judged.column("checkpoint")
-    columns = [parts.field(f.name) if f.name in _PARTS else judged.column(f.name) for f in STATE_OF_RUN]
+    parts = column(judged, "checkpoint")
+    columns = [parts.field(f.name) if f.name in _PARTS else judged[f.name] for f in STATE_OF_RUN]
     return pa.table(columns, schema=STATE_OF_RUN)
 
 

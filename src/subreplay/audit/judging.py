@@ -48,7 +48,7 @@ class JudgeRows:
                 sums.add(pa.Table.from_struct_array(judged["load"].filter(is_sum)))
                 yield from _named("sums", sums.taken(MOST_SUMS))
             if is_state.true_count:
-                yield from _named("state", [state_rows(judged.filter(is_state))])
+                yield from _named("state", [state_rows(pa.Table.from_batches([judged.filter(is_state)]))])
             if is_sum.true_count + is_state.true_count:
                 judged = judged.filter(pc.invert(pc.or_(is_sum, is_state)))
             if judged.num_rows:
