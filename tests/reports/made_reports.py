@@ -14,6 +14,7 @@ from subreplay.reports.data import (
     Answer,
     Band,
     ConsumerTotal,
+    EngineInfo,
     EpochView,
     Fact,
     HotKey,
@@ -71,7 +72,7 @@ def run_info(seconds: float, **changes: object) -> RunInfo:
         topic="persistent://shop/prod/orders", partitions=0, date="2026-05-01", window_start=at(0),
         window_end=at(seconds), policy="pulsar.key_shared.consistent_hash", profile="pulsar-4.0",
         options=(("points", "100"), ("allow_out_of_order", "false")), config_digest="sha256:9f1c0d52a7",
-        versions=(("subreplay", "0.1.0"), ("pyspark", "4.1.0")), keys_shown=False, seed=7,
+        versions=(("subreplay", "0.1.0"),), keys_shown=False, seed=7, engine=EngineInfo("local", "0.1.0", 2),
     )  # fmt: skip
     return replace(run, **changes)  # type: ignore[arg-type]
 

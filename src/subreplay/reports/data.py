@@ -10,11 +10,27 @@ from typing import ClassVar, Literal
 
 from pydantic import ConfigDict
 
+from subreplay.reports import words
 from subreplay.reports.dispatch_data import DispatchView
 from subreplay.reports.finding_data import CodeSummary, FindingPoint
 from subreplay.reports.plan_data import PlanView
 
-SCHEMA_VERSION = "2.3"
+SCHEMA_VERSION = "2.4"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """What ran the steps of a run."""
+
+    name: str  # local or spark
+    version: str
+    cores: int = 0  # 0 = unknown
+
+    @property
+    def words(self) -> str:
+        """Name, version and cores, as ``Spark 4.1.1 on 2 cores``."""
+        name = "Spark" if self.name == "spark" else self.name
+        return f"{name} {self.version}" + (f" on {words.plural(self.cores, 'core')}" if self.cores else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +50,10 @@ class RunInfo:
     profile: str
     options: tuple[tuple[str, str], ...]  # shown under the profile, e.g. ("points", "100")
     config_digest: str
-    versions: tuple[tuple[str, str], ...]  # subreplay, pyspark, ...
+    versions: tuple[tuple[str, str], ...]  # subreplay; in earlier reports also spark
     keys_shown: bool
     seed: int | None
+    engine: EngineInfo | None = None  # earlier reports do not have it
 
 
 @dataclass(frozen=True, slots=True)

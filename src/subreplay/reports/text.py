@@ -114,6 +114,7 @@ def _run(run: RunInfo) -> Padding:
         ("policy", run.policy + (f" ({options})" if options else "")),
         ("profile", run.profile),
         ("config", run.config_digest + (f", seed {run.seed}" if run.seed is not None else "")),
+        *([("engine", run.engine.words)] if run.engine is not None else []),
     )
     table = Table.grid(padding=(0, 2))
     for name, value in rows:

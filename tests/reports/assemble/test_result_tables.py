@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
+from subreplay import __version__
 from subreplay.config.run import RECORDED, RunConfig
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.result_tables import _of_views, result_tables
 from subreplay.reports.assemble.verdict import Judgement
-from subreplay.reports.data import ReportData, ScenarioView
+from subreplay.reports.data import EngineInfo, ReportData, ScenarioView
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.rows import Verdict
 from subreplay.semantics.policies import make
@@ -34,3 +36,14 @@ def test_every_move_is_in_the_table_though_a_report_shows_some() -> None:
     assert tables["moves"].num_rows == 99  # each newcomer splits the largest range
     assert len(shown.moves) + shown.moves_left_out == 99
     assert shown.moves_left_out > 0
+
+
+def test_a_run_names_its_engine_with_version_and_cores() -> None:
+    words = [EngineInfo(*of).words for of in (("local", "0.9.0", 2), ("spark", "4.1.1", 1), ("spark", "4.1.1", 0))]
+    assert words == ["local 0.9.0 on 2 cores", "Spark 4.1.1 on 1 core", "Spark 4.1.1"]
+    policy = make("pulsar.key_shared.auto_split", "pulsar-4.0")
+    plan = Plan(RECORDED, policy, {TOPIC: fold(policy, "+c1")})
+    figures = Figures(TOPIC.topic, (), {"first": 0, "last": 1_000_000, "messages": 0}, 1_000, plan, ())
+    run = assemble.run_info(RunConfig(), figures, "audit", EngineInfo("local", "0.9.0", 2))
+    table = result_tables(figures, run, Judgement(Verdict.VALID), ())["runs"]
+    assert json.loads(table["versions"][0].as_py()) == {"subreplay": __version__, "local": "0.9.0"}

@@ -17,6 +17,7 @@ from subreplay.reports.assemble.moves import shown_moves
 from subreplay.reports.assemble.verdict import Judgement, headline
 from subreplay.reports.data import (
     SCHEMA_VERSION,
+    EngineInfo,
     Fact,
     HotKey,
     InputCount,
@@ -211,8 +212,11 @@ def _note(figures: Figures, table: str) -> str:
     return "; ".join(f"{rows:,} {'row' if rows == 1 else 'rows'} {what}" for what, rows in notes.items() if rows)
 
 
-def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], spark_version: str) -> RunInfo:
-    """What was run on what. The run's id follows from its configuration, so that a re-run has the same."""
+def run_info(
+    config: RunConfig, figures: Figures, kind: Literal["audit", "whatif"], engine: EngineInfo | str
+) -> RunInfo:
+    """What was run on what. The run's id follows from its configuration, so that a re-run has the same. ``engine`` as
+    a text is the version of Spark, of a session with an unknown number of cores."""
     subscription = config.subscription
     return RunInfo(
         run_id=config.run_id,
@@ -228,7 +232,8 @@ def run_info(config: RunConfig, figures: Figures, kind: Literal["audit", "whatif
         profile=subscription.profile,
         options=tuple((option, str(subscription.options[option])) for option in sorted(subscription.options)),
         config_digest=config.digest,
-        versions=(("subreplay", __version__), ("spark", spark_version)),
+        versions=(("subreplay", __version__),),
         keys_shown=config.keys.show,
         seed=None,
+        engine=EngineInfo("spark", engine) if isinstance(engine, str) else engine,
     )

@@ -129,6 +129,6 @@ def _run(figures: Figures, run: RunInfo, judged: Judgement) -> dict[str, str]:
         "verdict": str(judged.verdict),
         "headline": headline(run, judged, figures),
         "doubts": json.dumps(judged.doubts),
-        "versions": json.dumps(dict(run.versions)),
+        "versions": json.dumps(dict(run.versions) | ({run.engine.name: run.engine.version} if run.engine else {})),
         "inputs": json.dumps(inputs),
     }
