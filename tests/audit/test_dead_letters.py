@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from subreplay.audit.codes import Code, Excuse, excuse_of
@@ -73,7 +74,8 @@ def test_a_dead_letter_is_not_unacked():
 def test_letters_are_found_by_position():
     rows = [(1, 5, -1, 30), (1, 5, -1, 20), (0, 9, 2, 10)]
     names = ("ledger", "entry", "batch_index", "at")
-    letters = DeadLetters.of([{"topic": "t", "partition": 0} | dict(zip(names, r, strict=True)) for r in rows])
+    found = [{"topic": "t", "partition": 0} | dict(zip(names, r, strict=True)) for r in rows]
+    letters = DeadLetters.of(pa.Table.from_pylist(found))
     asked = np.array([(0, 9, 2), (1, 5, -1), (1, 5, 0), (2, 0, -1)]).T
     assert letters.published(Scope("t", 0), asked).tolist() == [10, 20, NEVER, NEVER]
     assert letters.published(Scope("t", 1), asked).tolist() == [NEVER] * 4

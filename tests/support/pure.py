@@ -112,7 +112,7 @@ def judge_of(policy: Policy, tables: dict[str, pa.Table], terms: Terms = NOTHING
     lowest = _lowest(tables["messages"])
     begins = beginnings(lowest, _served(delivered), folded, told)
     ledgers = {scope: position[0] for scope, position in lowest.items()}
-    letters = DeadLetters.of(tables["dead_letters"].to_pylist() if "dead_letters" in tables else ())
+    letters = DeadLetters.of(tables["dead_letters"]) if "dead_letters" in tables else DeadLetters()
     judge = Judge(
         policy, dispatchers, terms=terms, begins=begins, ledgers=ledgers, last=_last(delivered), dead_letters=letters
     )

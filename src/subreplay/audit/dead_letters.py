@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Final
 
 import numpy as np
+import pyarrow as pa
 
-from subreplay.rows.model.columns import NEVER, Ints
+from subreplay.rows.model.columns import NEVER, Ints, ints
 from subreplay.rows.model.rows import Scope
+
+_SCOPE: Final = ("topic", "partition")
+_POSITION: Final = ("ledger", "entry", "batch_index")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,18 +25,19 @@ class DeadLetters:
     rejected: bool = False
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], rejected: bool = False) -> DeadLetters:
+    def of(cls, rows: pa.Table, rejected: bool = False) -> DeadLetters:
         """``rows`` have the topic, partition, ledger, entry and batch_index of a message, and ``at``."""
-        found: dict[Scope, dict[tuple[int, int, int], int]] = {}
-        for row in rows:
-            mine = found.setdefault(Scope(row["topic"], row["partition"]), {})
-            position = row["ledger"], row["entry"], row["batch_index"]
-            mine[position] = min(row["at"], mine.get(position, NEVER))
-        arrays = {
-            scope: (np.array(sorted(mine), np.int64).T, np.array([mine[p] for p in sorted(mine)], np.int64))
-            for scope, mine in found.items()
-        }
-        return cls(arrays, rejected)
+        by = [*_SCOPE, *_POSITION]
+        first = rows.group_by(by, use_threads=False).aggregate([("at", "min")])
+        first = first.sort_by([(name, "ascending") for name in by])
+        found: dict[Scope, tuple[Ints, Ints]] = {}
+        begin = 0
+        for scope in first.group_by([*_SCOPE], use_threads=False).aggregate([([], "count_all")]).to_pylist():
+            mine = first.slice(begin, scope["count_all"])
+            positions = np.stack([ints(mine, name) for name in _POSITION])
+            found[Scope(scope["topic"], scope["partition"])] = positions, ints(mine, "at_min")
+            begin += len(mine)
+        return cls(found, rejected)
 
     def published(self, scope: Scope, positions: Ints) -> Ints:
         """When the dead letter of each message was published, ``NEVER`` where none names it; ``positions`` are rows of

@@ -22,12 +22,12 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
-from subreplay.rows.groups import added_up, whole_groups
-from subreplay.rows.model.columns import UNKNOWN, Ints, column, ints
+from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups
+from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import Standing
 from subreplay.rows.model.words import KeyWords
-from subreplay.rows.sorted_blocks import GROUP, grouped, with_groups
+from subreplay.rows.sorted_blocks import grouped
 
 TOGETHER: Final = 10_000  # findings that are put into words at a time
 MESSAGE_COLUMNS: Final = ("topic", "partition", "ledger", "entry", "batch_index", "at", "producer", "key", "before")
@@ -110,7 +110,7 @@ class PartitionsOf:
     def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         each = (_distinct(rows.append_column("hash", pa.array(_hashes(rows)))) for rows in _whose(messages, self.keyed))
         for rows in added_up(each, _distinct):
-            yield from with_groups(rows, ["hash"]).cast(PARTITIONS.schema).to_batches()
+            yield from in_groups(rows, PARTITIONS, ["hash"])
 
 
 def hashes_in_several(sorted_rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -210,8 +210,7 @@ def _whose(messages: Iterable[pa.RecordBatch], keyed: bool) -> Iterator[pa.Table
 
 
 def _hashes(rows: pa.Table) -> Ints:
-    by = ("topic", "whose")
-    return ints(with_groups(rows.select(by), by), GROUP)
+    return hashes(rows, ("topic", "whose"))
 
 
 def _distinct(rows: pa.Table) -> pa.Table:
@@ -231,19 +230,11 @@ def _first_messages(rows: pa.Table) -> pa.Table:
 
 
 def _firsts(rows: pa.Table, given: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
-    """``FIRSTS`` of rows, with columns that they are given; what is missing is null."""
-    fields = [field for field in FIRSTS.schema if field.name in FIRST_MESSAGES.names or field.name in _ADDED]
-    columns = [
-        given[f.name] if f.name in given
-        else column(rows, f.name).cast(f.type) if f.name in rows.column_names
-        else pa.nulls(len(rows), f.type)
-        for f in fields
-    ]  # fmt: skip
-    if len(rows):
-        yield from with_groups(pa.table(columns, schema=pa.schema(fields)), ["topic", "named"]).to_batches()
-
-
-_ADDED: Final = ("whose", "named", "reported")
+    """``FIRSTS`` of rows, with columns that they are given."""
+    there = rows.drop_columns([name for name in given if name in rows.column_names])
+    for name, values in given.items():
+        there = there.append_column(name, values)
+    yield from in_groups(there, FIRSTS, ["topic", "named"])
 
 
 def _in_several(firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from subreplay.rows.model.columns import MOST_BYTES, ROWS
-from subreplay.rows.sorted_blocks import GROUP
+from subreplay.rows.model.columns import MOST_BYTES, ROWS, Ints, column, ints
+from subreplay.rows.sorted_blocks import GROUP, Order, with_groups
 
 MOST_HELD: Final = 1 << 17
 """Rows that wait to be added up."""
@@ -65,6 +65,25 @@ def added_up(
         yield from adding.taken(most)
     if adding is not None:
         yield adding.together()
+
+
+def in_groups(rows: pa.Table, order: Order, by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Rows as an order of ``sorted_blocks.grouped`` has them, those alike in columns ``by`` in one group; columns that
+    are missing are null."""
+    fields = [field for field in order.schema if field.name not in (*order.scope, GROUP)]
+    columns = [
+        column(rows, field.name).cast(field.type)
+        if field.name in rows.column_names
+        else pa.nulls(len(rows), field.type)
+        for field in fields
+    ]
+    if len(rows):
+        yield from with_groups(pa.table(columns, schema=pa.schema(fields)), by).to_batches()
+
+
+def hashes(rows: pa.Table, by: Sequence[str]) -> Ints:
+    """The groups of rows by some columns."""
+    return ints(with_groups(rows.select(by), by), GROUP)
 
 
 def whole_groups(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:

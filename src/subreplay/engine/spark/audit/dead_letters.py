@@ -14,7 +14,7 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS, STREAM, disorder, incomplete
 from subreplay.audit.topic_findings import FindingRows
 from subreplay.engine.spark.audit.passes import key_words
-from subreplay.engine.spark.collect import rows
+from subreplay.engine.spark.collect import rows_of
 from subreplay.engine.spark.read.inputs import Inputs
 from subreplay.engine.spark.read.log import Log, happened, nanos
 from subreplay.engine.spark.schemas import spark_schema
@@ -50,7 +50,7 @@ def arrived(inputs: Inputs, rejected: bool) -> DeadLetters:
     """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
     if inputs.dead_letters is None:
         return DeadLetters()
-    return DeadLetters.of(rows(inputs.dead_letters.select("origin.*", nanos("publish_time").alias("at"))), rejected)
+    return DeadLetters.of(rows_of(inputs.dead_letters.select("origin.*", nanos("publish_time").alias("at"))), rejected)
 
 
 def exhausted(inputs: Inputs, log: Log, arrived: DataFrame, limit: int, words: KeyWords) -> DataFrame:

@@ -1,0 +1,171 @@
+"""Find messages that were given up and are not on the dead letter topic, and dead letters out of order: exchanges by
+position and by key, then the rules of ``audit.rules.dead_letters``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date as Date
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS
+from subreplay.rows.groups import hashes, in_groups, whole_groups
+from subreplay.rows.model.columns import Ints, column
+from subreplay.rows.model.words import KeyWords
+from subreplay.rows.scan.log_rows import happened, nanos
+from subreplay.rows.scan.rows import Columns
+from subreplay.rows.sorted_blocks import GROUP, grouped
+
+POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
+DELIVERY_COLUMNS: Final = (
+    *POSITION, "consumer", "seq", "redelivery_count", "delivered_at", "delivered_nanos", "received_at", "acked_at",
+    "nacked_at", "refused_at",
+)  # fmt: skip
+"""Columns of ``deliveries`` that attempts are made of; those that may be null may be missing."""
+KEY_COLUMNS: Final = (*POSITION, "key", "ordering_key")
+"""Columns of ``LOG`` that name the keys of messages."""
+MOST_NAMED: Final = 1 << 20
+"""Messages without a letter whose hashes are looked for in the log; of more, every message is exchanged."""
+_LETTER, _ATTEMPT = range(2)
+ATTEMPTS: Final = grouped(
+    pa.schema(
+        [
+            *(field.with_nullable(False) for field in EXHAUSTED if field.name in POSITION),
+            pa.field("kind", pa.int8(), nullable=False),  # a dead letter names the message, or: an attempt of it
+            *(field for field in EXHAUSTED if field.name in ("consumer", "nacked", "acked")),
+            *(pa.field(name, pa.int64(), nullable=False) for name in ("redelivery_count", "at", "seq")),
+        ]
+    ),
+    then=("kind", "redelivery_count", "at", "seq"),
+    last=("consumer",),
+)
+"""What is known of messages whose redelivery count reached the maximum."""
+NAMED: Final = grouped(pa.schema([*EXHAUSTED, pa.field("exhausted", pa.bool_(), nullable=False)]))
+"""``EXHAUSTED``, and messages of the log, which have their keys."""
+POSITIONS: Final = pa.schema([pa.field("hash", pa.int64(), nullable=False)])
+LETTER_STREAMS: Final = grouped(LETTERS, then=("ledger", "entry", "batch_index"))
+"""``LETTERS``, those of a key together."""
+ORIGINS: Final = pa.schema([*(field for field in EXHAUSTED if field.name in POSITION), pa.field("at", pa.int64())])
+"""Which messages dead letters name, and when these were published (ns)."""
+
+
+@dataclass(frozen=True)
+class AttemptsOf:
+    """A step: ``deliveries`` -> ``ATTEMPTS`` from ``limit`` redeliveries on."""
+
+    limit: int
+
+    def __call__(self, deliveries: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in deliveries:
+            columns = Columns("deliveries", batch)
+            nacked = pc.or_(columns["nacked_at"].is_valid(), columns["refused_at"].is_valid())
+            given = {"at": happened(columns), "nacked": nacked, "acked": columns["acked_at"].is_valid()}
+            rows = _rows(columns, given, ("consumer", "redelivery_count", "seq"), _ATTEMPT)
+            mine = pc.and_(pc.greater_equal(rows["redelivery_count"], self.limit), rows["at"].is_valid())
+            yield from in_groups(rows.filter(mine), ATTEMPTS, POSITION)
+
+
+def origins_as_attempts(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: dead letters -> ``ATTEMPTS`` that say which messages have one."""
+    for batch in letters:
+        none = {name: pa.repeat(0, batch.num_rows) for name in ("redelivery_count", "at", "seq")}
+        rows = _rows(_origin(batch), none, (), _LETTER)
+        yield from in_groups(rows, ATTEMPTS, POSITION)
+
+
+def without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Split ``ATTEMPTS`` in order into ``exhausted``, ``NAMED`` rows without keys, and their ``positions``."""
+    for rows in whole_groups(attempts):
+        rows = rows.append_column("row", pa.array(np.arange(len(rows))))
+        of_each = rows.group_by([*POSITION], use_threads=False).aggregate(
+            [("row", "max"), ("acked", "max"), ("kind", "min")]
+        )
+        missing = of_each.filter(pc.equal(of_each["kind_min"], _ATTEMPT))
+        last = rows.take(missing["row_max"])
+        given = {"acked": missing["acked_max"], "exhausted": pa.repeat(True, len(last))}
+        for batch in in_groups(_with(last, given), NAMED, POSITION):
+            yield "exhausted", batch
+            yield "positions", pa.RecordBatch.from_arrays([batch[GROUP]], schema=POSITIONS)
+
+
+@dataclass(frozen=True, eq=False)
+class KeysOf:
+    """A step: messages of the log -> ``NAMED`` with their keys as they may leave; of those whose hash is in
+    ``positions``, or all."""
+
+    words: KeyWords
+    positions: Ints | None = None
+
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in messages:
+            rows = pa.Table.from_batches([batch]).select(POSITION)
+            key = pa.chunked_array([pc.coalesce(batch["ordering_key"], batch["key"])])
+            rows = rows.append_column("key", key)
+            if self.positions is not None:
+                rows = rows.filter(pa.array(np.isin(hashes(rows, POSITION), self.positions)))
+            if len(rows):
+                given = {"key": self.words.words(column(rows, "key")), "exhausted": pa.repeat(False, len(rows))}
+                yield from in_groups(_with(rows, given), NAMED, POSITION)
+
+
+def exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: ``NAMED`` in order -> ``EXHAUSTED``."""
+    for rows in whole_groups(named):
+        missing, messages = rows.filter(rows["exhausted"]), rows.filter(pc.invert(rows["exhausted"]))
+        messages = messages.append_column("row", pa.array(np.arange(len(messages))))
+        first = messages.group_by([*POSITION], use_threads=False).aggregate([("row", "min")])
+        keys = messages.take(first["row_min"]).select([*POSITION, "key"])
+        found = missing.drop_columns(["key"]).join(keys, [*POSITION], use_threads=False)
+        yield from found.select(EXHAUSTED.names).cast(EXHAUSTED).to_batches()
+
+
+@dataclass(frozen=True)
+class LettersOf:
+    """A step: dead letters with a key -> ``LETTER_STREAMS`` up to a ``day`` (None: all)."""
+
+    words: KeyWords
+    day: Date | None = None
+
+    def __call__(self, letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in letters:
+            columns = Columns("messages", batch)
+            key, date = pc.coalesce(columns["ordering_key"], columns["key"]), columns["date"]
+            mine = key.is_valid() if self.day is None else pc.and_(key.is_valid(), pc.less_equal(date, self.day))
+            judged = pa.repeat(True, batch.num_rows) if self.day is None else pc.equal(date, self.day)
+            origin = _origin(batch)
+            given = {name: origin[name] for name in POSITION[:2]}
+            given |= {f"origin_{name}": origin[name] for name in POSITION[2:]}
+            given |= {name: columns[name] for name in POSITION[2:]}
+            given |= {"key": key, "published": nanos(columns, "publish_time"), "judged": judged}
+            rows = pa.table(given).filter(mine)
+            if len(rows):
+                rows = _with(rows, {"key": self.words.words(column(rows, "key"))})
+                yield from in_groups(rows, LETTER_STREAMS, ("topic", "partition", "key"))
+
+
+def origins(letters: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: dead letters -> ``ORIGINS``."""
+    for batch in letters:
+        rows = _origin(batch) | {"at": nanos(Columns("messages", batch), "publish_time")}
+        yield pa.RecordBatch.from_arrays([rows[field.name].cast(field.type) for field in ORIGINS], schema=ORIGINS)
+
+
+def _origin(batch: pa.RecordBatch) -> dict[str, pa.Array]:
+    """The messages that dead letters were."""
+    return {name: pc.struct_field(batch["origin"], name) for name in POSITION}
+
+
+def _rows(columns: Mapping[str, pa.Array], given: Mapping[str, pa.Array], names: Iterable[str], kind: int) -> pa.Table:
+    there = {name: columns[name] for name in (*POSITION, *names)} | dict(given)
+    return pa.table(there | {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(there["ledger"]))})
+
+
+def _with(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    for name, values in columns.items():
+        index = rows.schema.get_field_index(name)
+        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
+    return rows

@@ -1,0 +1,82 @@
+"""Look at dead letters beside the messages that were given up, on any engine (``audit.lost_letters``)."""
+
+from __future__ import annotations
+
+from datetime import date as Date
+from functools import partial
+
+from subreplay.audit.dead_letters import DeadLetters
+from subreplay.audit.judge import Judge
+from subreplay.audit.lost_letters import (
+    ATTEMPTS,
+    DELIVERY_COLUMNS,
+    KEY_COLUMNS,
+    LETTER_STREAMS,
+    MOST_NAMED,
+    NAMED,
+    ORIGINS,
+    POSITIONS,
+    AttemptsOf,
+    KeysOf,
+    LettersOf,
+    exhausted,
+    origins,
+    origins_as_attempts,
+    without_letter,
+)
+from subreplay.audit.rules.dead_letters import EXHAUSTED, disorder, incomplete
+from subreplay.audit.topic_findings import FindingRows
+from subreplay.engine.interface import Dataset, Engine
+from subreplay.rows.model.columns import ints
+from subreplay.rows.model.tables import VIOLATIONS
+from subreplay.rows.model.words import KeyWords
+
+
+def dead_letter_findings(
+    engine: Engine,
+    deliveries: Dataset,
+    messages: Dataset,
+    letters: Dataset | None,
+    judge: Judge,
+    subscription: str,
+    day: Date | None,
+    rejected: bool = False,
+) -> Dataset | None:
+    """Table ``violations`` of DLQ_INCOMPLETE and DLQ_ORDER; None where the run names no dead letter policy.
+
+    ``deliveries`` are of the run; ``messages``, rows of ``LOG``, name their keys. A message may be given up before
+    midnight and arrive after it, so ``letters``, rows of ``messages`` with their ``origin``, of later days count too;
+    their order is looked at on their own ``day``, behind those of the days before. ``rejected``: some are in
+    quarantine.
+    """
+    limit = judge.terms.max_redeliveries
+    if letters is None or limit is None:
+        return None
+    rows = FindingRows(subscription, judge.standings)
+    missing = _exhausted(engine, deliveries, messages, letters, limit, judge.words)
+    lost = rows.by(partial(incomplete, max_redeliveries=limit, rejected=rejected, dates=judge.dates))
+    streams = engine.sorted([letters.map(LettersOf(judge.words, day), LETTER_STREAMS.schema)], LETTER_STREAMS)
+    return engine.together([missing.map(lost, VIOLATIONS), streams.map(rows.by(disorder), VIOLATIONS)])
+
+
+def letters_by_message(letters: Dataset | None, rejected: bool) -> DeadLetters:
+    """Which messages are on the dead letter topic; ``rejected``: some letters are in quarantine."""
+    return DeadLetters() if letters is None else DeadLetters.of(letters.map(origins, ORIGINS).table(), rejected)
+
+
+def _exhausted(
+    engine: Engine, deliveries: Dataset, messages: Dataset, letters: Dataset, limit: int, words: KeyWords
+) -> Dataset:
+    """``EXHAUSTED``: what reached ``limit`` redeliveries and is none of the dead letters."""
+    columns = [name for name in DELIVERY_COLUMNS if name in deliveries.schema.names]
+    attempts = deliveries.select(columns).map(AttemptsOf(limit), ATTEMPTS.schema)
+    known = letters.select(["origin"]).map(origins_as_attempts, ATTEMPTS.schema)
+    found = engine.sorted([attempts, known], ATTEMPTS).split(
+        without_letter, {"exhausted": NAMED, "positions": POSITIONS}
+    )
+    positions = found["positions"].table(MOST_NAMED + 1)
+    if not len(positions):
+        return engine.of(EXHAUSTED.empty_table())
+    some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_NAMED else None
+    keys = messages.select(KEY_COLUMNS).map(KeysOf(words, some), NAMED.schema)
+    return engine.sorted([found["exhausted"], keys], NAMED).map(exhausted, EXHAUSTED)
