@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from subreplay.adapters import ADAPTERS
+from subreplay.audit import input_statistics
 from subreplay.cli import main
 from subreplay.engine.spark import session
 from subreplay.engine.spark.adapters import sources
-from subreplay.engine.spark.read import input_statistics
 from subreplay.errors import InputError
 from tests.support.recordings import ROOT
 

@@ -1,9 +1,8 @@
 """What a run has to know of its messages and deliveries before it judges, counted batch by batch: rows that keep the
-contract and others, the time they span, topic partitions, and who was served. ``engine.spark.read.input_statistics``
-asks Spark the same.
+contract and others, the time they span, topic partitions, and who was served.
 
-Rows are counted by ledger first, since the lowest position of a topic partition is asked for: these counts are few,
-are added up whatever the batches were, and give plain rows in the end.
+Rows are counted by ledger first, since the lowest position of a topic partition is needed: these counts are few, are
+added up whatever the batches were, and make a summary in the end.
 """
 
 from __future__ import annotations
@@ -36,6 +35,10 @@ _ADDED: Final[Mapping[str, Mapping[str, str]]] = {
         "committed": "max", "entry": "min", "batch_index": "min", **dict.fromkeys(_FIRSTS, "min"),
     },
 }  # fmt: skip
+_MORE: Final = {"messages": {"crowded": "any", "constant": "all"}, "deliveries": {"ended": "any"}}
+"""What a summary says beside, and how it is added up."""
+_POSITION: Final = {"ledger": pa.int64(), "entry": pa.int64(), "batch_index": pa.int64()}
+_LOWEST: Final = {"messages": _POSITION, "deliveries": _POSITION | {"at": pa.int64(), "again": pa.bool_()}}
 _KINDS: Final = {"valid": pa.bool_(), "partition": pa.int32(), "consumer": pa.string(), "instance": pa.string(),
                  "ledger": pa.int64()}  # fmt: skip
 
@@ -69,23 +72,45 @@ def together(table: str, counts: Iterable[pa.Table]) -> pa.Table:
     return added.sort_by([(name, "ascending") for name in (*_BY[table], "ledger")])
 
 
+def summary(table: str) -> pa.Schema:
+    """The columns of a summary: of messages by topic partition, of deliveries by consumer, too. ``ledger``, ``entry``
+    and ``batch_index`` are the lowest position of valid rows; of deliveries ``at`` tells when it was delivered first,
+    as far as a ledger's first message tells, and ``again`` whether it was redelivered before that."""
+    by = [pa.field(name, _KINDS[name]) for name in _BY[table]]
+    facts = [pa.field(name, shape(table).field(name).type) for name in _facts(table)]
+    more = [pa.field(name, pa.bool_()) for name in _MORE[table]]
+    return pa.schema([*by, *facts, *more, *(pa.field(*lowest) for lowest in _LOWEST[table].items())])
+
+
+def summed(table: str, counts: Iterable[pa.Table]) -> pa.Table:
+    """All counts by ledger as a summary, in order."""
+    rows = together(table, counts)
+    for name, values in (_crowded(rows) if table == "messages" else _ended(rows)).items():
+        rows = rows.append_column(name, values)
+    found = pc.and_(rows["valid"], rows["entry"].is_valid())
+    for name, values in _positions(table, rows).items():
+        rows = rows.append_column(f"lowest_{name}", pc.if_else(found, values, pa.scalar(None, values.type)))
+    by, last = [*_BY[table]], pc.ScalarAggregateOptions(min_count=0)
+    wanted: list[tuple[Any, ...]] = [
+        (name, _ADDED[table][name], _options(_ADDED[table][name])) for name in _facts(table)
+    ]
+    wanted += [(name, how, last) for name, how in _MORE[table].items()]
+    wanted += [(f"lowest_{name}", "first", None) for name in _LOWEST[table]]
+    one = rows.append_column("(row)", pa.repeat(1, len(rows)))
+    sums = one.group_by(by, use_threads=False).aggregate([*wanted, ("(row)", "sum")])
+    if table == "messages":  # in several ledgers they have several positions
+        alone = pc.and_(sums["constant_all"], pc.equal(sums["(row)_sum"], 1))
+        sums = sums.set_column(sums.schema.get_field_index("constant_all"), "constant_all", alone)
+    sums = sums.select([*by, *(f"{name}_{how}" for name, how, _ in wanted)]).rename_columns(summary(table).names)
+    return sums.sort_by([(name, "ascending") for name in by]).cast(summary(table))
+
+
 def added_up(table: str, counts: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    """All counts by ledger, as plain rows: of messages by topic partition, of deliveries by consumer, too."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in together(table, counts).to_pylist():
-        mine = {name: row[name] for name in _BY[table]}
-        lowest = _lowest(table, row)
-        told = mine | {
-            name: row[name] for name in _ADDED[table] if name not in (*_OF_A_LEDGER, "batch_index", *_FIRSTS)
-        }
-        told |= _crowded(row) if table == "messages" else {}
-        before = found.get(tuple(mine.values()))
-        found[tuple(mine.values())] = (
-            told | {"lowest": lowest} if before is None else _both(table, before, told, lowest)
-        )
-    rows = list(found.values())
-    for row in rows if table == "deliveries" else ():
-        row["ended"] = row["acknowledged"] or row["given_back"]
+    """The same as plain rows, whose ``lowest`` is a position, or None."""
+    rows: list[dict[str, Any]] = summed(table, counts).to_pylist()
+    for row in rows:
+        lowest = {name: row.pop(name) for name in _LOWEST[table]}
+        row["lowest"] = None if lowest["entry"] is None else lowest
     return rows
 
 
@@ -162,47 +187,41 @@ def _added(table: str, rows: pa.Table) -> pa.Table:
     return grouped.select(names).rename_columns(shape(table).names)
 
 
-def _lowest(table: str, row: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The lowest position of a ledger's row; of deliveries with when it was delivered first, as far as a ledger's first
-    message tells, and whether again before that."""
-    if not row["valid"] or row["entry"] is None:
-        return None
-    index = row["batch_index"]
-    lowest = {"ledger": row["ledger"], "entry": row["entry"], "batch_index": -1 if index is None else index}
+def _facts(table: str) -> tuple[str, ...]:
+    """What is told of a topic partition, or a consumer, too."""
+    return tuple(name for name in _ADDED[table] if name not in (*_OF_A_LEDGER, "batch_index", *_FIRSTS))
+
+
+def _options(how: str) -> pc.ScalarAggregateOptions | None:
+    return pc.ScalarAggregateOptions(min_count=0) if how == "any" else None
+
+
+def _positions(table: str, rows: pa.Table) -> dict[str, pa.Array]:
+    """The lowest position of each ledger; of deliveries with when it was delivered first, as far as a ledger's first
+    message tells, and whether it was redelivered before that."""
+    index = rows["batch_index"]
+    found = {"ledger": rows["ledger"], "entry": rows["entry"], "batch_index": pc.fill_null(index, -1)}
     if table == "messages":
-        return lowest
-    mine = next((name for name, begin in _BEGINS.items() if index == begin), "")
-    when, new = (row.get(f"{mine}{suffix}") for suffix in ("", "_new"))
-    when, new = (NEVER if at is None else at for at in (when, new))
-    return lowest | {"at": when, "again": new > when}
+        return found
+    when, new = (
+        pc.fill_null(
+            pc.coalesce(*(_if(pc.equal(index, begin), rows[f"{name}{suffix}"]) for name, begin in _BEGINS.items())),
+            NEVER,
+        )
+        for suffix in ("", "_new")
+    )
+    return found | {"at": when, "again": pc.greater(new, when)}
 
 
-def _crowded(row: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether a ledger's row has more messages than entries, so that some have the same position (``crowded``); and
-    whether all have (``constant``)."""
-    if not row["valid"] or row["entry"] is None:
-        return {"crowded": False, "constant": False}
-    crowded = not row["batched"] and row["count"] > row["highest"] - row["entry"] + 1
-    return {"crowded": crowded, "constant": crowded and row["highest"] == row["entry"]}
+def _crowded(rows: pa.Table) -> dict[str, pa.Array]:
+    """Whether ledgers have more messages than entries, so that some have the same position (``crowded``); and whether
+    all have (``constant``)."""
+    known = pc.and_(rows["valid"], rows["entry"].is_valid())
+    entries = pc.add(pc.subtract(rows["highest"], rows["entry"]), 1)
+    many = pc.and_(pc.invert(rows["batched"]), pc.fill_null(pc.greater(rows["count"], entries), False))
+    crowded = pc.and_(known, many)
+    return {"crowded": crowded, "constant": pc.and_(crowded, pc.fill_null(pc.equal(entries, 1), False))}
 
 
-def _both(table: str, before: dict[str, Any], more: dict[str, Any], lowest: dict[str, Any] | None) -> dict[str, Any]:
-    joined = {name: _WITH[_ADDED[table][name]](before[name], more[name]) if name in _ADDED[table] else more[name]
-              for name in more}  # fmt: skip
-    if table == "messages":
-        joined |= {"crowded": before["crowded"] or more["crowded"], "constant": False}
-    known = [each for each in (before["lowest"], lowest) if each is not None]
-    return joined | {"lowest": min(known, key=lambda each: tuple(each.values()), default=None)}
-
-
-def _least(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else min(one, other)
-
-
-def _most(one: Any, other: Any) -> Any:
-    return other if one is None else one if other is None else max(one, other)
-
-
-_WITH: Final[Mapping[str, Any]] = {
-    "sum": lambda one, other: one + other, "any": lambda one, other: one or other, "min": _least, "max": _most,
-}  # fmt: skip
+def _ended(rows: pa.Table) -> dict[str, pa.Array]:
+    return {"ended": pc.or_(rows["acknowledged"], rows["given_back"])}

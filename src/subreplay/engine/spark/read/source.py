@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.adapters.source.mapping import BY_TIME, parse
 from subreplay.adapters.source.mistakes import none_is_valid
+from subreplay.audit.input_statistics import InputStatistics, lacking_altogether
 from subreplay.audit.needs import Need
 from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Rejects
@@ -26,7 +27,7 @@ from subreplay.engine.spark.read import checkpoint, known_secret
 from subreplay.engine.spark.read.direct import Unreadable
 from subreplay.engine.spark.read.few import brought
 from subreplay.engine.spark.read.held import held
-from subreplay.engine.spark.read.input_statistics import InputStatistics, input_statistics
+from subreplay.engine.spark.read.input_statistics import input_statistics
 from subreplay.engine.spark.read.inputs import Inputs, local_inputs, read_inputs
 from subreplay.engine.spark.read.log import Log, as_log
 from subreplay.engine.spark.read.rejects import reasons, rejects
@@ -278,7 +279,7 @@ def _looked_at(spark: SparkSession, config: RunConfig, sink: Sink, inputs: Input
     _require_valid_rows(inputs, found, config)
     rejected = rejects(inputs, found.with_rejected)
     if config.date is None:  # a day may have none, and still judge what earlier ones left open
-        found = found._replace(lacking=_lacking_altogether(found))
+        found = found._replace(lacking=lacking_altogether(found))
     unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
     empty = not found.extent["messages"] or (unserved and not messages_only)
     there = held(inputs.tables) if empty else ()
@@ -338,18 +339,6 @@ def looked_at(inputs: Inputs, state: DataFrame | None) -> tuple[Inputs, InputSta
     except Unreadable:
         inputs = inputs.by_spark()
         return inputs, input_statistics(inputs, state)
-
-
-def _lacking_altogether(found: InputStatistics) -> frozenset[Need]:
-    """What rules need and the tables do not have, where one of them may be empty: then that alone is the reason."""
-    lacking = set(found.lacking)
-    if not found.extent["deliveries"]:
-        lacking -= {Need.ACKNOWLEDGEMENTS, Need.RECEIPTS, Need.DISPATCH_TIMES, Need.DELIVERIES}
-        lacking.add(Need.SOME_DELIVERY)
-    if not found.extent["messages"]:
-        lacking -= {Need.KEYS, Need.SOME_KEY, Need.STICKY_KEYS, Need.PRODUCERS}
-        lacking.add(Need.SOME_MESSAGE)
-    return frozenset(lacking)
 
 
 def read_traffic(
