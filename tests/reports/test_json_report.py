@@ -36,9 +36,11 @@ def test_a_report_is_read_back_whole(small: ReportData, dispatched: ReportData) 
 
 def test_a_report_of_an_earlier_minor_version_lacks_what_came_later(small: ReportData) -> None:
     old = json.loads(to_json(small))
-    del old["run"]["engine"], old["answers"], old["dispatch"], old["codes"][0]["source"], old["codes"][0]["worst"][0]["window"]
+    del old["run"]["engine"], old["answers"], old["dispatch"]
+    del old["codes"][0]["source"], old["codes"][0]["worst"][0]["window"]
     read = from_json(json.dumps(old))
-    assert (read.run.engine, read.dispatch, read.codes[0].source, read.codes[0].worst[0].window) == (None, (), "observed", "")
+    assert (read.run.engine, read.dispatch) == (None, ())
+    assert (read.codes[0].source, read.codes[0].worst[0].window) == ("observed", "")
     assert from_json(json.dumps(old | {"mood": 1})) == read, "a later minor version has more"
     with pytest.raises(InputError, match=r"schema version 3\.0 cannot be read"):
         from_json(json.dumps(old | {"schema_version": "3.0"}))

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache
+from functools import cache, partial
 from importlib.abc import MetaPathFinder
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,8 @@ from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.rows.model.rows import Verdict
 
 if TYPE_CHECKING:
-    from subreplay.config.run import Spark
+    from subreplay.config.run import RunConfig, Spark
+    from subreplay.engine.interface import Engine
     from subreplay.engine.spark.session import SparkSession
 
 EXIT = {Verdict.VALID: 0, Verdict.INVALID: 1, Verdict.UNKNOWN: 3}
@@ -141,6 +142,7 @@ class _NoPandas(MetaPathFinder):
 
     @classmethod
     def told(cls) -> None:
+        """Where this process ends with its command: have Arrow look for pandas now, in vain."""
         if not cls.ends_with_command:
             return
         import pyarrow as pa
@@ -161,24 +163,49 @@ def session(options: Spark, meanwhile: str | None = None, *, at_once: bool = Tru
         can_wait,
         on_demand,
     )
-    from subreplay.engine.spark.session import is_there, open_session
+    from subreplay.engine.spark.session import is_there
 
-    def started() -> SparkSession:
-        with terminal.progress("starting Spark"), log.instead_of_output():
-            return interruption.deferred(lambda: open_session(options))
+    if not is_there() and not at_once and can_wait(options):
+        _NoPandas.told()
+        spark = on_demand(options, partial(_started, options))
+    else:
+        spark = _started(options, meanwhile)
+    interruption.cancelling(spark.interruptAll)
+    _say_log()
+    return spark
+
+
+def opened(run: RunConfig, meanwhile: str | None = None) -> Engine:
+    """The engine of a command, to be closed by it; an interruption of the command breaks off what the engine does.
+    While Spark starts, the module that needs the engine next is imported ``meanwhile``."""
+    from subreplay.pipeline.engines import choose_engine, open_engine
+
+    choice = choose_engine(run)
+    if choice.engine == "local":
+        _NoPandas.told()
+    engine = open_engine(run, choice, lambda options: _started(options, meanwhile))
+    interruption.cancelling(engine.interrupt)
+    _say_log()
+    if terminal.verbose:
+        terminal.warn(f"engine: {choice.engine}, because {choice.reason}", style="dim")
+    return engine
+
+
+def _started(options: Spark, meanwhile: str | None = None) -> SparkSession:
+    """The session that there is, or one that is started now."""
+    from subreplay.engine.spark.session import is_there, open_session
 
     if is_there():
         with log.instead_of_output():
-            spark = open_session(options)
-    elif not at_once and can_wait(options):
-        _NoPandas.told()
-        spark = on_demand(options, started)
-    else:
-        if meanwhile is not None:
-            Thread(target=_imported, args=[meanwhile], daemon=True).start()
-        spark = started()
-    interruption.cancelling(spark.interruptAll)
+            return open_session(options)
+    if meanwhile is not None:
+        Thread(target=_imported, args=[meanwhile], daemon=True).start()
+    with terminal.progress("starting Spark"), log.instead_of_output():
+        return interruption.deferred(lambda: open_session(options))
+
+
+def _say_log() -> None:
+    """Where the log file is, for who wants to know every stage."""
     if terminal.verbose:
         log.keep()
         terminal.warn(f"log: {log.path}", style="dim")
-    return spark

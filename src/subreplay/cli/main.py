@@ -26,6 +26,7 @@ from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
     DayBefore,
+    Engine,
     Json,
     Messages,
     MessagesFormat,
@@ -75,13 +76,14 @@ def audit(
     day_before: DayBefore = None,
     tables: Tables = None,
     out_dir: Out = None,
+    engine: Engine = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Check recorded deliveries against every promise of the subscription."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    return _run("audit", load(config_file, _day(date, day_before), tables, out_dir))
+    return _run("audit", load(config_file, _day(date, day_before), tables, out_dir, engine=engine))
 
 
 def _day(date: str | None, day_before: str | None) -> str | None:
@@ -116,6 +118,7 @@ def whatif(
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
+    engine: Engine = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -125,10 +128,11 @@ def whatif(
     if (config_file is None) == (messages is None):
         raise typer.BadParameter("give either --config or --messages")
     if messages is not None:
-        run = of_messages(messages, table_format, (policy, against or [], consumers), date, out_dir, every_topic=True)
+        asked = policy, against or [], consumers
+        run = of_messages(messages, table_format, asked, date, out_dir, every_topic=True, engine=engine)
         return _run("whatif", _with_preset(run, preset, consumers))
     assert config_file is not None
-    run = _with_preset(load(config_file, date, tables, out_dir), preset, consumers)
+    run = _with_preset(load(config_file, date, tables, out_dir, engine=engine), preset, consumers)
     if not run.scenarios:
         raise ConfigError(f"{config_file}: scenarios is empty; a what-if needs at least one")
     return _run("whatif", run)
@@ -156,13 +160,14 @@ def profile(
     date: Date = None,
     day_before: DayBefore = None,
     tables: Tables = None,
+    engine: Engine = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
 ) -> int:
     """Write the traffic's profile to traffic.profile, a day in place of that day: a what-if then starts from it."""
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
-    run = load(config_file, _day(date, day_before), tables, None)
+    run = load(config_file, _day(date, day_before), tables, None, engine=engine)
     log.open(Path(run.output.report))
     spark = session(run.spark, meanwhile="subreplay.pipeline.story")
     from subreplay.pipeline import story
@@ -189,6 +194,7 @@ def explain(
     date: Date = None,
     tables: Tables = None,
     out_dir: Out = None,
+    engine: Engine = None,
 ) -> int:
     """Print the life of a message or a key: published, owned, held back, delivered, acknowledged, and its findings.
 
@@ -196,7 +202,7 @@ def explain(
     """
     if (key is None) == (message is None):
         raise typer.BadParameter("give either --key or --message")
-    run = load(config_file, date, tables, out_dir)
+    run = load(config_file, date, tables, out_dir, engine=engine)
     lines: list[Iterable[str]] = []
     if key is not None:
         from subreplay.engine.spark import explain as explain_spark

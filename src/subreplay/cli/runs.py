@@ -35,6 +35,7 @@ DayBefore = Annotated[
 Tables = Annotated[str | None, typer.Option("--tables", help="Input tables; overrides traffic.path.")]
 Out = Annotated[str | None, typer.Option("--out", help="Folder for result tables and report; overrides output.")]
 Format = Annotated[str, typer.Option("--format", help="delta or parquet.")]
+Engine = Annotated[str | None, typer.Option("--engine", help="auto, local (without Spark) or spark; overrides engine.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="Only the result in a line or two, and errors.")]
 Verbose = Annotated[
     bool, typer.Option("--verbose", help="Every stage in a line of its own, and where the log file is.")

@@ -10,7 +10,10 @@ from pydantic import BaseModel
 
 from subreplay.config.yaml_text import Lines
 
-OPTIONS: Final = {"date": "--date", "traffic.path": "--tables", "output.tables": "--out", "output.report": "--out"}
+OPTIONS: Final = {
+    "date": "--date", "engine": "--engine", "traffic.path": "--tables", "output.tables": "--out",
+    "output.report": "--out",
+}  # fmt: skip
 """The option of the command line that overrides a key: an error of its value is the option's."""
 
 _WANTED: Final = {

@@ -310,6 +310,9 @@ class Spark(Model):
     conf: dict[str, str] = Field(default_factory=dict)
 
 
+EngineName = Literal["auto", "local", "spark"]
+
+
 class RunConfig(Model, defer_build=False):
     """One run."""
 
@@ -326,6 +329,7 @@ class RunConfig(Model, defer_build=False):
     plan: Plan = Plan()
     output: Output = Output()
     report: Report = Report()
+    engine: EngineName = "auto"
     spark: Spark = Spark()
 
     @model_validator(mode="after")
@@ -355,15 +359,15 @@ class RunConfig(Model, defer_build=False):
 
     @property
     def digest(self) -> str:
-        """A digest of what is asked of the data, not of where it is, how keys are shown or how Spark runs; of a plan
-        are that its finalists, which are scenarios."""
-        return self._digest({"output", "spark", "traffic", "keys", "plan"})
+        """A digest of what is asked of the data, not of where it is, how keys are shown or what runs the steps; of a
+        plan are that its finalists, which are scenarios."""
+        return self._digest({"output", "engine", "spark", "traffic", "keys", "plan"})
 
     @property
     def judged(self) -> str:
         """A digest of what decides how deliveries are judged, which windows, scenarios and the report's words do not.
         Of which subscription, topic and day they are stands in every row that an audit writes."""
-        beside = {"output", "spark", "traffic", "keys", "windows", "scenarios", "plan", "report", "date"}
+        beside = {"output", "engine", "spark", "traffic", "keys", "windows", "scenarios", "plan", "report", "date"}
         return self._digest({**dict.fromkeys(beside, True), "subscription": {"name", "topic"}, "topic": {"resets"}})
 
     def _digest(self, left_out: Any) -> str:

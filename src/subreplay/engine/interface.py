@@ -161,6 +161,10 @@ class Engine(ABC):
         """The output tables there; None: they are kept, and not written."""
 
     @abstractmethod
+    def interrupt(self) -> None:
+        """Break off what tasks are doing; another thread may call it, also when there is nothing to break off."""
+
+    @abstractmethod
     def close(self) -> None:
         """Free what is kept."""
 

@@ -13,6 +13,7 @@ from subreplay.cli.command import Command, log, session, terminal
 from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
+    Engine,
     Json,
     Messages,
     MessagesFormat,
@@ -83,6 +84,7 @@ def _command(question: Question) -> Callable[..., int]:
         date: Date = None,
         tables: Tables = None,
         out_dir: Out = None,
+        engine: Engine = None,
         quiet: Quiet = False,
         verbose: Verbose = False,
         as_json: Json = False,
@@ -91,6 +93,7 @@ def _command(question: Question) -> Callable[..., int]:
         if (config_file is None) == (messages is None):
             raise typer.BadParameter("give either --config or --messages")
         said: dict[str, Any] = {
+            "engine": engine,
             "plan.consumers": consumers,
             "plan.policies": policy or None,
             "plan.window": window,

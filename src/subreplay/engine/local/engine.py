@@ -38,6 +38,7 @@ class LocalEngine(Engine):
         self.cores = cores or _cores()
         self._scratch = scratch
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._processes: Any = None
         self._tables: list[LocalTables] = []
 
     @property
@@ -95,7 +96,7 @@ class LocalEngine(Engine):
         from loky import get_reusable_executor
         from loky.process_executor import TerminatedWorkerError
 
-        pool = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
+        pool = self._processes = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
         jobs = [pool.submit(leave, part) for part in parts]
         try:
             wait(jobs, return_when=FIRST_EXCEPTION)
@@ -110,6 +111,10 @@ class LocalEngine(Engine):
                 job.cancel()
             pool.shutdown(wait=False, kill_workers=True)
             raise
+
+    def interrupt(self) -> None:
+        if self._processes is not None:
+            self._processes.shutdown(wait=False, kill_workers=True)
 
     def close(self) -> None:
         while self._tables:

@@ -104,6 +104,9 @@ class SparkEngine(Engine):
         self._tables.append(SparkTables(self, location, prefix))
         return self._tables[-1]
 
+    def interrupt(self) -> None:
+        self.session.interruptAll()
+
     def close(self) -> None:
         while self._tables:
             self._tables.pop().close()

@@ -1,0 +1,69 @@
+"""The engine of a run, opened. Nothing of pyspark is imported unless Spark is chosen."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from subreplay.config.engines import Choice, choose
+from subreplay.config.run import RunConfig, Spark
+from subreplay.engine.interface import Engine
+from subreplay.errors import EnvironmentFailed
+from subreplay.failures import EXTRA
+
+if TYPE_CHECKING:
+    from subreplay.engine.spark.session import SparkSession
+
+_INSIDE: Final = {
+    "PYSPARK_GATEWAY_PORT": "spark-submit has started the program",
+    "DATABRICKS_RUNTIME_VERSION": "the program runs on Databricks",
+    "SPARK_REMOTE": "SPARK_REMOTE names a Spark Connect server",
+}
+"""Variables of the environment which show that the program belongs to Spark."""
+_OF_HADOOP: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_CONF_DIR")
+
+
+def choose_engine(run: RunConfig) -> Choice:
+    """The engine of a run in this program. Raises ``ConfigError`` where it requests one that cannot read its tables,
+    and ``EnvironmentFailed`` where it needs Spark, which is not installed."""
+    choice = choose(run, inside_spark(os.environ))
+    if choice.engine == "spark" and find_spec("pyspark") is None:
+        raise EnvironmentFailed(f"this run needs Spark, because {choice.reason}, and pyspark is not installed: {EXTRA}")
+    return choice
+
+
+def inside_spark(environment: Mapping[str, str]) -> str | None:
+    """Why the program belongs to a Spark session, in words; None where it does not."""
+    if has_session():
+        return "a Spark session is active"
+    if (why := next((why for name, why in _INSIDE.items() if environment.get(name)), None)) is not None:
+        return why
+    folders = [environment.get(name) for name in _OF_HADOOP]
+    if home := environment.get("SPARK_HOME"):
+        folders.append(f"{home}/conf")
+    settings = [file for folder in folders if folder and (file := Path(folder, "core-site.xml")).exists()]
+    return f"{settings[0]} may name another file system" if settings else None
+
+
+def has_session() -> bool:
+    """Whether the thread, or else the program, has a Spark session."""
+    if "pyspark.sql" not in sys.modules:
+        return False
+    from subreplay.engine.spark.session import is_there
+
+    return is_there()
+
+
+def open_engine(run: RunConfig, choice: Choice, open_session: Callable[[Spark], SparkSession]) -> Engine:
+    """The engine that was chosen for a run; of Spark with the session that ``open_session`` gives."""
+    if choice.engine == "local":
+        from subreplay.engine.local.engine import LocalEngine
+
+        return LocalEngine()
+    from subreplay.engine.spark.engine import SparkEngine
+
+    return SparkEngine(open_session(run.spark))
