@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS
 from subreplay.rows.groups import hashes, in_groups, whole_groups
-from subreplay.rows.model.columns import Ints, column
+from subreplay.rows.model.columns import Ints, column, with_columns
 from subreplay.rows.model.words import KeyWords
 from subreplay.rows.scan.log_rows import happened, nanos
 from subreplay.rows.scan.rows import Columns
@@ -87,7 +87,7 @@ def without_letter(attempts: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa
         missing = of_each.filter(pc.equal(of_each["kind_min"], _ATTEMPT))
         last = rows.take(missing["row_max"])
         given = {"acked": missing["acked_max"], "exhausted": pa.repeat(True, len(last))}
-        for batch in in_groups(_with(last, given), NAMED, POSITION):
+        for batch in in_groups(with_columns(last, given), NAMED, POSITION):
             yield "exhausted", batch
             yield "positions", pa.RecordBatch.from_arrays([batch[GROUP]], schema=POSITIONS)
 
@@ -109,7 +109,7 @@ class KeysOf:
                 rows = rows.filter(pa.array(np.isin(hashes(rows, POSITION), self.positions)))
             if len(rows):
                 given = {"key": self.words.words(column(rows, "key")), "exhausted": pa.repeat(False, len(rows))}
-                yield from in_groups(_with(rows, given), NAMED, POSITION)
+                yield from in_groups(with_columns(rows, given), NAMED, POSITION)
 
 
 def exhausted(named: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -143,7 +143,7 @@ class LettersOf:
             given |= {"key": key, "published": nanos(columns, "publish_time"), "judged": judged}
             rows = pa.table(given).filter(mine)
             if len(rows):
-                rows = _with(rows, {"key": self.words.words(column(rows, "key"))})
+                rows = with_columns(rows, {"key": self.words.words(column(rows, "key"))})
                 yield from in_groups(rows, LETTER_STREAMS, ("topic", "partition", "key"))
 
 
@@ -162,10 +162,3 @@ def _origin(batch: pa.RecordBatch) -> dict[str, pa.Array]:
 def _rows(columns: Mapping[str, pa.Array], given: Mapping[str, pa.Array], names: Iterable[str], kind: int) -> pa.Table:
     there = {name: columns[name] for name in (*POSITION, *names)} | dict(given)
     return pa.table(there | {"kind": pa.repeat(pa.scalar(kind, pa.int8()), len(there["ledger"]))})
-
-
-def _with(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    for name, values in columns.items():
-        index = rows.schema.get_field_index(name)
-        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
-    return rows

@@ -23,7 +23,7 @@ from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, key
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
 from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups
-from subreplay.rows.model.columns import UNKNOWN, Ints, column
+from subreplay.rows.model.columns import UNKNOWN, Ints, column, with_columns
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import Standing
 from subreplay.rows.model.words import KeyWords
@@ -231,10 +231,7 @@ def _first_messages(rows: pa.Table) -> pa.Table:
 
 def _firsts(rows: pa.Table, given: Mapping[str, pa.Array]) -> Iterator[pa.RecordBatch]:
     """``FIRSTS`` of rows, with columns that they are given."""
-    there = rows.drop_columns([name for name in given if name in rows.column_names])
-    for name, values in given.items():
-        there = there.append_column(name, values)
-    yield from in_groups(there, FIRSTS, ["topic", "named"])
+    yield from in_groups(with_columns(rows, given), FIRSTS, ["topic", "named"])
 
 
 def _in_several(firsts: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -1,0 +1,65 @@
+"""Retract what earlier daily runs reported and this day corrects, on any engine (``audit.retractions``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from subreplay.audit.retractions import (
+    CORRECTIONS,
+    COUNTED,
+    DELIVERY_COLUMNS,
+    FINDING_COLUMNS,
+    FINDINGS,
+    MESSAGE_COLUMNS,
+    MOST_POSITIONS,
+    POSITIONS,
+    RETRACTED_COLUMNS,
+    Corrections,
+    Retract,
+    adding_retracted,
+    findings_to_retract,
+    joins_of,
+    not_retracted,
+    retracted_before,
+    retracted_by_rule,
+)
+from subreplay.engine.interface import Dataset, Engine, NewRows
+from subreplay.rows.model.columns import ints
+
+
+def retract(
+    engine: Engine,
+    reported: Dataset,
+    retracted: Dataset | None,
+    deliveries: Dataset,
+    messages: Dataset,
+    membership: pa.Table,
+    withdrawn: NewRows,
+) -> list[dict[str, Any]]:
+    """Write what this day retracts into table ``withdrawn``, and count it by rule and day, with some positions.
+
+    ``reported`` are findings of ``CODES`` in table ``violations`` of earlier runs, ``retracted`` rows of table
+    ``withdrawn`` of earlier runs; ``deliveries``, ``messages`` and ``membership`` are those of the day.
+    """
+    findings = [reported.select(FINDING_COLUMNS).map(findings_to_retract, FINDINGS.schema)]
+    if retracted is not None:
+        findings.append(retracted.select(RETRACTED_COLUMNS).map(retracted_before, FINDINGS.schema))
+    found = engine.sorted(findings, FINDINGS).split(not_retracted, {"findings": CORRECTIONS, "positions": POSITIONS})
+    positions = found["positions"].table(MOST_POSITIONS + 1)
+    if not len(positions):
+        return []
+    some = ints(positions.sort_by("hash"), "hash") if len(positions) <= MOST_POSITIONS else None
+    step = Corrections(some)
+    rows = [
+        found["findings"],
+        deliveries.select(DELIVERY_COLUMNS).map(step, CORRECTIONS.schema),
+        messages.select(MESSAGE_COLUMNS).map(step, CORRECTIONS.schema),
+    ]
+    made = engine.sorted(rows, CORRECTIONS).split(
+        Retract(joins_of(membership), tuple(withdrawn.columns.names)), {"withdrawn": withdrawn, "counted": COUNTED}
+    )
+    counted = adding_retracted()
+    counted.add(made["counted"].table())
+    return retracted_by_rule(counted.together())
