@@ -6,15 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date as Date
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.rules.dead_letters import EXHAUSTED, LETTERS
-from subreplay.rows.groups import hashes, in_groups, whole_groups
-from subreplay.rows.model.columns import Ints, column, with_columns
+from subreplay.rows.groups import hashes, in_groups, whole_groups, with_columns
+from subreplay.rows.model.columns import Ints, column
 from subreplay.rows.model.words import KeyWords
 from subreplay.rows.scan.log_rows import happened, nanos
 from subreplay.rows.scan.rows import Columns

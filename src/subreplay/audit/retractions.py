@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.audit.codes import Code
-from subreplay.rows.groups import AddingUp, hashes, in_groups, whole_groups
+from subreplay.rows.groups import AddingUp, hashes, in_groups, whole_groups, with_columns
 from subreplay.rows.model.columns import UNKNOWN, Ints, ints
 from subreplay.rows.model.tables import TIME, WITHDRAWN
 from subreplay.rows.sorted_blocks import grouped

@@ -22,8 +22,8 @@ from subreplay.audit.routing import Routing
 from subreplay.audit.rules.partitions import FIRST_MESSAGES, keyless_strays, keys_in_two_partitions
 from subreplay.audit.rules.ranges import sticky_ranges
 from subreplay.audit.rules.registry import RULES
-from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups
-from subreplay.rows.model.columns import UNKNOWN, Ints, column, with_columns
+from subreplay.rows.groups import added_up, hashes, in_groups, whole_groups, with_columns
+from subreplay.rows.model.columns import UNKNOWN, Ints, column
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.rows.model.rows import Standing
 from subreplay.rows.model.words import KeyWords

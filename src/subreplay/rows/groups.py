@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,14 @@ def added_up(
         yield from adding.taken(most)
     if adding is not None:
         yield adding.together()
+
+
+def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Rows with some columns added, or replaced."""
+    for name, values in columns.items():
+        index = rows.schema.get_field_index(name)
+        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
+    return rows
 
 
 def in_groups(rows: pa.Table, order: Order, by: Sequence[str]) -> Iterator[pa.RecordBatch]:

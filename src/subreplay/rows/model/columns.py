@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from datetime import date as Date
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -47,14 +47,6 @@ def column(rows: pa.Table, name: str) -> pa.Array:
     """One contiguous Arrow array of a column."""
     values = rows.column(name)
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which would copy it
-
-
-def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
-    """Rows with some columns added, or replaced."""
-    for name, values in columns.items():
-        index = rows.schema.get_field_index(name)
-        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
-    return rows
 
 
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
