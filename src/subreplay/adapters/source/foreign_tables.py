@@ -27,7 +27,7 @@ _SAME: Final[tuple[Callable[[pa.DataType], bool], ...]] = (
 """Types that Spark reads from Parquet as Arrow does."""
 _OTHER: Final = {
     pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0),
-    pa.large_string(): pa.string(), pa.large_binary(): pa.binary(),
+    pa.large_string(): pa.string(), pa.large_binary(): pa.binary(), pa.null(): pa.string(),
 }  # fmt: skip
 """And those that it reads as others that hold the same values."""
 
@@ -110,7 +110,11 @@ def as_read(kind: pa.DataType) -> pa.DataType | None:
         return pa.timestamp("us", "UTC" if kind.tz else None)
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.int64()  # as a session of ours is told to (``engine.spark.session``)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         of = as_read(kind.value_type)
         return None if of is None else pa.list_(of)
     if pa.types.is_map(kind):

@@ -55,7 +55,8 @@ def scan(engine: LocalEngine, source: TableSource) -> Dataset:
             raise InputError(f"{source.key}: {path}: format {source.format} is read by Spark; set engine: spark")
     except (pa.ArrowException, OSError, ValueError, DeltaError) as error:
         raise InputError(f"{source.key}: {path}: it cannot be read as {source.format}: {error}") from error
-    return FilesDataset(engine, dataset, _schema(source, dataset), source.files, path)
+    of_rows = FILE in dataset.schema.names  # as it is of text, whose records tell their file
+    return FilesDataset(engine, dataset, _schema(source, dataset), source.files and not of_rows, path)
 
 
 def _schema(source: TableSource, dataset: ds.FileSystemDataset) -> pa.Schema:
@@ -70,7 +71,8 @@ def _schema(source: TableSource, dataset: ds.FileSystemDataset) -> pa.Schema:
     for field in fields:
         if (twin := names.setdefault(field.name.casefold(), field.name)) != field.name:
             raise InputError(f"{source.key}: {source.path}: columns {twin} and {field.name} differ in case only")
-    return pa.schema([*fields, pa.field(FILE, pa.string())] if source.files else fields)
+    added = source.files and FILE not in dataset.schema.names
+    return pa.schema([*fields, pa.field(FILE, pa.string())] if added else fields)
 
 
 def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
@@ -174,7 +176,7 @@ class FilesDataset(LocalDataset):
     @cached_property
     def _pieces(self) -> Sequence[Part]:
         asked = None if self.condition == ALL else self.condition.expression
-        names = [name for name in self.schema.names if name != FILE]
+        names = [name for name in self.schema.names if name != FILE or not self.files]
         read = (names, self.schema, self.dataset.schema, self.condition, self.root if self.files else None)
         found: list[Part] = []
         held: list[ds.ParquetFileFragment] = []

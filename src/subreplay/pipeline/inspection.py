@@ -1,0 +1,393 @@
+"""A first look at a table of somebody else's: what it may be, what its rows hold, and the run file to start from."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from subreplay.adapters.detect import unread
+from subreplay.adapters.source.answers import Answered, answered
+from subreplay.adapters.source.contents import Contents
+from subreplay.adapters.source.convert import FILE, HIDDEN
+from subreplay.adapters.source.file_formats import detect_format, require_format
+from subreplay.adapters.source.overview import SHAPE, Held, Overview, held
+from subreplay.adapters.source.presets import plan_of
+from subreplay.adapters.source.receive_logs import Recognised, member_list, policy_of, receive_log
+from subreplay.adapters.source.recognise import BY_NAME, CANONICAL, Candidate, recognise
+from subreplay.adapters.source.text_files import csv_options
+from subreplay.audit.needs import Need, told
+from subreplay.audit.rules.registry import missing, standings
+from subreplay.config import live
+from subreplay.config import run as config
+from subreplay.config.live import LIVE
+from subreplay.config.traffic import InputTable
+from subreplay.engine.interface import Dataset, Engine, TableSource
+from subreplay.engine.missing_files import not_there
+from subreplay.errors import InputError
+from subreplay.hashing.profiles import latest
+from subreplay.rows.model.tables import INPUTS
+from subreplay.semantics.policies import make
+
+SAMPLE: Final = 10_000  # rows that are looked at to tell what columns hold
+_UNKNOWN: Final = ("offset", "topic", "partition", "publish_time")
+_MOST_FILES: Final = 1_000
+_ENDINGS: Final = {"parquet": "parquet", "json": "json", "jsonl": "json", "ndjson": "json", "csv": "csv", "orc": "orc",
+                   "tsv": "csv", "psv": "csv",
+                   "avro": "avro"}  # fmt: skip
+_KAFKA: Final = tuple((policy, latest(policy)) for policy in ("kafka.range", "kafka.cooperative_sticky"))
+_PULSAR: Final = (
+    ("pulsar.key_shared.auto_split", "pulsar-4.0"),
+    ("pulsar.key_shared.consistent_hash", "pulsar-4.0"),
+    ("pulsar.failover", "pulsar-4.0"),
+    ("pulsar.shared", "pulsar-4.0"),
+)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was found, and what the rows hold; ``held`` is None while something is open."""
+
+    source: InputTable
+    answer: Answered
+    held: Held | None
+
+    @property
+    def candidate(self) -> Candidate:
+        """What the source is taken to be."""
+        return self.answer.candidate
+
+
+def source_of(location: str, form: str | None) -> InputTable:
+    """A path, or the name of a table in a catalog, as a source. Raises ``InputError`` where its format is not known."""
+    location = local_path(location)
+    remote = "://" in location or location.startswith(("dbfs:", "abfss:"))
+    if not remote and not Path(location).exists():
+        file = "/" in location or Path(location).suffix.lower() in _OF_FILES
+        if not file and location.count(".") in (1, 2):
+            return _valid({"table": location}, location)
+        or_table = "" if file else "; nor is it the name of a table, such as catalog.schema.table"
+        raise InputError(not_there(location) + or_table)
+    if form is None and not remote:
+        form = _format_of(Path(location))
+    if form is None:
+        raise InputError(f"{location}: {_nothing_tells(None if remote else Path(location))}")
+    options = {"header": "true"} if form == "csv" else {}
+    if form == "csv" and not remote:
+        require_format(Path(location), form)
+        options = csv_options(Path(location))
+    return _valid({"path": location, "format": form, "options": options}, location)
+
+
+_OF_FILES: Final = frozenset(
+    [
+        ".csv",
+        ".tsv",
+        ".txt",
+        ".log",
+        ".json",
+        ".jsonl",
+        ".ndjson",
+        ".parquet",
+        ".avro",
+        ".orc",
+        ".gz",
+        ".zst",
+        ".zip",
+        ".bz2",
+        ".yaml",
+        ".yml",
+    ]
+)
+"""How names of files end, which could be those of tables as well."""
+
+
+def local_path(path: str) -> str:
+    """A path without ``file:`` before it."""
+    return re.sub("^file:(//)?(?=/)", "", path)
+
+
+def _valid(given: dict[str, object], location: str) -> InputTable:
+    try:
+        return InputTable.model_validate(given)
+    except ValidationError as error:
+        raise InputError(f"{location!r}: {error.errors()[0]['msg']}") from error
+
+
+def _nothing_tells(path: Path | None) -> str:
+    """Why the format of a path is not known."""
+    if path is not None and path.is_dir() and next(_files(path), None) is None:
+        return "no file there; name a file, or a folder of files"
+    if path is not None and (why := unread(path)) is not None:
+        return why
+    known = ", ".join(sorted({*_ENDINGS.values(), "delta"}))
+    return (f"cannot detect the format. Pass --format ({known}), or export JSON, one object a message: `kcat -J` for "
+            "Kafka, a Reader for Pulsar")  # fmt: skip
+
+
+def _format_of(path: Path) -> str | None:
+    """The format of a local file or folder, by what is in it."""
+    if path.is_file():
+        return _by_ending(path) or detect_format(path)
+    if (path / "_delta_log").is_dir():
+        return "delta"
+    if (path / "metadata").is_dir() and any((path / "metadata").glob("*.metadata.json")):
+        return "iceberg"
+    return next((found for file in _files(path) if (found := _by_ending(file))), None)
+
+
+def _by_ending(path: Path) -> str | None:
+    parts = path.name.lower().split(".")[1:]
+    return next((_ENDINGS[part] for part in reversed(parts) if part in _ENDINGS), None)
+
+
+def _files(path: Path) -> Iterator[Path]:
+    for number, file in enumerate(sorted(p for p in path.rglob("*") if p.is_file() and p.name[0] not in "._")):
+        if number == _MOST_FILES:
+            return
+        yield file
+
+
+def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
+    """A topic of a cluster, or all that are not the cluster's own, of the last day."""
+    what = {"subscribePattern": "[^_].*"} if topic is None else {"subscribe": topic}
+    since = datetime.now(timezone.utc).replace(microsecond=0) - timedelta(days=1)
+    options = {"kafka.bootstrap.servers": brokers, **what, "from": since.isoformat()}
+    return InputTable.model_validate({"from": live.KAFKA, "options": options})
+
+
+def session_for(source: InputTable) -> config.Spark:
+    """The session that can read a source, where none is active: of Kafka, one with Spark's own package for it, unless
+    the environment says how Spark starts."""
+    if source.from_ != live.KAFKA or "PYSPARK_SUBMIT_ARGS" in os.environ:
+        return config.Spark()
+    from subreplay.engine.spark.read.live import package
+
+    return config.Spark(conf={"spark.jars.packages": package(version("pyspark"))})
+
+
+def look(engine: Engine, source: InputTable) -> Look:
+    """Look at the messages of a source. Raises ``InputError`` where it cannot be read or contains no messages."""
+    return _looked_at(engine, source, _opened(engine, source))
+
+
+def _looked_at(engine: Engine, source: InputTable, rows: Dataset) -> Look:
+    location = source.location
+    path = None if source.path is None else Path(source.path)
+    names = [] if path is None or not path.is_dir() else [str(f.relative_to(path)) for f in _files(path)]
+    contents = _contents(rows)
+    schema = _columns(rows)
+    if not contents.rows.num_rows:
+        columns = f"; its columns are {', '.join(schema.names)}" if schema.names else ""
+        raise InputError(f"{location} has no rows{columns}: export it again with its messages, or name another file")
+    candidates = recognise(schema, names, contents)
+    others = [each for each in candidates if each.table != "messages" and each.fits]
+    messages = [each for each in candidates if each.table == "messages"]
+    if others and not any(each.fits for each in messages):
+        held = others[0].table
+        raise InputError(
+            f"{location}: this is table {held} in our own columns; give the folder around it as traffic.path"
+        )
+    answer = _answered(contents, source, names)
+    given = answer.section | source.model_dump(by_alias=True, exclude_defaults=True)
+    if answer.open:
+        return Look(source, answer, None)
+    whole = InputTable.model_validate(given)
+    return Look(whole, answer, _held(engine, rows, whole, "messages"))
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A file beside the messages: what it is taken for, and how many of its rows are valid."""
+
+    source: InputTable
+    found: Recognised
+    rows: int
+    valid: int
+    why: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Messages and what lies beside them, and the policy that their deliveries look like."""
+
+    messages: Look
+    beside: tuple[Beside, ...]
+    policy: tuple[str, str] | None
+
+
+def look_at_files(engine: Engine, locations: Sequence[str], form: str | None = None) -> Together:
+    """Look at several files or tables: one of messages, and beside it a receive log or a member list. Raises
+    ``InputError`` where it is not clear which is which."""
+    sources = {location: source_of(location, form) for location in locations}
+    opened = {location: _opened(engine, source) for location, source in sources.items()}
+    every = {location: _contents(rows) for location, rows in opened.items()}
+    members = {location: found for location, each in every.items() if (found := member_list(each, None)) is not None}
+    others = [location for location in every if location not in members]
+    answers = {location: _answered(every[location], sources[location], []) for location in others}
+    logs = {
+        location: {
+            other: found
+            for other in others
+            if other != location and (found := receive_log(every[other], answers[location], None)) is not None
+        }
+        for location in others
+    }
+    alone = [location for location in others if receive_log(every[location], None, None) is None]
+    messages = [location for location in alone or others if len(logs[location]) == len(others) - 1]
+    if len(messages) != 1 or len(others) > 2 or len(members) > 1:
+        what = "; ".join(
+            f"{location} {'lists members' if location in members else 'may hold messages'}" for location in every
+        )
+        raise InputError(f"give one file of messages, one receive log and one list of members, as there are: {what}")
+    (mine,) = messages
+    look = _looked_at(engine, sources[mine], opened[mine])
+    answer = look.answer
+    topic = answer.section.get("values", {}).get("topic") or (look.held.topic if look.held is not None else None)
+    beside, policy = list[Beside](), None
+    for loc in every:
+        if loc in members:
+            taken = member_list(every[loc], topic)
+        else:
+            taken = receive_log(every[loc], answer, topic) if loc != mine else None
+        if taken is not None:
+            beside.append(_beside(engine, opened[loc], sources[loc], taken))
+        if taken is not None and taken.table == "deliveries":
+            policy = policy_of(every[loc], taken, every[mine], answer)
+    return Together(look, tuple(beside), policy)
+
+
+def _answered(contents: Contents, source: InputTable, names: Sequence[str]) -> Answered:
+    """What a source is taken for as messages, with what some of its rows answer."""
+    candidates = recognise(contents.rows.schema, names, contents)
+    messages = [each for each in candidates if each.table == "messages"]
+    best = messages[0] if messages else Candidate(BY_NAME, "messages", {}, _UNKNOWN)
+    name = (source.table or Path(source.location).name.split(".")[0]).split(".")[-1]
+    return answered(best, contents, name)
+
+
+def _opened(engine: Engine, source: InputTable, files: bool = False) -> Dataset:
+    """The rows of a source as they are."""
+    if source.path is not None and Path(source.path).exists():
+        require_format(Path(source.path), source.format)
+    live_source = source if source.from_ in LIVE else None
+    return engine.scan(
+        TableSource("inspect", source.path, source.table, source.format, source.texts, files, live=live_source)
+    )
+
+
+def _columns(rows: Dataset) -> pa.Schema:
+    """The columns of a source without those that stand beside the records of text files."""
+    return pa.schema([column for column in rows.schema if column.name not in HIDDEN])
+
+
+def _contents(rows: Dataset) -> Contents:
+    """What columns contain, as far as the first rows show it."""
+    return Contents(rows.select(_columns(rows).names).table(SAMPLE))
+
+
+def _beside(engine: Engine, rows: Dataset, source: InputTable, found: Recognised) -> Beside:
+    """A file beside the messages, with its rows counted."""
+    given = InputTable.model_validate(found.section | source.model_dump(by_alias=True, exclude_defaults=True))
+    held = _held(engine, rows, given, found.table)
+    return Beside(given, found, held.rows, held.valid, held.why)
+
+
+def _held(engine: Engine, rows: Dataset, given: InputTable, table: str) -> Held:
+    """What the rows of an input table hold, once they are in our columns."""
+    columns = _columns(rows)
+    if given.maps:
+        plan = plan_of(given.mapping, columns, table)
+        if plan.by_path and FILE not in rows.schema.names:
+            rows = _opened(engine, given, files=True)
+        read = [*plan.read, *(name for name in HIDDEN if name in rows.schema.names)]
+        overview = Overview(table, given.location, columns, given.mapping)
+    else:
+        read = [name for name in INPUTS[table].names if name in columns.names]
+        overview = Overview(table, given.location, columns, None)
+    found = rows.select(read or columns.names[:1]).split(overview, SHAPE)
+    return held({name: each.table() for name, each in found.items()})
+
+
+def run_of(found: Look) -> dict[str, Any]:
+    """The run file to start from: where the messages are, and a what-if of some policies with members that are made
+    up."""
+    given = found.answer.section | found.source.model_dump(by_alias=True, exclude_defaults=True)
+    topic = None if found.held is None else found.held.topic
+    policies = _policies(found)
+    if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
+        topic = None  # a group reads all of them
+    spark = session_for(found.source).model_dump(exclude_defaults=True)
+    return {
+        **({"spark": spark} if spark else {}),
+        "traffic": {"messages": given},
+        "subscription": {"name": "sub", "topic": topic, "policy": policies[0][0], "profile": policies[0][1]},
+        "scenarios": [
+            {"name": policy, "policy": policy, "profile": profile, "members": members(4)}
+            for policy, profile in policies
+        ],
+    }
+
+
+def run_of_files(found: Together) -> dict[str, Any]:
+    """The run file to audit deliveries beside messages; where nobody listed the members, who was given something was
+    there."""
+    run = run_of(found.messages)
+    traffic, subscription = run["traffic"], run["subscription"]
+    for each in found.beside:
+        traffic[each.found.table] = each.found.section | each.source.model_dump(
+            by_alias=True, exclude_defaults=True, exclude={"columns", "values"}
+        )
+        subscription["name"] = each.found.subscription or subscription["name"]
+    if "membership" not in traffic and "deliveries" in traffic:
+        traffic["membership"] = {"from": "deliveries"}
+    for name in ("deliveries", "membership"):
+        values = traffic.get(name, {}).get("values", {})
+        if "subscription" in values:
+            values["subscription"] = subscription["name"]
+    if found.policy is not None:
+        subscription |= {
+            "policy": found.policy[0],
+            "profile": latest(found.policy[0]),
+        }
+        del run["scenarios"]
+    return run
+
+
+def members(count: int) -> list[dict[str, str]]:
+    """So many consumers that are there all the time."""
+    return [{"consumer": f"c{number:0{len(str(count))}}"} for number in range(1, count + 1)]
+
+
+def _policies(found: Look) -> tuple[tuple[str, str], ...]:
+    """Policies that the traffic can be replayed under: a group's where the partitions are Kafka's."""
+    keyless = {"key", "ordering_key"} <= set(found.candidate.lacks)
+    kafka = "offset" in found.candidate.found or "offset" in found.answer.section.get("columns", {})
+    alone = found.held is not None and found.held.unpartitioned
+    known = (*_KAFKA, *_PULSAR) if kafka and not alone else _PULSAR
+    return tuple(one for one in known if not keyless or "key_shared" not in one[0])
+
+
+def applying(found: Look) -> tuple[list[str], dict[str, list[str]]]:
+    """The rules that an audit could look for with deliveries and membership beside these messages, and those that it
+    could not, by reason."""
+    name, profile = _policies(found)[0]
+    policy = make(name, profile)
+    lacks = set(found.candidate.lacks) if found.candidate.name != CANONICAL else set()
+    lacking = {Need.KEYS} if {"key", "ordering_key"} <= lacks else set()
+    lacking |= {Need.PRODUCERS} if {"producer", "sequence_id"} & lacks else set()
+    run = config.RunConfig()
+    blind = missing(policy, run.terms, frozenset(lacking))
+    reasons: dict[str, list[str]] = {}
+    for code, needs in blind.items():
+        reasons.setdefault(told(needs), []).append(code.name)
+    standing = standings(policy, run.terms, frozenset(lacking))
+    return [code.name for code, says in standing.items() if says.looks], reasons

@@ -1,0 +1,95 @@
+"""A first look at messages needs no Spark for files of this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from subreplay.adapters.source import overview
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.errors import InputError
+from subreplay.pipeline import inspection
+from subreplay.pipeline.inspection import Look
+from tests.support.history import history
+from tests.support.in_process import Cuts, InProcess
+
+FIRST_MS = 1_760_000_000_000
+ORDERS = history("a1 a2 a3 n1", "+C1 a1>C1 a1! n1>C1 n1!")["messages"]
+
+
+def look(path: Path, form: str | None = None) -> Look:
+    with LocalEngine(1) as engine:
+        return inspection.look(engine, inspection.source_of(str(path), form))
+
+
+def records(count: int = 60) -> pa.Table:
+    columns = {
+        "topic": ["orders"] * count,
+        "partition": [n % 3 for n in range(count)],
+        "offset": [n // 3 for n in range(count)],
+        "timestamp": [FIRST_MS + n for n in range(count)],
+        "key": [f"k{n % 7}" for n in range(count)],
+    }
+    return pa.table(columns)
+
+
+def test_messages_of_a_kafka_topic_are_counted(tmp_path: Path) -> None:
+    pq.write_table(pa.concat_tables([records(), records(2)]), tmp_path / "orders.parquet")
+    found = look(tmp_path / "orders.parquet")
+    assert found.held is not None
+    assert found.candidate.name == "kafka-table.spark"
+    assert (found.held.rows, found.held.valid, found.held.copies) == (62, 62, 2)
+    assert (found.held.topics, found.held.partitions, found.held.keyed, found.held.keys) == (("orders",), 3, 62, 7)
+    assert inspection.run_of(found)["scenarios"][0]["policy"] == "kafka.range"
+
+
+def test_lines_that_cannot_be_read_are_counted_by_their_reason(tmp_path: Path) -> None:
+    lines = [json.dumps(row) for row in records().to_pylist()]
+    (tmp_path / "orders.jsonl").write_text("\n".join([*lines, "{broken", ""]))
+    found = look(tmp_path / "orders.jsonl")
+    assert found.held is not None
+    assert (found.held.rows, found.held.valid) == (61, 60)
+    (why,) = found.held.why
+    assert (why["rule"], why["count"]) == ("the line cannot be read", 1)
+
+
+def test_messages_in_our_own_columns_are_checked(tmp_path: Path) -> None:
+    rows = [row | ({"batch_index": -7} if n == 1 else {}) for n, row in enumerate(ORDERS.to_pylist())]
+    pq.write_table(pa.Table.from_pylist(rows, ORDERS.schema), tmp_path / "messages.parquet")
+    found = look(tmp_path / "messages.parquet")
+    assert found.held is not None
+    assert (found.candidate.name, found.held.rows, found.held.valid) == ("canonical", 4, 3)
+    assert [(why["column"], why["example"]) for why in found.held.why] == [("batch_index", "-7")]
+
+
+@pytest.mark.parametrize("name", ["not there", "empty.csv", "header.csv"])
+def test_what_has_no_messages_is_an_error_in_a_sentence(tmp_path: Path, name: str) -> None:
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "header.csv").write_text("partition,offset,key\n")
+    with pytest.raises(InputError, match=r"no such file|is empty|has no rows; its columns are partition"):
+        look(tmp_path / name)
+
+
+@pytest.mark.parametrize(("tasks", "rows"), [(1, 100), (3, 7)])
+def test_tasks_sum_up_what_one_does(tasks: int, rows: int) -> None:
+    some = pa.concat_tables([records(), records(5)])
+    engine = InProcess(Cuts(tasks, rows))
+    parts = [some.slice(begin, rows) for begin in range(0, len(some), rows)]
+    dataset = engine.parts(parts, pa.Table.to_batches, some.schema)
+    step = overview.Overview("messages", "orders", some.schema, {"from": "kafka-table.spark", "columns": {
+        "key": {"column": "key", "as": "utf8"}, "timestamp": {"column": "timestamp", "as": "epoch_ms"}}})  # fmt: skip
+    found = overview.held({name: each.table() for name, each in dataset.split(step, overview.SHAPE).items()})
+    assert (found.rows, found.valid, found.copies, found.keys, found.partitions) == (65, 65, 5, 7, 3)
+
+
+def test_of_very_many_keys_their_number_is_estimated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(overview, "EXACT", 1_000)
+    keys = pa.array([f"key {n}" for n in range(50_000)])
+    least = np.union1d(overview.key_identity(keys), [])[:1_000].astype(np.int64)
+    assert overview._different(pa.chunked_array([least])) == pytest.approx(50_000, rel=0.1)
+    assert overview._different(pa.chunked_array([least[:10]])) == 10
