@@ -65,9 +65,9 @@ class Runs:
         rows = {name: self.inputs[name].filter(mine) for name, mine in is_of_day.items()}
         conditions = nights.of_other_days(config, TOPIC, nights.first_day(config, before))
         others = {name: self.engine.of(self.inputs[name]).where(mine) for name, mine in conditions.items()}
-        kept = nights.wanted_entries(first_entries(rows["messages"]), self.engine.of(rows["deliveries"]), before)
+        firsts, served = first_entries(rows["messages"]), self.engine.of(rows["deliveries"])
         of_day = [self.sorted_log(name, rows[name]) for name in rows]
-        log = nights.log_of_run(self.engine, of_day, others, config, before, kept)
+        log = nights.log_of_run(self.engine, of_day, others, config, before, firsts, served)
         mine = JudgeRows(self.judge(config, end), SUBSCRIPTION)
         where = {"subscription": SUBSCRIPTION, "topic": TOPIC, "date": config.date.isoformat()}
         new = {

@@ -26,6 +26,7 @@ from subreplay.audit.checkpoint import CARRY, OPEN, Checkpoint, checkpoints, ope
 from subreplay.audit.judge import whole_entries
 from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
 from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
+from subreplay.rows.quarantine import checked
 from subreplay.rows.scan.log_rows import as_log
 from subreplay.rows.sorted_blocks import GROUP, with_groups
 
@@ -155,9 +156,9 @@ def _hashes(rows: pa.RecordBatch) -> Ints:
 def messages_of_other_days(
     batches: Iterable[pa.RecordBatch], day: Date, kept: EntryFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Valid ``messages`` of the days before ``day`` and after it -> rows of the log, for ``keep_wanted``; ``judged`` is
-    null where that decides it."""
-    for batch in batches:
+    """``messages`` of the days before ``day`` and after it -> rows of the log, for ``keep_wanted``; ``judged`` is null
+    where that decides it."""
+    for batch in _valid("messages", batches):
         early = pc.greater(batch.column("date"), pa.scalar(day))
         rows = _with(as_log("messages", batch), "judged", pc.if_else(early, False, pa.scalar(None, pa.bool_())))
         yield from _of_other_days(rows, kept, np.asarray(early))
@@ -166,16 +167,23 @@ def messages_of_other_days(
 def deliveries_of_other_days(
     batches: Iterable[pa.RecordBatch], kept: EntryFilter | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Valid ``deliveries`` of earlier days -> rows of the log, for ``keep_wanted``."""
-    for batch in batches:
+    """``deliveries`` of earlier days -> rows of the log, for ``keep_wanted``."""
+    for batch in _valid("deliveries", batches):
         yield from _of_other_days(as_log("deliveries", batch), kept)
 
 
 def earlier_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Valid ``messages`` of earlier days -> rows of the log that nothing is judged of."""
-    for batch in batches:
+    """``messages`` of earlier days -> rows of the log that nothing is judged of."""
+    for batch in _valid("messages", batches):
         rows = as_log("messages", batch)
         yield from _of_other_days(_with(rows, "judged", pa.repeat(False, len(rows))), None)
+
+
+def _valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Canonical rows without those that were rejected on their own day."""
+    for batch in batches:
+        keeps = checked(table, batch)
+        yield batch if keeps is None else batch.filter(pa.array(keeps))
 
 
 def _of_other_days(

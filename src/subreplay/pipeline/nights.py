@@ -218,17 +218,23 @@ def log_of_run(
     others: Mapping[str, Dataset],
     config: RunConfig,
     before: HandedOn | None,
-    kept: EntryFilter | None = None,
+    firsts: Mapping[int, Bound],
+    served: Dataset,
 ) -> Dataset:
     """The log that the run of a date judges, in order of positions, after ``keep_wanted`` was mapped over it. ``day``:
-    that of its date; ``others``: valid ``messages`` and ``deliveries`` of other days (``of_other_days``)."""
+    that of its date; ``others``: ``messages`` and ``deliveries`` of other days (``of_other_days``); ``firsts`` and
+    ``served`` as of ``wanted_entries``."""
     assert config.date is not None
-    messages = partial(messages_of_other_days, day=config.date, kept=kept)
-    deliveries = partial(deliveries_of_other_days, kept=kept)
-    steps: dict[str, Step] = {"messages": messages, "deliveries": deliveries}
-    logs = [_sorted_log(others[name], step) for name, step in steps.items()]
-    handed_on = [] if before is None else [before.open_rows, before.carried]
-    return engine.sorted([*day, *logs, *handed_on], BY_POSITION)
+    logs = [*day] if before is None else [*day, before.open_rows, before.carried]
+    others = {name: rows for name, rows in others.items() if not rows.is_empty()}
+    if others:
+        kept = wanted_entries(firsts, served, before)
+        steps: dict[str, Step] = {
+            "messages": partial(messages_of_other_days, day=config.date, kept=kept),
+            "deliveries": partial(deliveries_of_other_days, kept=kept),
+        }
+        logs += [_sorted_log(rows, steps[name]) for name, rows in others.items()]
+    return engine.sorted(logs, BY_POSITION)
 
 
 def earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
