@@ -113,6 +113,10 @@ class Kept(Tables):
     def settle(self) -> None:
         """All is there."""
 
+    @property
+    def written(self) -> Mapping[str, Dataset]:
+        return {name: dataset for name in self.kept if (dataset := self.find(name)) is not None}
+
     def find(self, name: str) -> Dataset | None:
         if name not in self.kept:
             return None
@@ -171,8 +175,11 @@ class InProcess(Engine):
             for begin in range(0, batch.num_rows, self.cuts.rows)
         ]
 
-    def tables(self, location: Location | None, prefix: str = "") -> Tables:
+    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         return Kept(self.cuts)
+
+    def interrupt(self) -> None:
+        """Nothing goes on beside this process."""
 
     def close(self) -> None:
         """Nothing is kept."""

@@ -74,6 +74,10 @@ class NewFiles(NewRows):
             writing.remove()
             raise
 
+    def folder(self, date: Date | None) -> str:
+        """Where in the table a file of rows of a date is."""
+        return uuid4().hex[:2]
+
     def commit(self) -> None:
         """Make the rows of what was written those of the table whose columns equal ``where``, in one transaction.
 
@@ -140,7 +144,7 @@ class Writing:
 
     def _writer(self, date: Date | None) -> pq.ParquetWriter:
         if date not in self._open:
-            name = f"{uuid4().hex[:2]}/part-{uuid4()}.parquet"  # a task may be run twice
+            name = f"{self.new.folder(date)}/part-{uuid4()}.parquet"  # a task may be run twice
             os.makedirs(os.path.dirname(path := f"{self.new.path}/{name}"), exist_ok=True)
             self._open[date] = name, pq.ParquetWriter(path, self.new.schema)
         return self._open[date][1]

@@ -157,8 +157,9 @@ class Engine(ABC):
         may be null may be missing in each of them. Outputs of ``split`` of this order are used as they are."""
 
     @abstractmethod
-    def tables(self, location: Location | None, prefix: str = "") -> Tables:
-        """The output tables there; None: they are kept, and not written."""
+    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
+        """The output tables there; None: they are kept, and not written. Of ``format`` parquet those partitions are
+        replaced that get rows, and no transaction is."""
 
     @abstractmethod
     def interrupt(self) -> None:

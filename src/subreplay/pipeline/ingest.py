@@ -21,10 +21,10 @@ _NO_TOPIC: Final = "none"  # of which no row is
 _TOPIC: Final = pa.schema([pa.field("topic", pa.string(), nullable=False)])
 
 
-def write(engine: Engine, read: Read, location: Location, source: str) -> None:
+def write(engine: Engine, read: Read, location: Location, format: str, source: str) -> None:
     """Write canonical tables, topic by topic, and the quarantine of ``source``; what an earlier ingest of them left
     is replaced. A table that the source has nothing of is made, and empty, where there is none."""
-    tables = engine.tables(location)
+    tables = engine.tables(location, format=format)
     for name, schema in INPUTS.items():
         topics = _topics(read.tables[name]) if name in read.tables else []
         columns = pa.schema([each for each in schema if each.name != "topic"])

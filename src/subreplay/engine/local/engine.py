@@ -69,12 +69,12 @@ class LocalEngine(Engine):
             paths += cast(SortedDataset, each).paths
         return SortedDataset(self, tuple(paths), order, order.schema)
 
-    def tables(self, location: Location | None, prefix: str = "") -> Tables:
+    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
             return KeptTables(self)
         if isinstance(location, Schema):
             raise ConfigError(f"output.tables: the schema {location} is Spark's; set engine: spark")
-        self._tables.append(LocalTables(self, location, prefix))
+        self._tables.append(LocalTables(self, location, prefix, format))
         return self._tables[-1]
 
     def is_worth_processes(self, parts: Sequence[Part]) -> bool:

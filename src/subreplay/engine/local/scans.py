@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date as Date
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 _PARQUET: Final = ds.ParquetFileFormat(read_options=READ_OPTIONS)
 _FILENAME: Final = "__filename"
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def scan(engine: LocalEngine, source: TableSource) -> Dataset:
@@ -130,17 +132,26 @@ def _partitioning(path: str) -> Any:
             if "=" in each:
                 names.setdefault(name, []).append(value)
         del folder
-    dated = [pa.field(name, pa.date32()) for name, values in names.items() if all(map(_is_day, values))]
-    if not names:
-        return None
-    return ds.partitioning(pa.schema(dated), flavor="hive") if len(dated) == len(names) else "hive"
+    fields = [pa.field(name, _kind_of([each for each in values if each != _NULL])) for name, values in names.items()]
+    return ds.partitioning(pa.schema(fields), flavor="hive") if fields else None
+
+
+def _kind_of(values: Sequence[str]) -> pa.DataType:
+    """The type of values in the names of folders."""
+    if all(map(_is_day, values)):  # or none but null
+        return pa.date32()
+    return pa.int32() if values and all(map(_is_number, values)) else pa.string()
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"-?\d{1,10}", text) is not None and -(2**31) <= int(text) < 2**31
 
 
 def _is_day(text: str) -> bool:
     try:
         Date.fromisoformat(text)
     except ValueError:
-        return text == "__HIVE_DEFAULT_PARTITION__"
+        return False
     return len(text) == len("2026-01-01")
 
 

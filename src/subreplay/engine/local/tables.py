@@ -1,4 +1,4 @@
-"""Output tables of the local engine: Delta tables below a folder, or rows that are kept."""
+"""Output tables of the local engine: Delta or Parquet tables below a folder, or rows that are kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from subreplay.engine import delta_files
+from subreplay.engine import delta_files, parquet_files
 from subreplay.engine.delta_files import NewFiles
 from subreplay.engine.interface import Dataset, NewRows, Tables, TableSource
 from subreplay.engine.local.datasets import PartsDataset
@@ -23,16 +23,20 @@ AT_ONCE: Final = 4  # tables of few rows that are written at a time
 
 
 class LocalTables(Tables):
-    """Delta tables below ``root``; the names of those that are written begin with ``prefix``."""
+    """Tables below ``root``; the names of those that are written begin with ``prefix``."""
 
-    def __init__(self, engine: LocalEngine, root: str, prefix: str) -> None:
-        self.engine, self.root, self.prefix = engine, os.path.abspath(root), prefix
+    def __init__(self, engine: LocalEngine, root: str, prefix: str, format: str = "delta") -> None:
+        self.engine, self.root, self.prefix, self.format = engine, os.path.abspath(root), prefix, format
         self._writes: list[Future[None]] = []
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._whose: dict[str, dict[str, str]] = {}
 
     def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
-        return delta_files.begin(f"{self.root}/{self.prefix}{name}", name, columns, where)
+        return self._begin(name, columns, where)
+
+    def _begin(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewFiles:
+        begin = delta_files.begin if self.format == "delta" else parquet_files.begin
+        return begin(f"{self.root}/{self.prefix}{name}", name, columns, where)
 
     def commit(self, rows: NewRows) -> None:
         assert isinstance(rows, NewFiles)
@@ -44,7 +48,7 @@ class LocalTables(Tables):
         self._writes.append(self._pool.submit(self._put, name, rows, where))
 
     def _put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        new = delta_files.begin(f"{self.root}/{self.prefix}{name}", name, rows.schema, where)
+        new = self._begin(name, rows.schema, where)
         with new.writing() as writing:
             writing.add(rows)
         new.written.extend(writing.files)
@@ -68,9 +72,10 @@ class LocalTables(Tables):
     def find(self, name: str) -> Dataset | None:
         self.settle()
         path = f"{self.root}/{name}"
-        if not os.path.isdir(f"{path}/_delta_log"):
+        there = f"{path}/_delta_log" if self.format == "delta" else path
+        if not os.path.isdir(there):
             return None
-        return self.engine.scan(TableSource(key="output.tables", path=path))
+        return self.engine.scan(TableSource(key="output.tables", path=path, format=self.format))
 
     def close(self) -> None:
         """Write no more."""

@@ -98,10 +98,10 @@ class SparkEngine(Engine):
                 cast(NewFrame, output).parts.append(found[name])
         return found
 
-    def tables(self, location: Location | None, prefix: str = "") -> Tables:
+    def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
             return KeptFrames(self)
-        self._tables.append(SparkTables(self, location, prefix))
+        self._tables.append(SparkTables(self, location, prefix, format))
         return self._tables[-1]
 
     def interrupt(self) -> None:

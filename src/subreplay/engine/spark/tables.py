@@ -44,8 +44,8 @@ class NewFrame(NewRows):
 class SparkTables(Tables):
     """Tables below ``root``, or in a schema; the names of those that are written begin with ``prefix``."""
 
-    def __init__(self, engine: SparkEngine, root: Location, prefix: str) -> None:
-        self.engine, self.root, self.prefix = engine, root, prefix
+    def __init__(self, engine: SparkEngine, root: Location, prefix: str, format: str = "delta") -> None:
+        self.engine, self.root, self.prefix, self.format = engine, root, prefix, format
         if isinstance(root, Schema):
             lake.require_schema(engine.session, root, "output.tables")
         self._whose: dict[str, dict[str, str]] = {}
@@ -57,7 +57,7 @@ class SparkTables(Tables):
 
     def commit(self, rows: NewRows) -> None:
         found = cast(NewFrame, rows).frame(self.engine)
-        lake.replace(found, self.root, self.prefix + rows.name, "delta", **rows.where)
+        lake.replace(found, self.root, self.prefix + rows.name, self.format, **rows.where)
         self._whose[rows.name] = dict(rows.where)
 
     def put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
@@ -65,14 +65,19 @@ class SparkTables(Tables):
         self._writes.append(self._pool.submit(self._put, self.prefix + name, rows, where))
 
     def _put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        if isinstance(self.root, str) and is_here(self.engine.session, self.root):
+        if self.format == "parquet" and not len(rows):  # of which no partition is
+            empty = with_values(rows, where)
+            path = f"{self.root}/{name}"
+            lake.of_arrow(self.engine.session, empty).coalesce(1).write.format("parquet").save(path)
+            return
+        if self.format == "delta" and isinstance(self.root, str) and is_here(self.engine.session, self.root):
             new = delta_files.begin(os.path.abspath(f"{self.root}/{name}"), name, rows.schema, where)
             with new.writing() as writing:
                 writing.add(rows)
             new.written.extend(writing.files)
             new.commit()
             return
-        lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, "delta", **where)
+        lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, self.format, **where)
 
     def settle(self) -> None:
         for write in self._writes:
@@ -91,7 +96,7 @@ class SparkTables(Tables):
 
     def find(self, name: str) -> Dataset | None:
         self.settle()
-        found = lake.find(self.engine.session, self.root, name)
+        found = lake.find(self.engine.session, self.root, name, self.format)
         return None if found is None else self.engine.of_frame(found)
 
     def close(self) -> None:
