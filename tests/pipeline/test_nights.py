@@ -229,7 +229,7 @@ def test_a_run_under_another_policy_or_secret_than_the_one_it_continues_from_is_
     )
     keys = Keys(secret=Kept(PLAIN, "another secret"))
     other = replace(mine, config=mine.config.model_copy(update={"keys": keys}))
-    with pytest.raises(ConfigError, match=f"^keys.secret is not that of the audit of {FIRST_DAY}, from which"):
+    with pytest.raises(ConfigError, match=rf"^keys\.secret is not that of the audit of {FIRST_DAY}, from which"):
         other.audit(1)
 
 

@@ -239,10 +239,14 @@ def log_of_run(
 
 def earlier_findings(tables: Tables, config: RunConfig, topic: str, *codes: Code) -> Dataset | None:
     """Table ``violations`` as far as earlier runs reported some codes; None where none can have."""
-    violations = None if config.date is None else tables.find("violations")
-    if violations is None:
-        return None
-    return violations.where(of_earlier_runs(config, topic) & field("code").among(*(code.name for code in codes)))
+    found = earlier_rows(tables, "violations", config, topic)
+    return None if found is None else found.where(field("code").among(*(code.name for code in codes)))
+
+
+def earlier_rows(tables: Tables, name: str, config: RunConfig, topic: str) -> Dataset | None:
+    """The rows of an output table that runs of earlier dates wrote about the same; None where none can have."""
+    found = None if config.date is None else tables.find(name)
+    return None if found is None else found.where(of_earlier_runs(config, topic))
 
 
 def of_earlier_runs(config: RunConfig, topic: str) -> Condition:
