@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from subreplay.rows.model.columns import MOST_BYTES, ROWS, Ints, column, ints
 from subreplay.rows.sorted_blocks import GROUP, Order, with_groups
@@ -73,6 +74,14 @@ def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
         index = rows.schema.get_field_index(name)
         rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
     return rows
+
+
+def in_order(rows: pa.Table, *by: str) -> pa.Table:
+    """Rows in order of columns; null is the least."""
+    keys: dict[str, pa.ChunkedArray] = {}
+    for name in by:
+        keys |= {f"{name} is known": rows[name].is_valid(), name: rows[name]}
+    return rows.take(pc.sort_indices(pa.table(keys), [(key, "ascending") for key in keys]))
 
 
 def in_groups(rows: pa.Table, order: Order, by: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,58 @@
+"""Measure what few questions ask of whole tables, on any engine: lags of consumers, scattered and hot keys, times of
+deliveries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from subreplay.audit import clock_lags, scattered_keys
+from subreplay.engine.interface import Dataset, Engine
+from subreplay.rows import hot_keys
+from subreplay.rows.groups import in_order
+from subreplay.rows.model.columns import ints
+from subreplay.whatif import delivery_sample
+
+
+def lags(engine: Engine, judged: Dataset) -> list[dict[str, Any]]:
+    """The lags of each consumer, of its judged deliveries (rows of table ``audited``): their count and quantiles, as
+    ``audit.clocks.shifts`` takes them."""
+    outputs = {"lags": clock_lags.IN_ORDER, "counts": clock_lags.COUNTS}
+    found = judged.select(clock_lags.COLUMNS).split(clock_lags.lags_of, outputs)
+    counts = clock_lags.counts_of(found["counts"].table())
+    in_order = engine.sorted([found["lags"]], clock_lags.IN_ORDER)
+    chosen = in_order.map(clock_lags.QuantilesOf(counts), clock_lags.CHOSEN)
+    return clock_lags.by_consumer(counts, chosen.table())
+
+
+def count_scattered_keys(engine: Engine, judged: Dataset) -> tuple[int, int]:
+    """Keys that reached several consumers within one epoch, and keys in all, of rows of table ``audited``."""
+    served = judged.select(scattered_keys.COLUMNS).map(scattered_keys.served_keys, scattered_keys.SERVED.schema)
+    in_groups = engine.sorted([served], scattered_keys.SERVED)
+    counted = in_groups.map(scattered_keys.count_scattered, scattered_keys.COUNTS).table()
+    return int(ints(counted, "scattered").sum()), int(ints(counted, "keys").sum())
+
+
+def hottest_keys(engine: Engine, messages: Dataset, few: int) -> list[tuple[bytes, int]]:
+    """The ``few`` keys with the most messages, and how many these are."""
+    columns = [name for name in hot_keys.COLUMNS if name in messages.schema.names]
+    counted = messages.select(columns).map(hot_keys.count_keys, hot_keys.COUNTED.schema)
+    hottest = hot_keys.HottestOf(few)
+    found = hottest.of(engine.sorted([counted], hot_keys.COUNTED).map(hottest, hot_keys.KEYS).table())
+    return [(row["key"], row["messages"]) for row in found.to_pylist()]
+
+
+def fitted_sample(engine: Engine, messages: Dataset, deliveries: Dataset, most: int) -> pa.Table:
+    """About ``most`` deliveries, or all of fewer, with the sizes of their messages, as ``delivery_sample.TIMES``; the
+    tables are the canonical ones."""
+    count = deliveries.select(["ledger"]).map(delivery_sample.count_rows, delivery_sample.COUNT).table()
+    every = max(1, int(ints(count, "rows").sum()) // most)
+    sampled = []
+    columns = {"messages": delivery_sample.MESSAGE_COLUMNS, "deliveries": delivery_sample.DELIVERY_COLUMNS}
+    for name, rows in (("messages", messages), ("deliveries", deliveries)):
+        there = rows.select([column for column in columns[name] if column in rows.schema.names])
+        sampled.append(there.map(delivery_sample.Sampled(name, every), delivery_sample.SAMPLED.schema))
+    in_groups = engine.sorted(sampled, delivery_sample.SAMPLED)
+    times = in_groups.map(delivery_sample.delivery_times, delivery_sample.TIMES).table()
+    return in_order(times, *delivery_sample.ORDER)
