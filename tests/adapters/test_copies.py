@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from subreplay.rows.scan.copies import without_copies
+from subreplay.rows.scan.copies import split_copies, without_copies
 from subreplay.rows.scan.counts import added_up, counted
+from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
 
 
 def batch(entries: list[int], keys: list[bytes | None]) -> pa.RecordBatch:
@@ -45,3 +50,30 @@ def test_more_messages_than_entries_are_noticed() -> None:
     assert flags([7, 7, 7]) == (True, True)
     assert flags([7]) == (False, False)
     assert flags([1, 9, 9]) == (False, False)  # gaps hide it
+
+
+def sorted_log(rows: list[tuple[int, bytes | None, int | None]], size: int) -> list[pa.RecordBatch]:
+    """Messages at entries with their keys and sizes, by position, in batches of some rows."""
+    messages = batch([entry for entry, _, _ in rows], [key for _, key, _ in rows])
+    sizes = pa.array([size for _, _, size in rows], pa.int64())
+    blocks = shuffle_blocks([as_log("messages", messages.append_column("size", sizes))], BY_POSITION)
+    (found,) = external_merge(blocks, BY_POSITION)
+    return [found.slice(begin, size) for begin in range(0, found.num_rows, size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 100])
+def test_copies_are_left_out_of_a_sorted_log_however_it_is_cut(size: int) -> None:
+    draws = random.Random(size)
+    keys, sizes = [b"a", b"", None], [None, 0, 1]
+    rows = [(draws.randrange(9), draws.choice(keys), draws.choice(sizes)) for _ in range(100)]
+    found = list(split_copies(sorted_log(rows, size)))
+    kept = [row for name, each in found if name == "messages" for row in each.to_pylist()]
+    assert sorted(map(repr, {*rows})) == sorted(repr((row["entry"], row["key"], row["size"])) for row in kept)
+    assert [row["entry"] for row in kept] == sorted(row["entry"] for row in kept)
+    assert [each.to_pylist() for name, each in found if name == "copies"] == [[{"copies": 100 - len({*rows})}]]
+
+
+def test_a_sorted_log_without_copies_stays_as_it_is() -> None:
+    rows = sorted_log([(1, b"a", 1), (1, b"b", 1), (2, b"a", 1)], 2)
+    assert list(split_copies(rows)) == [("messages", each) for each in rows]
+    assert list(split_copies([])) == []

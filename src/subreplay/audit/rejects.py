@@ -40,6 +40,12 @@ class Rejects:
 
     rows: tuple[Reject, ...] = ()
 
+    @classmethod
+    def of_tables(cls, parts: Iterable[pa.Table]) -> Rejects:
+        """Those of ``rows.rejects.REJECTS``, of each table added up."""
+        rows = (row for part in parts for row in part.select([*Reject._fields]).to_pylist())
+        return cls(tuple(dict.fromkeys(Reject(**row) for row in rows)))
+
     def of(self, table: str, partition: int) -> list[Reject]:
         """Rejected rows of a table that may be about a topic partition."""
         return [r for r in self.rows if r.table == table and r.partition in (None, partition)]

@@ -1,0 +1,83 @@
+"""Which subscriptions, topics and other values there are in an input table: small tables, which each task makes of its
+rows and the driver adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.rows.model.held import Stored
+
+STORED: Final = pa.schema([pa.field("subscription", pa.string()), pa.field("topic", pa.string()),
+                           pa.field("first", pa.date32()), pa.field("last", pa.date32())])  # fmt: skip
+"""Subscriptions (null: messages, which are of none) and topics, and the days of their rows."""
+MOST_STORED: Final = 10_000  # subscriptions and topics of a table that are looked at
+MOST_NAMES: Final = 1_000  # of one column that are looked at
+MOST_SCOPES: Final = 1_000_000  # topic partitions
+_ROWS: Final = 1 << 16  # of small tables that are added up at a time
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Makes the distinct values of some columns, where none of them is null: the first ``most`` in order."""
+
+    columns: tuple[str, ...]
+    most: int = MOST_NAMES
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        held: list[pa.Table] = []
+        for batch in batches:
+            rows = pa.Table.from_batches([batch]).select([*self.columns])
+            held.append(rows.group_by([*self.columns], use_threads=False).aggregate([]))
+            if sum(map(len, held)) > max(_ROWS, 2 * len(held[0])):
+                held = [self.added(held)]
+        if held:
+            yield from self.added(held).to_batches()
+
+    def added(self, parts: Iterable[pa.Table]) -> pa.Table:
+        """Those of several tasks together."""
+        rows = pa.concat_tables(parts)
+        once = rows.group_by([*self.columns], use_threads=False).aggregate([]).drop_null()
+        return once.sort_by([(name, "ascending") for name in self.columns]).slice(0, self.most)
+
+    def values(self, rows: pa.Table) -> set[tuple[Any, ...]]:
+        """The values of what tasks made."""
+        return {tuple(row.values()) for row in self.added([rows]).to_pylist()}
+
+
+def stored_days(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``STORED`` of rows of an input table, which may lack ``subscription``."""
+    held: list[pa.Table] = []
+    for batch in batches:
+        given = {name: batch.column(name) for name in ("topic", "date")}
+        missing = "subscription" not in batch.schema.names
+        given["subscription"] = pa.nulls(batch.num_rows, pa.string()) if missing else batch.column("subscription")
+        held.append(_days(pa.table(given | {"first": given["date"], "last": given["date"]}).select(STORED.names)))
+        if sum(map(len, held)) > max(_ROWS, 2 * len(held[0])):
+            held = [_added(held)]
+    if held:
+        yield from _added(held).to_batches()
+
+
+def stored(table: str, rows: pa.Table) -> tuple[Stored, ...]:
+    """What a table has, of what tasks made of it."""
+    return tuple(Stored(table, **row) for row in _added([rows]).to_pylist())
+
+
+def _added(parts: Iterable[pa.Table]) -> pa.Table:
+    found = _days(pa.concat_tables(parts))
+    known = found.append_column("named", found["subscription"].is_valid())
+    order = [(name, "ascending") for name in ("named", "subscription", "topic")]
+    return known.sort_by(order).select(STORED.names).slice(0, MOST_STORED)
+
+
+def _days(rows: pa.Table) -> pa.Table:
+    """By subscription and topic; those without a topic, or without any day, are left out."""
+    by = ["subscription", "topic"]
+    found = rows.group_by(by, use_threads=False).aggregate([("first", "min"), ("last", "max")])
+    found = found.select([*by, "first_min", "last_max"]).rename_columns(STORED.names).cast(STORED)
+    return found.filter(pc.and_(found["topic"].is_valid(), found["first"].is_valid()))
