@@ -18,7 +18,7 @@ from subreplay.adapters.source.plan import Plan, Taken
 from subreplay.rows.check import Breach, breaches
 from subreplay.rows.encoded import Mask, as_bytes, mask_of
 from subreplay.rows.model.contracts import PARTITION, shortened
-from subreplay.rows.model.tables import INPUTS
+from subreplay.rows.model.tables import INPUTS, REJECTED
 
 FILE, LINE, BROKEN = "subreplay_file", "subreplay_line", "subreplay_broken"
 HIDDEN: Final = (FILE, LINE, BROKEN)
@@ -28,6 +28,7 @@ NO_ROW: Final = -1
 UNSET: Final = (-1_000_000, 0)
 """From when to when (µs) times of columns that may be null stand for none: 0 or -1, in any unit."""
 _MOST_OF_A_VALUE: Final = 200
+_MOST_MS: Final = 2**53
 _DAY: Final = 86_400_000_000  # µs
 _LINE: Final = "(line)"
 _TWO_PARTITIONS: Final = "what tells of a partition tells of one"
@@ -55,6 +56,19 @@ def with_rejected(batch: pa.RecordBatch, plan: Plan, *, as_they_are: bool) -> tu
     None: all are. Rejected ones have their values ``as_they_are``, as far as our types have them, or nothing but
     nulls."""
     return _Batch(batch, plan, "", NO_ROW).with_rejected(as_they_are)
+
+
+def canonical(batch: pa.RecordBatch, plan: Plan, file: str = "") -> pa.RecordBatch:
+    """All rows of a batch as those of the plan's table, of which any column may be null, with column ``rejected``
+    (``tables.REJECTED``): rows that break the contract are rejected, and stand behind the others. Where a plan has all
+    values as they are, and the batch none of ``HIDDEN``, only rows that cannot be read are rejected, and whole numbers
+    beyond a column's ends become these: what breaks the contract is still to be found."""
+    return _Batch(batch, plan, file, NO_ROW).canonical(plan.as_they_are and not {*HIDDEN} & {*batch.schema.names})
+
+
+def canonical_schema(table: str) -> pa.Schema:
+    """The columns of ``canonical``."""
+    return pa.schema([*(field.with_nullable(True) for field in INPUTS[table]), pa.field("rejected", REJECTED)])
 
 
 class _Batch:
@@ -95,8 +109,33 @@ class _Batch:
         ]
         return pa.RecordBatch.from_arrays(whole, schema=schema), ~bad if bad.any() else None
 
+    def canonical(self, as_they_are: bool) -> pa.RecordBatch:
+        schema = canonical_schema(self.plan.table)
+        if as_they_are:
+            self.given = [(taken, _in_time(taken, values)) for taken, values in self.given]
+            bad = self._made()
+        else:
+            bad = self._judged()
+        valid = pa.array(~bad)
+        columns = [_within(self.columns[name], schema.field(name).type) for name in self.plan.schema.names]
+        if not bad.any():
+            rejected = pa.nulls(self.count, REJECTED)
+            return pa.RecordBatch.from_arrays([*columns, rejected], schema=schema)
+        lost = [_as_row(each) for each in self._rejected(bad)]
+        columns = [pa.concat_arrays([of.filter(valid), _nulls(of.type, len(lost))]) for of in columns]
+        rejected = pa.array([None] * (self.count - len(lost)) + lost, REJECTED)
+        return pa.RecordBatch.from_arrays([*columns, rejected], schema=schema)
+
     def _judged(self) -> Mask:
         """Make all columns; which rows are rejected."""
+        self._made()
+        lacks = {*self.plan.lacks, "date"}
+        for breach in breaches(self.plan.table, self.columns, lacks):
+            self._judge(breach)
+        return self._bad()
+
+    def _made(self) -> Mask:
+        """Make all columns; which rows could not be read."""
         for taken, values in self.given:
             self._take(taken, values)
         for name, value in self.plan.values.items():
@@ -105,17 +144,16 @@ class _Batch:
             if field.name not in self.columns:
                 self.columns[field.name] = self._nulls(field.type)
         self.columns["date"] = self._dates()
-        lacks = {*self.plan.lacks, "date"}
-        for breach in breaches(self.plan.table, self.columns, lacks):
-            self._judge(breach)
+        return self._bad()
+
+    def _bad(self) -> Mask:
         bad = np.zeros(self.count, np.bool_)
         for _, rows, _, _ in self.broken:
             bad |= rows
         return bad
 
     def _nulls(self, kind: pa.DataType) -> pa.Array:
-        """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""
-        return pa.array([None], kind).take(pa.array(np.zeros(self.count, np.int64)))
+        return _nulls(kind, self.count)
 
     def _take(self, taken: Taken, values: pa.Array) -> None:
         field = INPUTS[self.plan.table].field(taken.fills[0])
@@ -191,6 +229,34 @@ class _Batch:
             raw = json.dumps({name: text[one] for name, text in columns.items()}, ensure_ascii=False)
             raw = raw if unread[one] is None else f"({unread[one]})"
             yield Rejected(self.plan.table, files[one] or "", numbers[one], shortened(raw), tuple(reasons[one]))
+
+
+def _nulls(kind: pa.DataType, rows: int) -> pa.Array:
+    """Nothing but nulls: of a struct, ``pa.nulls`` would leave fields null that must not be."""
+    return pa.array([None], kind).take(pa.array(np.zeros(rows, np.int64)))
+
+
+def _in_time(taken: Taken, values: pa.Array) -> pa.Array:
+    """The values of a column, of ms those that a time can hold: what no time can be becomes one that is legal
+    nowhere."""
+    if taken.how != "epoch_ms":
+        return values
+    return pc.max_element_wise(pc.min_element_wise(values, _MOST_MS, skip_nulls=False), -_MOST_MS, skip_nulls=False)
+
+
+def _within(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values of a type that holds them; whole numbers beyond its ends become these."""
+    if values.type == kind:
+        return values
+    if pa.types.is_signed_integer(kind) and kind.bit_width < values.type.bit_width:
+        most = 2 ** (kind.bit_width - 1) - 1
+        values = pc.max_element_wise(pc.min_element_wise(values, most, skip_nulls=False), -most - 1, skip_nulls=False)
+    return values.cast(kind)
+
+
+def _as_row(rejected: Rejected) -> dict[str, Any]:
+    reasons = [reason._asdict() for reason in rejected.reasons]
+    return {"file": rejected.file, "row": rejected.row, "raw": rejected.raw, "reasons": reasons}
 
 
 def _shown(taken: Taken, values: pa.Array) -> list[str]:

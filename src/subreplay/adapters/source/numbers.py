@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -97,17 +98,17 @@ def digits(values: pa.Array) -> Outcome:
 
 def since_1970(unit: str) -> Callable[[pa.Array], Outcome]:
     """The conversion of numbers that count ``unit`` (s, ms, us, ns) since 1970, as integers, floats or text of them."""
+    return partial(_since_1970, per_second=PER_SECOND[unit])
 
-    def convert(values: pa.Array) -> Outcome:
-        if _is_text(values.type):
-            return _of_text(values, PER_SECOND[unit])
-        if pa.types.is_floating(values.type):
-            return _of_floats(values.cast(pa.float64()), PER_SECOND[unit])
-        whole = integers(values)
-        times = _micros(whole.values, PER_SECOND[unit])
-        return Outcome(times.values, (*whole.broken, *times.broken))
 
-    return convert
+def _since_1970(values: pa.Array, per_second: int) -> Outcome:
+    if _is_text(values.type):
+        return _of_text(values, per_second)
+    if pa.types.is_floating(values.type):
+        return _of_floats(values.cast(pa.float64()), per_second)
+    whole = integers(values)
+    times = _micros(whole.values, per_second)
+    return Outcome(times.values, (*whole.broken, *times.broken))
 
 
 def instants(values: pa.Array) -> Outcome:

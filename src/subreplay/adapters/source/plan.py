@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.source.columns import Column, columns, conversion, find
+from subreplay.adapters.source.columns import Column, columns, conversion, find, kind_of
 from subreplay.adapters.source.mapping import BY_TIME, INSTANTS, NEEDED, Mapping, Source
 from subreplay.adapters.source.names import PARTS, PATHS
 from subreplay.adapters.source.numbers import iso_times
@@ -67,6 +67,12 @@ class Plan:
     def by_path(self) -> bool:
         """Whether the path of a row's file tells something."""
         return any(each.column is None for each in self.taken)
+
+    @property
+    def as_they_are(self) -> bool:
+        """Whether every value of the source has its place in our columns: then a row that breaks the contract can be
+        shown in these."""
+        return not self.by_time and all(_as_it_is(each, self.table) for each in self.taken)
 
     @property
     def lacks(self) -> tuple[str, ...]:
@@ -123,6 +129,23 @@ def bind(mapping: Mapping, schema: pa.Schema) -> Plan:
             f"values (the source has {there or 'no column'})"
         )
     return plan
+
+
+def _as_it_is(taken: Taken, table: str) -> bool:
+    if taken.column is None or taken.parts:
+        return False
+    theirs, ours = taken.column.type, INPUTS[table].field(taken.fills[0]).type
+    if taken.how == "" and pa.types.is_signed_integer(theirs):
+        return bool(pa.types.is_signed_integer(ours))
+    if taken.how in ("epoch_us", "epoch_ms"):
+        return bool(theirs == pa.int64())
+    text, of_bytes = kind_of(theirs) == "text", kind_of(theirs) == "bytes"
+    if taken.how == "length":
+        return text or of_bytes
+    zoned = pa.types.is_timestamp(theirs) and theirs.tz is not None
+    return taken.how == "" and (
+        (text and ours == pa.string()) or (of_bytes and ours == pa.binary()) or (zoned and ours == TIME)
+    )
 
 
 def numbered(rows: pa.Table) -> pa.Table:
