@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.source.convert import BROKEN, FILE
 from subreplay.adapters.source.canonical_rows import BY_TIME, CORRUPT, CanonicalRows, numbered, split_for_numbers
+from subreplay.adapters.source.convert import BROKEN, FILE
 from subreplay.adapters.source.mapping import parse
 from subreplay.adapters.source.plan import bind
 from subreplay.rows.intake import Intake
