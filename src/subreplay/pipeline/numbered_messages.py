@@ -1,0 +1,26 @@
+"""Messages of a source without offsets, numbered by their times; and messages without exact copies of others."""
+
+from __future__ import annotations
+
+import pyarrow.compute as pc
+
+from subreplay.adapters.source.canonical_rows import BY_TIME, numbered, split_for_numbers
+from subreplay.engine.interface import Dataset, Engine
+from subreplay.rows.model.tables import LOG
+from subreplay.rows.scan.copies import COPIES, split_copies
+from subreplay.rows.sorted_blocks import BY_POSITION
+
+
+def number_by_time(engine: Engine, messages: Dataset) -> Dataset:
+    """Canonical messages with column ``rejected``: those that could be read with entries from 0 in the order of their
+    times, in each topic partition."""
+    outputs = messages.split(split_for_numbers, {"messages": BY_TIME, "others": messages.schema})
+    in_order = engine.sorted([outputs["messages"]], BY_TIME)
+    return engine.together([in_order.map(numbered, messages.schema), outputs["others"]])
+
+
+def without_copies(engine: Engine, messages: Dataset) -> tuple[Dataset, int]:
+    """Valid messages as rows of the log without exact copies of others, and how many these are."""
+    in_order = engine.sorted([messages], BY_POSITION)
+    outputs = in_order.split(split_copies, {"messages": LOG, "copies": COPIES})
+    return outputs["messages"], pc.sum(outputs["copies"].table()["copies"]).as_py() or 0

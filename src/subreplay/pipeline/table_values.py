@@ -1,0 +1,28 @@
+"""Which subscriptions, topics and other values the input tables hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from subreplay.engine.interface import Dataset
+from subreplay.rows.model.held import Stored
+from subreplay.rows.scan.distinct import MOST_NAMES, STORED, Distinct, stored, stored_days
+
+
+def distinct_values(rows: Dataset, columns: Sequence[str], most: int = MOST_NAMES) -> list[tuple[Any, ...]]:
+    """The distinct values of some columns where none of them is null, in order; of very many the first."""
+    step = Distinct(tuple(columns), most)
+    schema = pa.schema([rows.schema.field(name) for name in columns])
+    return sorted(step.values(rows.select(columns).map(step, schema).table()))
+
+
+def stored_in(tables: Mapping[str, Dataset]) -> tuple[Stored, ...]:
+    """Subscriptions, topics and days of every input table, all rows of which are given."""
+    found: list[Stored] = []
+    for name, rows in tables.items():
+        columns = [column for column in STORED.names[:2] if column in rows.schema.names]
+        found += stored(name, rows.select([*columns, "date"]).map(stored_days, STORED).table())
+    return tuple(found)
