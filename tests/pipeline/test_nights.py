@@ -279,3 +279,17 @@ def of_second(rows: pa.Table, **given: int) -> pa.Table:
         values[1] = pa.scalar(micros, TIME).cast(of.type).as_py()
         rows = rows.set_column(rows.schema.get_field_index(name), of, pa.array(values, of.type))
     return rows
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+def test_daily_runs_on_spark_leave_the_same_tables(runs: Make, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    from subreplay.engine.spark.engine import SparkEngine
+
+    local = runs(over_hours(*STORIES[1]), ACTIVE)
+    with SparkEngine(request.getfixturevalue("spark")) as engine:
+        mine = replace(local, engine=engine, out=engine.tables(str(tmp_path / "of_spark")))
+        for day in range(3):
+            assert (local.audit(day) is None) == (mine.audit(day) is None)
+            one, other = local.audited(day), mine.audited(day)
+            assert sorted(map(repr, other.select(one.column_names).to_pylist())) == sorted(map(repr, one.to_pylist()))
