@@ -58,6 +58,16 @@ class JudgeRows:
         yield from _named("sums", [sums.together()])
 
 
+@dataclass(frozen=True)
+class AuditedRows:
+    """A step: ``LOG`` rows in order ``BY_POSITION`` -> rows of table ``audited`` alone."""
+
+    judge_rows: JudgeRows
+
+    def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (batch for name, batch in self.judge_rows(log) if name == "audited")
+
+
 def _named(name: str, tables: Iterable[pa.Table]) -> Iterator[tuple[str, pa.RecordBatch]]:
     for table in tables:
         yield from ((name, batch) for batch in table.combine_chunks().to_batches() if batch.num_rows)

@@ -47,6 +47,7 @@ HOLDERS: Final = pa.schema(
 )
 """Of the deliveries that held a waiting message back, the one that ended last, and how many there are (``of``)."""
 PARTITIONS: Final = pa.schema([pa.field("partition", pa.int32())])
+NUMBER: Final = pa.schema([pa.field("rows", pa.int64())])
 _AFTER_POSITION: Final = ("partition", "seq", "nth", "consumer")
 _HOLDING: Final = ("delivered", "partition", "slot", "session", "at", "held_until", "seq", "consumer", *POSITION[2:])
 _LAST_FIRST: Final = (
@@ -95,6 +96,11 @@ def count(rows: pa.Table) -> pa.Table:
 def add_counts(counts: pa.Table) -> pa.Table:
     """The sums of ``COUNTS``, in one row."""
     return pa.table({name: [pc.sum(counts[name]).as_py() or 0] for name in COUNTS.names}, schema=COUNTS)
+
+
+def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A step: the number of rows of a task."""
+    yield pa.RecordBatch.from_pydict({"rows": [sum(batch.num_rows for batch in batches)]}, NUMBER)
 
 
 @dataclass(frozen=True, eq=False)

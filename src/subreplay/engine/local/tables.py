@@ -91,10 +91,10 @@ class NewKept(NewRows):
 
 
 class KeptTables(Tables):
-    """Rows that are kept as long as the engine is open; ``earlier`` are the tables that an earlier run kept."""
+    """Rows that are kept as long as the engine is open."""
 
-    def __init__(self, engine: LocalEngine, earlier: Mapping[str, Dataset] | None = None) -> None:
-        self.engine, self.earlier = engine, earlier or {}
+    def __init__(self, engine: LocalEngine) -> None:
+        self.engine = engine
         self.kept: dict[str, Dataset] = {}
 
     def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
@@ -117,4 +117,4 @@ class KeptTables(Tables):
         return self.kept
 
     def find(self, name: str) -> Dataset | None:
-        return self.earlier.get(name)
+        return self.kept.get(name)

@@ -105,10 +105,10 @@ class SparkTables(Tables):
 
 
 class KeptFrames(Tables):
-    """Frames that the session keeps as long as the engine is open; ``earlier`` are those that an earlier run kept."""
+    """Frames that the session keeps as long as the engine is open."""
 
-    def __init__(self, engine: SparkEngine, earlier: Mapping[str, Dataset] | None = None) -> None:
-        self.engine, self.earlier = engine, earlier or {}
+    def __init__(self, engine: SparkEngine) -> None:
+        self.engine = engine
         self.kept: dict[str, Dataset] = {}
 
     def new(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> NewRows:
@@ -129,4 +129,4 @@ class KeptFrames(Tables):
         return self.kept
 
     def find(self, name: str) -> Dataset | None:
-        return self.earlier.get(name)
+        return self.kept.get(name)
