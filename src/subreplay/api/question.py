@@ -118,7 +118,7 @@ class Question:
             found = ask(session, self.config, sink=sink, frames=self.frames)
             if "report" in self.config.output.model_fields_set:
                 write_reports(found.report, Path(self.config.output.report))
-        return Result(found.verdict, found.report, found.tables, self.explained, sink)
+        return Result(found.verdict, found.report, found.tables, self.explained, sink)  # type: ignore[arg-type]
 
     def explained(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Explanation:
         if (key is None) == (message is None):

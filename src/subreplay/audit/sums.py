@@ -58,9 +58,11 @@ PANES: Final = pa.schema(
 
 
 class Counted(NamedTuple):
-    """What is counted of findings: ``counts`` of all of them (``finding_counts``, then ``counts_of_others``), ``panes``
-    of failing ones, and of table ``violations`` at least the rows that are among the ``first`` of their windows."""
+    """What is counted of findings: ``counts`` of all of them (``finding_counts``, then ``counts_of_others``),
+    ``of_others`` the latter alone, ``panes`` of failing ones, and of table ``violations`` at least the rows that are
+    among the ``first`` of their windows."""
 
+    of_others: pa.Table
     counts: pa.Table
     panes: pa.Table
     first: pa.Table

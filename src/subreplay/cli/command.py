@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import cache, partial
+from functools import cache
 from importlib.abc import MetaPathFinder
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -153,26 +153,6 @@ class _NoPandas(MetaPathFinder):
             pa.array([])
         finally:
             sys.meta_path.remove(finder)
-
-
-def session(options: Spark, meanwhile: str | None = None, *, at_once: bool = True) -> SparkSession:
-    """The session of a command; what Java says while it starts, and later, goes to the log file. The module that needs
-    the session next, with all that it imports, is imported ``meanwhile``. Where it need not start ``at_once``, it
-    starts when it is asked for what the driver cannot do by itself, if that is ever."""
-    from subreplay.engine.spark.lazy_session import (  # only here: the other commands work without Spark
-        can_wait,
-        on_demand,
-    )
-    from subreplay.engine.spark.session import is_there
-
-    if not is_there() and not at_once and can_wait(options):
-        _NoPandas.told()
-        spark = on_demand(options, partial(_started, options))
-    else:
-        spark = _started(options, meanwhile)
-    interruption.cancelling(spark.interruptAll)
-    _say_log()
-    return spark
 
 
 def opened(run: RunConfig, meanwhile: str | None = None) -> Engine:

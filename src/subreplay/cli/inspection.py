@@ -17,7 +17,8 @@ from subreplay.hashing.profiles import latest
 from subreplay.reports.words import count, percent, plural
 
 if TYPE_CHECKING:
-    from subreplay.engine.spark.inspect import Held, Look, Together
+    from subreplay.adapters.source.overview import Held
+    from subreplay.pipeline.inspection import Look, Together
 
 MOST_REASONS: Final = 5
 _WRITTEN: Final = "# Written by subreplay inspect"
@@ -144,7 +145,7 @@ def scenarios(
 ) -> list[dict[str, object]]:
     """The scenarios of a what-if without a run file: the named policies, or those of ``known`` scenarios, each with so
     many consumers."""
-    from subreplay.engine.spark.inspect import members
+    from subreplay.pipeline.inspection import members
 
     first = policy or str(known[0]["policy"])
     rest = against or [str(each["policy"]) for each in known]

@@ -18,7 +18,7 @@ import typer
 
 from subreplay import __version__, failures
 from subreplay.adapters import Options
-from subreplay.cli.command import Command, log, run_command, session, terminal
+from subreplay.cli.command import Command, log, opened, run_command, terminal
 from subreplay.cli.commands import conformance, sources
 from subreplay.cli.commands.plan import plan_app
 from subreplay.cli.runs import (
@@ -35,7 +35,6 @@ from subreplay.cli.runs import (
     Tables,
     Verbose,
     load,
-    needs_spark,
     of_messages,
     reported,
 )
@@ -146,12 +145,12 @@ def _with_preset(run: RunConfig, preset: str | None, consumers: int) -> RunConfi
 
 def _run(kind: Literal["audit", "whatif"], run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline.story", at_once=needs_spark(run))
-    from subreplay.pipeline import story
+    with opened(run, meanwhile="subreplay.pipeline.story") as engine:
+        from subreplay.pipeline import story
 
-    work = story.audit if kind == "audit" else story.whatif
-    result = work(spark, run, terminal.progress)
-    return reported(kind, run, result.verdict, result.report)
+        work = story.audit if kind == "audit" else story.whatif
+        result = work(engine, run, terminal.progress)
+        return reported(kind, run, result.verdict, result.report)
 
 
 @command()
@@ -169,10 +168,10 @@ def profile(
     terminal.speak(quiet=quiet, verbose=verbose, as_json=as_json)
     run = load(config_file, _day(date, day_before), tables, None, engine=engine)
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline.story")
-    from subreplay.pipeline import story
+    with opened(run, meanwhile="subreplay.pipeline.story") as opened_engine:
+        from subreplay.pipeline import story
 
-    days = story.profile(spark, run, terminal.progress)
+        days = story.profile(opened_engine, run, terminal.progress)
     terminal.say(f"profile: {sum(days.values()):,} messages of {len(days):,} days in {run.traffic.profile}")
     if terminal.as_json:
         terminal.object({"command": "profile", "messages": days, "table": f"{run.traffic.profile}/profile"})
@@ -205,20 +204,20 @@ def explain(
     run = load(config_file, date, tables, out_dir, engine=engine)
     lines: list[Iterable[str]] = []
     if key is not None:
-        from subreplay.engine.spark import explain as explain_spark
+        from subreplay.pipeline import explain as explain_key  # type: ignore[attr-defined]
 
-        lines.append(explain_spark.lines(run, key, partial(session, at_once=False)))
+        lines.append(explain_key.lines(run, key, opened))
     if message is not None or "traffic" in run.model_fields_set:
         from subreplay.audit.explain.position import Position
 
         position = None if message is None else Position.parse(message)
-        spark = session(run.spark, meanwhile="subreplay.engine.spark.trace", at_once=False)
-        from subreplay.engine.spark import trace
+        with opened(run, meanwhile="subreplay.pipeline.trace") as evidence:
+            from subreplay.pipeline import trace  # type: ignore[attr-defined]
 
-        if key is not None:
-            lines.append(["", *trace.of_key(spark, run, key, last)])
-        if position is not None:
-            lines.append(trace.of_message(spark, run, position, last))
+            if key is not None:
+                lines.append(["", *trace.of_key(evidence, run, key, last)])
+            if position is not None:
+                lines.append([*trace.of_message(evidence, run, position, last)])
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0
@@ -254,6 +253,7 @@ command()(conformance.fidelity)
 @command()
 def demo(
     out_dir: Annotated[Path, typer.Option("--out", help="Folder for tables and report.")] = Path("build/demo"),
+    engine: Engine = None,
 ) -> int:
     """Ingest, audit and replay the bundled recording of a real broker."""
     bundled = files("subreplay.demo")
@@ -261,7 +261,7 @@ def demo(
         output = {"output": {"tables": f"{out_dir}/tables", "report": f"{out_dir}/report"}}
         sources.tables_of(recording, f"{out_dir}/input", "pulsar-recording", "delta", output, Options())
     with as_file(bundled / "demo.yaml") as run_file:
-        return _run("audit", load(run_file, None, f"{out_dir}/input", str(out_dir)))
+        return _run("audit", load(run_file, None, f"{out_dir}/input", str(out_dir), engine=engine))
 
 
 @command(name="config")

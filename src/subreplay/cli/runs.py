@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from subreplay.cli.command import EXIT, log, session, terminal
+from subreplay.cli.command import EXIT, log, opened, terminal
 from subreplay.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from subreplay.reports.write import ReportPaths
     from subreplay.rows.model.rows import Verdict
 
-_LARGE: Final = 16 << 20  # bytes of files; the driver reads fewer by itself
 ConfigFile = Annotated[Path, typer.Option("--config", help="The run, as YAML; `subreplay config` prints every key.")]
 ConfigOrMessages = Annotated[Path | None, typer.Option("--config", help="The run, as YAML. Or name --messages.")]
 Messages = Annotated[
@@ -57,18 +55,18 @@ def of_messages(
     for name in (asked[0], *asked[1]):
         if name is not None:
             make(name, latest(name))
-    from subreplay.engine.spark import inspect
+    from subreplay.pipeline import inspection as looking
 
-    spark = session(config.Spark(), at_once=False)
-    with terminal.progress(f"looking at {location}"):
-        found = inspect.look(spark, location, form)
+    source = looking.source_of(location, form)
+    with opened(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
+        found = looking.look(engine, source)
     if found.answer.open:
         open_ = ", ".join(found.answer.open)
         remedy = f"`subreplay inspect {location}` writes a run file to complete"
         raise InputError(f"{location}: nothing tells {open_}; {remedy}")
     for assumed in found.answer.assumed:
         terminal.warn(f"assumed: {assumed}")
-    run = inspect.run_of(found)
+    run = looking.run_of(found)
     known = run["scenarios"]
     assert isinstance(known, list)
     run["scenarios"] = chosen = inspection.scenarios(asked[0], asked[1], asked[2], known)
@@ -79,27 +77,6 @@ def of_messages(
         if not grouped:
             terminal.warn(f"assumed: the topic is {topics[0]}; {len(topics) - 1:,} other topics are left out")
     return config.parse(run, location, date=date, **outputs(out_dir), **overrides)
-
-
-def needs_spark(run: RunConfig) -> bool:
-    """Whether a run is known to need Spark: a dispatch is replayed, or the input tables are large, as files of this
-    machine; a date may have few of their rows."""
-    return any(scenario.dispatch for scenario in run.scenarios) or (run.date is None and _is_large(run))
-
-
-def _is_large(run: RunConfig) -> bool:
-    from subreplay.rows.model.tables import INPUTS
-
-    of_run = {name: getattr(run.traffic, name) for name in INPUTS}
-    places = [f"{run.traffic.path}/{name}" if given is None else given.path for name, given in of_run.items()]
-    left = _LARGE
-    for place in map(Path, filter(None, places)):
-        for file in (place, *place.rglob("*")):
-            with suppress(OSError):
-                left -= file.stat().st_size if file.is_file() else 0
-            if left < 0:
-                return True
-    return False
 
 
 def load(path: Path, date: str | None, tables: str | None, out_dir: str | None, **overrides: object) -> RunConfig:

@@ -90,3 +90,8 @@ def bounds(options: Mapping[str, str | Kept], day: Date | None, lookback_days: i
 
 def _ms(at: datetime) -> int:
     return (at - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(milliseconds=1)
+
+
+def package(version: str) -> str:
+    """The package of Spark's Kafka source for a version of Spark, all of which are built with Scala 2.13."""
+    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"

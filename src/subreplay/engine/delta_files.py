@@ -170,9 +170,7 @@ def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) ->
     """What writes rows of ``columns`` in place of those of the table at ``path`` whose columns equal ``where``. A table
     that is not there is made, partitioned by the columns of ``where`` and the date; one that is there gets the columns
     that it lacks. Raises ``InputError`` where it has another layout, or ``where`` cannot be a partition."""
-    for column, value in where.items():
-        if value in _NO_PARTITION:
-            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
+    require_names(where)
     partitions = [*(column for column in where if column != "date"), "date"]
     mine = kept_by_delta(pa.schema([f for f in columns if f.name not in partitions]))
     whole = pa.schema([*mine, *(pa.field(c, pa.string()) for c in partitions[:-1]), pa.field("date", pa.date32())])
@@ -191,6 +189,13 @@ def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) ->
         return NewFiles(name, columns, dict(where), path, mine, tuple(partitions), _names(table, where))
     except DeltaError as error:
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
+
+
+def require_names(where: Mapping[str, str]) -> None:
+    """Raise ``InputError`` where a value cannot be that of a partition."""
+    for column, value in where.items():
+        if value in _NO_PARTITION:
+            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
 
 
 def _other_layout(path: str) -> InputError:

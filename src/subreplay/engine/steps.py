@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from subreplay.engine.interface import Batches, Splitter
 from subreplay.rows.conditions import Condition
+from subreplay.rows.model.columns import as_schema as as_schema
 
 
 @dataclass(frozen=True)
@@ -30,17 +31,6 @@ class Select:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Batches:
         for batch in batches:
             yield batch.select([name for name in self.columns if name in batch.schema.names])
-
-
-def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """A batch with just the columns of a schema; those that may be null may be missing in it."""
-    if batch.schema.equals(schema):
-        return batch
-    there = set(batch.schema.names)
-    columns = [
-        batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in schema
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def one_output(name: str) -> Splitter:

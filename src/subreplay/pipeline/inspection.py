@@ -29,7 +29,7 @@ from subreplay.audit.rules.registry import missing, standings
 from subreplay.config import live
 from subreplay.config import run as config
 from subreplay.config.live import LIVE
-from subreplay.config.traffic import InputTable
+from subreplay.config.traffic import InputTable, Traffic
 from subreplay.engine.interface import Dataset, Engine, TableSource
 from subreplay.engine.missing_files import not_there
 from subreplay.errors import InputError
@@ -164,14 +164,14 @@ def source_of_kafka(brokers: str, topic: str | None) -> InputTable:
     return InputTable.model_validate({"from": live.KAFKA, "options": options})
 
 
-def session_for(source: InputTable) -> config.Spark:
-    """The session that can read a source, where none is active: of Kafka, one with Spark's own package for it, unless
-    the environment says how Spark starts."""
-    if source.from_ != live.KAFKA or "PYSPARK_SUBMIT_ARGS" in os.environ:
-        return config.Spark()
-    from subreplay.engine.spark.read.live import package
-
-    return config.Spark(conf={"spark.jars.packages": package(version("pyspark"))})
+def run_for(source: InputTable) -> config.RunConfig:
+    """The run that reads a source as its messages, by which the engine is chosen. Of Kafka, where no session is active,
+    Spark starts with its own package for it, unless the environment says how Spark starts."""
+    spark = config.Spark()
+    if source.from_ == live.KAFKA and "PYSPARK_SUBMIT_ARGS" not in os.environ:
+        spark = config.Spark(conf={"spark.jars.packages": live.package(version("pyspark"))})
+    traffic = Traffic().model_copy(update={"messages": source})
+    return config.RunConfig().model_copy(update={"spark": spark, "traffic": traffic})
 
 
 def look(engine: Engine, source: InputTable) -> Look:
@@ -325,7 +325,7 @@ def run_of(found: Look) -> dict[str, Any]:
     policies = _policies(found)
     if found.held is not None and len(found.held.topics) > 1 and policies[0][0].startswith("kafka."):
         topic = None  # a group reads all of them
-    spark = session_for(found.source).model_dump(exclude_defaults=True)
+    spark = run_for(found.source).spark.model_dump(exclude_defaults=True)
     return {
         **({"spark": spark} if spark else {}),
         "traffic": {"messages": given},

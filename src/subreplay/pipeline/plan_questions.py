@@ -14,11 +14,11 @@ from subreplay.config.kafka_names import policy_options
 from subreplay.config.plan import Plan
 from subreplay.config.run import RunConfig
 from subreplay.config.scenario import AnyScenario, GroupScenario, Scenario
-from subreplay.engine.spark.read.source import Source
-from subreplay.engine.spark.whatif import plans
 from subreplay.errors import ConfigError, InputError, NothingThere
 from subreplay.hashing.producer_routing import default_scheme
 from subreplay.hashing.profiles import LATEST, latest
+from subreplay.pipeline import plans
+from subreplay.pipeline.source import Source
 from subreplay.rows.model.partitioner_words import sentences, unexplained
 from subreplay.rows.model.partitioners import Partitioners
 from subreplay.semantics.policies import make
@@ -120,7 +120,7 @@ class Given:
         return tuple(one for one in found if keyed or self.plan.policies or "key_shared" not in one.policy)
 
 
-def given(source: Source) -> Given:
+def given_of(source: Source) -> Given:
     """What questions are asked of. Raises ``NothingThere`` where there are no messages."""
     if not source.extent["messages"]:
         raise NothingThere("plan: there are no messages to plan with")

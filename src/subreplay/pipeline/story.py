@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from subreplay.config.run import RunConfig
-from subreplay.engine.spark.audit import stages as audit_stages
-from subreplay.engine.spark.audit.summing import sum_audit
-from subreplay.engine.spark.dispatch.stage import dispatch_asked, replay_dispatch
-from subreplay.engine.spark.read.source import Source, read, read_traffic, write_profile, write_tables
-from subreplay.engine.spark.read.traffic import Frames
-from subreplay.engine.spark.session import DataFrame, SparkSession
-from subreplay.engine.spark.sink import OnDisk, Sink
-from subreplay.engine.spark.whatif import stages as whatif_stages
-from subreplay.pipeline.plan_questions import answer, finalists, given
+from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.pipeline import audit as stages
+from subreplay.pipeline import whatif as scenarios
+from subreplay.pipeline.dispatch import dispatch_asked, replay_dispatch
+from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.plan_questions import answer, finalists, given_of
+from subreplay.pipeline.source import Source, read, read_traffic, write_profile, write_tables
+from subreplay.pipeline.sums import sum_audit
 from subreplay.reports.assemble import compare
 from subreplay.reports.assemble import report as assemble
 from subreplay.reports.assemble.dispatch import dispatch_view
 from subreplay.reports.assemble.plans import plan_view
 from subreplay.reports.assemble.result_tables import result_tables
 from subreplay.reports.assemble.verdict import judgement, replayable
-from subreplay.reports.data import ReportData
+from subreplay.reports.data import EngineInfo, ReportData
 from subreplay.reports.figures import DispatchFigures
 from subreplay.reports.plan_data import PlanView
 from subreplay.rows.model.rows import Verdict
@@ -34,111 +33,101 @@ Progress = Callable[[str], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Result:
-    """What a run found: the report is still to be rendered; ``tables`` are its rows of every result table, which the
-    sink has."""
+    """What a run found: the report is still to be rendered; ``tables`` are its rows of every result table."""
 
     verdict: Verdict
     report: ReportData
-    tables: Mapping[str, DataFrame] = field(default_factory=dict)
+    tables: Mapping[str, Dataset] = field(default_factory=dict)
 
 
 def audit(
-    spark: SparkSession,
+    engine: Engine,
     config: RunConfig,
     progress: Progress = nullcontext,
-    sink: Sink | None = None,
-    frames: Frames | None = None,
+    tables: Tables | None = None,
+    given: Given | None = None,
 ) -> Result:
     """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
-    it. Input tables may be given as ``frames``; without a ``sink``, results go where the run says."""
+    it. Input tables may be ``given``; without ``tables``, results go where the run says."""
     with progress("reading and checking the tables"):
-        source = read(spark, config, sink or OnDisk(spark, config.output.tables), frames)
-    with closing(source.inputs.reads), source.sink.open():
-        return _audited(source, progress)
-
-
-def _audited(source: Source, progress: Progress) -> Result:
-    config = source.config
+        source = read(engine, config, tables or engine.tables(config.output.tables), given)
     with progress("folding the membership into epochs"):
-        judge = audit_stages.fold(source)
+        judge = stages.fold(source)
     with progress("judging every delivery"):
-        judged = audit_stages.judge(source, judge)
+        judged = stages.judge(source, judge)
     with progress("putting findings into words"):
-        found = audit_stages.explain(source, judge, judged)
+        found = stages.explain(source, judge, judged)
     with progress("summing windows"):
         figures = sum_audit(source, judge, judged, found)
     with progress("replaying the traffic under the scenarios"):
-        figures, plans = whatif_stages.assign(source, figures)
+        figures, plans = scenarios.assign(source, figures)
     replayed = _replayed(source, plans, progress)
     dispatch = tuple(map(dispatch_view, replayed))
     found_out = judgement(figures, config)
     views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "audit", source.spark.version)
+    run = assemble.run_info(config, figures, "audit", _info(engine))
     report = assemble.report(run, figures, found_out, views, dispatch)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, found_out, views))
-    return Result(found_out.verdict, report, source.sink.written)
+    return Result(found_out.verdict, report, source.tables.written)
 
 
 def whatif(
-    spark: SparkSession,
+    engine: Engine,
     config: RunConfig,
     progress: Progress = nullcontext,
-    sink: Sink | None = None,
-    frames: Frames | None = None,
+    tables: Tables | None = None,
+    given: Given | None = None,
 ) -> Result:
-    """Replay recorded traffic under every scenario of the run and compare them side by side; ``sink`` and ``frames``
+    """Replay recorded traffic under every scenario of the run and compare them side by side; ``tables`` and ``given``
     as above."""
     with progress("reading and checking the tables"):
-        source = read_traffic(
-            spark, config, sink or OnDisk(spark, config.output.tables, "whatif_"), frames, every_topic=True
-        )
-    with closing(source.inputs.reads), source.sink.open():
-        return _compare(source, progress)
+        written = tables or engine.tables(config.output.tables, "whatif_")
+        source = read_traffic(engine, config, written, given, every_topic=True)
+    return _compare(source, progress)
 
 
 def plan(
-    spark: SparkSession,
+    engine: Engine,
     config: RunConfig,
     questions: Sequence[Question],
     progress: Progress = nullcontext,
-    sink: Sink | None = None,
-    frames: Frames | None = None,
+    tables: Tables | None = None,
+    given: Given | None = None,
 ) -> Result:
-    """Answer questions about how to set a subscription up, and replay the traffic under the finalists; ``sink`` and
-    ``frames`` as above."""
+    """Answer questions about how to set a subscription up, and replay the traffic under the finalists; ``tables`` and
+    ``given`` as above."""
     with progress("reading and checking the tables"):
-        source = read_traffic(spark, config, sink or OnDisk(spark, config.output.tables, "plan_"), frames)
-    with closing(source.inputs.reads), source.sink.open():
-        with progress("profiling the traffic"):
-            asked = given(source)
-        with progress(f"planning {', '.join(questions)}"):
-            answers = tuple(answer(asked, question) for question in questions)
-        shown = config.model_copy(update={"scenarios": finalists(config, answers)})
-        source = replace(source, config=shown, stored_profile=source.profiled)
-        return _compare(source, progress, tuple(plan_view(found) for found in answers))
+        source = read_traffic(engine, config, tables or engine.tables(config.output.tables, "plan_"), given)
+    with progress("profiling the traffic"):
+        asked = given_of(source)
+    with progress(f"planning {', '.join(questions)}"):
+        answers = tuple(answer(asked, question) for question in questions)
+    shown = config.model_copy(update={"scenarios": finalists(config, answers)})
+    source = replace(source, config=shown, stored_profile=source.profiled)
+    return _compare(source, progress, tuple(plan_view(found) for found in answers))
 
 
 def _compare(source: Source, progress: Progress, plans_made: tuple[PlanView, ...] = ()) -> Result:
     """The scenarios of a run side by side."""
     config = source.config
     with progress("replaying the traffic under the scenarios"):
-        figures, plans = whatif_stages.assign(source, whatif_stages.sum_traffic(source))
+        figures, plans = scenarios.assign(source, scenarios.sum_traffic(source))
     judged = replayable(figures, config)
     replayed = () if judged.nothing else _replayed(source, plans, progress)
     dispatch = tuple(map(dispatch_view, replayed))
     views = compare.scenario_views(plans, figures, replayed)
-    run = assemble.run_info(config, figures, "whatif", source.spark.version)
+    run = assemble.run_info(config, figures, "whatif", _info(source.engine))
     report = replace(assemble.report(run, figures, judged, views, dispatch), plans=plans_made)
     with progress("writing the result tables"):
         write_tables(source, result_tables(figures, run, judged, views))
-    return Result(judged.verdict, report, source.sink.written)
+    return Result(judged.verdict, report, source.tables.written)
 
 
-def profile(spark: SparkSession, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
+def profile(engine: Engine, config: RunConfig, progress: Progress = nullcontext) -> dict[str, int]:
     """Write the traffic's profile, which a what-if reads; returns how many messages it has of each day."""
     with progress("writing the traffic's profile"):
-        return {str(row["date"]): row["messages"] for row in write_profile(spark, config)}
+        return {str(row["date"]): row["messages"] for row in write_profile(engine, config)}
 
 
 def _replayed(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tuple[DispatchFigures, ...]:
@@ -147,3 +136,7 @@ def _replayed(source: Source, plans: tuple[Plan, ...], progress: Progress) -> tu
         return ()
     with progress(f"replaying the dispatch, message by message: {asked}"):
         return replay_dispatch(source, plans)
+
+
+def _info(engine: Engine) -> EngineInfo:
+    return EngineInfo(engine.name, engine.version, engine.cores)

@@ -31,7 +31,7 @@ class Profiling:
     """How messages are profiled: ``make`` makes ``schema`` of batches of their ``columns`` of the log, of at most
     ``rows`` messages at a time."""
 
-    make: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+    make: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     columns: tuple[str, ...]
     rows: int
     schema: pa.Schema

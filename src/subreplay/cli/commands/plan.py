@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from subreplay.cli.command import Command, log, session, terminal
+from subreplay.cli.command import Command, log, opened, terminal
 from subreplay.cli.runs import (
     ConfigOrMessages,
     Date,
@@ -22,7 +22,6 @@ from subreplay.cli.runs import (
     Tables,
     Verbose,
     load,
-    needs_spark,
     of_messages,
     reported,
 )
@@ -120,9 +119,9 @@ for _question in _ASKS:
 
 def _run(question: Question, run: RunConfig) -> int:
     log.open(Path(run.output.report))
-    spark = session(run.spark, meanwhile="subreplay.pipeline.story", at_once=needs_spark(run))
-    from subreplay.pipeline import story
+    with opened(run, meanwhile="subreplay.pipeline.story") as engine:
+        from subreplay.pipeline import story
 
-    result = story.plan(spark, run, [question], terminal.progress)
-    plans = [asdict(view) for view in result.report.plans]
-    return reported("plan", run, result.verdict, result.report, plans=plans)
+        result = story.plan(engine, run, [question], terminal.progress)
+        plans = [asdict(view) for view in result.report.plans]
+        return reported("plan", run, result.verdict, result.report, plans=plans)

@@ -6,14 +6,13 @@ import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from subreplay.adapters import ADAPTERS, Options, Told
-from subreplay.cli.command import session, terminal
+from subreplay.cli.command import opened, terminal
 from subreplay.cli.runs import Format, Json, Quiet, Verbose, check_folder
 from subreplay.errors import ConfigError, InputError
 from subreplay.reports.clean import clean
@@ -55,19 +54,16 @@ def inspect(
         raise InputError(f"{files}: {why}")
     from subreplay.adapters.source.mistakes import none_is_valid
     from subreplay.cli import inspection
-    from subreplay.engine.spark import inspect as inspect_spark
+    from subreplay.pipeline import inspection as looking
 
-    if kafka is not None:
-        source = inspect_spark.source_of_kafka(kafka, location)
-    else:
-        source = inspect_spark.source_of(str(location), form)
-    location = source.location if kafka is not None else str(location)
-    spark = session(inspect_spark.session_for(source), at_once=source.from_ is not None)
-    with terminal.progress(f"looking at {location}"):
-        found = inspect_spark.look_at(spark, source)
-    for line in () if terminal.quiet else inspection.lines(location, found, inspect_spark.applying(found)):
+    of_kafka = kafka is not None
+    source = looking.source_of_kafka(kafka, location) if kafka is not None else looking.source_of(str(location), form)
+    location = source.location if of_kafka else str(location)
+    with opened(looking.run_for(source)) as engine, terminal.progress(f"looking at {location}"):
+        found = looking.look(engine, source)
+    for line in () if terminal.quiet else inspection.lines(location, found, looking.applying(found)):
         terminal.say(line)
-    inspection.write_run_file(to, inspect_spark.run_of(found), found, location)
+    inspection.write_run_file(to, looking.run_of(found), found, location)
     if found.held is not None and found.held.rows and not found.held.valid:
         raise InputError(f"{location}: {none_is_valid(found.held.rows, found.held.why, found.candidate.found)}")
     missing = ", ".join(found.answer.open)
@@ -94,12 +90,11 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
     """Look at messages and what lies beside them, and write a run file for an audit."""
     from subreplay.adapters.source.mistakes import none_is_valid
     from subreplay.cli import inspection
-    from subreplay.config.run import Spark
-    from subreplay.engine.spark import inspect as inspect_spark
+    from subreplay.config.run import RunConfig
+    from subreplay.pipeline import inspection as looking
 
-    spark = session(Spark(), at_once=False)
-    with terminal.progress(f"looking at {', '.join(locations)}"):
-        found = inspect_spark.look_at_files(spark, locations, form)
+    with opened(RunConfig()) as engine, terminal.progress(f"looking at {', '.join(locations)}"):
+        found = looking.look_at_files(engine, locations, form)
     messages = found.messages
     for line in () if terminal.quiet else inspection.lines_of_files(found):
         terminal.say(line)
@@ -110,7 +105,7 @@ def _inspect_together(locations: Sequence[str], to: Path, form: str | None) -> i
         why = none_is_valid(messages.held.rows, messages.held.why, messages.candidate.found)
         raise InputError(f"{messages.source.location}: {why}")
     notes = [each for beside in found.beside for each in beside.found.assumed]
-    inspection.write_run_file(to, inspect_spark.run_of_files(found), messages, " ".join(locations), notes)
+    inspection.write_run_file(to, looking.run_of_files(found), messages, " ".join(locations), notes)
     missing = ", ".join(messages.answer.open)
     audited = any(each.found.table == "deliveries" for each in found.beside)
     terminal.say(f"run file: {to}" + (f"; write {missing} into it for ?" if missing else ""))
@@ -141,13 +136,12 @@ def _inspect_files(path: Path, adapter: str, to: Path) -> int:
     tables of others, and a run file."""
     from subreplay.adapters.detect import TITLES
     from subreplay.cli import inspection
-    from subreplay.config.run import Spark
-    from subreplay.engine.spark.adapters import sources
+    from subreplay.config.run import RunConfig
+    from subreplay.pipeline import sources
 
-    spark = session(Spark(), at_once=False)
     options = ADAPTERS[adapter].assumed(path)
-    with terminal.progress(f"looking at {path}"), sources.reading(spark, adapter, path, options) as read:
-        found = read.told
+    with opened(RunConfig()) as engine, terminal.progress(f"looking at {path}"):
+        found = sources.read(engine, adapter, path, options).told
     terminal.say(f"{path}: {TITLES[adapter]}, adapter {adapter}")
     if options.given:
         terminal.say(f"assumed, as the file does not contain it: {options.arguments}")
@@ -227,17 +221,16 @@ def tables_of(folder: Path, to: str, source: str, form: str, more: Mapping[str, 
     """Read, write tables, and beside them a run file, with ``more`` in it."""
     if not folder.exists():
         raise InputError(f"{folder}: no such file or folder")
-    from subreplay.config.run import Spark
+    from subreplay.config import run as config
 
-    spark = session(Spark(), meanwhile="subreplay.engine.spark.ingest", at_once=False)
-    from subreplay.engine.spark import ingest as ingest_spark
-    from subreplay.engine.spark.adapters import sources
+    with opened(config.parse({"output": {"tables": to}}, "ingest"), meanwhile="subreplay.pipeline.ingest") as engine:
+        from subreplay.pipeline import sources
+        from subreplay.pipeline.ingest import write
 
-    with ExitStack() as reading:
         with terminal.progress("reading and checking the files"):
-            read = reading.enter_context(sources.reading(spark, source, folder, options))
+            read = sources.read(engine, source, folder, options)
         with terminal.progress("writing the tables"):
-            ingest_spark.write(spark, read, to, form, str(folder))
+            write(engine, read, to, form, str(folder))
     ingested = read.told
     run_file = Path(to) / "audit.yaml"
     run_file.write_text(_run_file(ingested, to, form, more), encoding="utf-8")

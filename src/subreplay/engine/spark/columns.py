@@ -18,20 +18,22 @@ import pyspark.sql.functions as F
 from numpy.typing import NDArray
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from subreplay.audit.input_statistics import MOST_EVENTS, Rows, bounded
 from subreplay.audit.passes.repeats import members_once
 from subreplay.config.run import Subscription
-from subreplay.engine.spark import collect
 from subreplay.engine.spark.arrow_functions import of_arrays
-from subreplay.engine.spark.read.contracts import Split
-from subreplay.engine.spark.read.log import nanos
-from subreplay.engine.spark.schemas import require
+from subreplay.engine.spark.datasets import nullable
+from subreplay.engine.spark.schemas import arrow_schema
 from subreplay.errors import ConfigError, InputError
 from subreplay.hashing.murmur2 import murmur2_32_array
 from subreplay.hashing.murmur3 import MASK_31, murmur3_32_array
+from subreplay.rows.canonical import Canonical, columns_of, require_columns
 from subreplay.rows.model.columns import NEVER
 from subreplay.rows.model.held import told
 from subreplay.rows.model.range_table import NOBODY
 from subreplay.rows.model.tables import MEMBERSHIP
+from subreplay.rows.quarantine import checked, quarantined
+from subreplay.rows.scan.members import members
 from subreplay.semantics.policies import make
 from subreplay.semantics.policies.base import Policy
 from subreplay.semantics.timelines.membership import dispatcher_events
@@ -143,16 +145,11 @@ def owners(
     made = make(policy, profile, **(options or {}))
     if made.routing == "any":
         raise ConfigError(f"{policy}: any consumer may get any message: nobody owns one")
-    rows = require(membership, MEMBERSHIP, "membership")
+    require_columns("membership", arrow_schema(membership.schema), "membership")
+    rows = membership
     for column, value in {"subscription": subscription, "topic": topic}.items():
         rows = rows if value is None else rows.where(F.col(column) == value)
-    parts = Split("membership", rows)
-    rejected = collect.rows(parts.rejected.limit(1))
-    if rejected:
-        why = rejected[0]["reasons"][0]
-        raise InputError(f"membership: {why['column']} {why['value']}: {why['rule']}; {why['remedy']}")
-    timed = parts.valid.withColumns({"at": nanos("at", "at_nanos"), "since": nanos("since", "since_nanos")})
-    events = collect.rows(timed.orderBy("at", "seq", "consumer", "event"))
+    events = _events(nullable(rows).limit(MOST_EVENTS + 1).toArrow())
     for column in ("subscription", "topic"):
         names = {row[column] for row in events}
         if len(names) != 1:
@@ -205,6 +202,20 @@ def _murmur3() -> Callable[..., Column]:
         return _known(murmur3_32_array(keys), keys)
 
     return _function("murmur3", "long", hashes)
+
+
+def _events(membership: pa.Table) -> Rows:
+    """The events of a membership in order. Raises ``InputError`` where a row is not valid, or there are too many."""
+    bounded([{}] * len(membership))
+    columns = columns_of("membership", membership.schema)
+    found = pa.Table.from_batches(Canonical(columns, fill=True)(membership.select(columns.names).to_batches()), columns)
+    for batch in found.combine_chunks().to_batches():
+        keeps = checked("membership", batch)
+        if keeps is not None:
+            why = quarantined("membership", batch, keeps)["reasons"][0].as_py()[0]
+            raise InputError(f"membership: {why['column']} {why['value']}: {why['rule']}; {why['remedy']}")
+    whole = [found[f.name] if f.name in columns.names else pa.nulls(len(found), f.type) for f in MEMBERSHIP]
+    return members(pa.table(whole, names=MEMBERSHIP.names))
 
 
 def _kafka_partition() -> Callable[..., Column]:

@@ -9,7 +9,6 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -19,9 +18,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config.fields import quoted
 from subreplay.config.run import Location, Schema
-from subreplay.engine.missing_files import not_there as not_there
-from subreplay.engine.spark import delta_files, local_delta
-from subreplay.engine.spark.delta_files import NewFiles
+from subreplay.engine.delta_files import CONFIGURATION as _OF_DELTA
+from subreplay.engine.delta_files import require_names
+from subreplay.engine.missing_files import missing
+from subreplay.engine.spark.local_paths import is_here
 from subreplay.engine.spark.schemas import frame_of, spark_schema
 from subreplay.errors import ConfigError, EnvironmentFailed, InputError
 
@@ -34,17 +34,12 @@ _MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_E
 PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: Spark takes it for several
 _VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # behind a path: Delta reads the table as it was
 _NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
-_OF_DELTA: Final = {
-    # runs find their rows by partition; statistics of every column cost as much as writing it
-    "delta.dataSkippingNumIndexedCols": "0",
-    "delta.randomizeFilePrefixes": "true",  # names become no paths: they may be longer than a path can be
-}
 
 
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:
     """Table ``name`` of ``root``. Raises ``InputError`` naming the location where there is none of that format."""
     path = _path(root, name)
-    if not isinstance(root, Schema) and (why := missing(spark, path, form)):
+    if not isinstance(root, Schema) and is_here(spark, path) and (why := missing(path, form)):
         raise _unreadable(path, form, why)
     try:
         if isinstance(root, Schema):
@@ -57,20 +52,6 @@ def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame
     return frame
 
 
-def missing(spark: SparkSession, path: str, form: str) -> str | None:
-    """Why a path of this machine has no table, in Spark's words, which would have to start to say so; None: it may have
-    one."""
-    if form == "iceberg" or PATTERN.search(path) or _VERSION.search(path) or not local_delta.is_here(spark, path):
-        return None  # of Iceberg it may be the name of a table
-    if not os.path.exists(path):
-        return "PATH_NOT_FOUND"
-    if form != "delta":
-        return None
-    folder = Path(os.path.abspath(path))  # or a partition of a table above
-    of_delta = any((place / "_delta_log").is_dir() for place in (folder, *folder.parents))
-    return None if of_delta else "DELTA_TABLE_NOT_FOUND"
-
-
 def _unreadable(path: str, form: str, why: str) -> InputError:
     return InputError(f"{path}: no readable {form} table ({why}); ingest first, or set traffic.path and traffic.format")
 
@@ -81,7 +62,7 @@ def _path(root: Location, name: str) -> str:
 
 def _file(spark: SparkSession, root: Location, path: str) -> str:
     """A path below ``root`` for Spark, whose Java has a working directory of its own."""
-    return os.path.abspath(path) if local_delta.is_here(spark, root) else path
+    return os.path.abspath(path) if is_here(spark, root) else path
 
 
 def find(spark: SparkSession, root: Location, name: str, form: str = "delta") -> DataFrame | None:
@@ -90,18 +71,6 @@ def find(spark: SparkSession, root: Location, name: str, form: str = "delta") ->
         return read(spark, root, name, form)
     except InputError:
         return None
-
-
-def here(spark: SparkSession, root: Location, name: str) -> local_delta.Table | None:
-    """Delta table ``name`` of ``root`` as it is read without Spark; None where Spark has to read it."""
-    return local_delta.opened(os.path.abspath(_path(root, name))) if local_delta.is_here(spark, root) else None
-
-
-def equal(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
-    """The rows whose columns equal ``where``."""
-    for column, value in where.items():
-        frame = frame.where(F.col(column) == value)
-    return frame
 
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -143,24 +112,6 @@ def replace(frame: DataFrame, root: Location, name: str, form: str, **where: str
         writer.option("partitionOverwriteMode", "dynamic").save(path)
 
 
-def put(spark: SparkSession, rows: pa.Table, root: Location, name: str, **where: str) -> None:
-    """``replace`` of a Delta table by few rows that the driver has; of files of this machine without Spark."""
-    if local_delta.is_here(spark, root):
-        there = os.path.abspath(_path(root, name))
-        if local_delta.replace(rows_with_values(rows, where), there, _partitions(where), where, _OF_DELTA):
-            return
-    replace(of_arrow(spark, rows).coalesce(1), root, name, "delta", **where)
-
-
-def begin(spark: SparkSession, schema: pa.Schema, root: Location, name: str, **where: str) -> NewFiles | None:
-    """``replace`` of a Delta table by rows of that schema that tasks write into files; None where it is not on the disk
-    of this machine, or Spark has to look after it."""
-    if not local_delta.is_here(spark, root):
-        return None
-    rows = rows_with_values(schema.empty_table(), where)
-    return delta_files.begun(os.path.abspath(_path(root, name)), rows.schema, _partitions(where), where, _OF_DELTA)
-
-
 def _partitions(where: Mapping[str, str]) -> list[str]:
     return [*(column for column in where if column != "date"), "date"]
 
@@ -179,32 +130,11 @@ def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condi
 
 def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:
     """The rows with the values of ``where``, and with a date: null where neither they nor ``where`` have one."""
-    _require_names(where)
+    require_names(where)
     values = {column: F.lit(value).cast("date" if column == "date" else "string") for column, value in where.items()}
     if "date" not in where and "date" not in frame.columns:
         values["date"] = F.lit(None).cast("date")
     return frame.withColumns(values)
-
-
-def rows_with_values(rows: pa.Table, where: Mapping[str, str]) -> pa.Table:
-    """The same of rows that the driver has."""
-    _require_names(where)
-    values: dict[str, str | None] = dict(where)
-    if "date" not in where and "date" not in rows.column_names:
-        values["date"] = None
-    for column, value in values.items():
-        same = pa.repeat(pa.scalar(value, pa.string()), len(rows)).cast(
-            pa.date32() if column == "date" else pa.string()
-        )
-        index = rows.schema.get_field_index(column)
-        rows = rows.append_column(column, same) if index < 0 else rows.set_column(index, column, same)
-    return rows
-
-
-def _require_names(where: Mapping[str, str]) -> None:
-    for column, value in where.items():
-        if value in _NO_PARTITION:
-            raise InputError(f"{column} {value!r}: no table can be partitioned by that name; choose another")
 
 
 def _committed(save: Callable[[], None], path: str) -> None:

@@ -12,8 +12,8 @@ from subreplay.adapters.source.convert import FILE
 from subreplay.config.fields import quoted
 from subreplay.engine.interface import TableSource
 from subreplay.engine.missing_files import missing, unreadable
+from subreplay.engine.spark import live
 from subreplay.engine.spark.local_paths import is_here
-from subreplay.engine.spark.read import live
 from subreplay.errors import ConfigError, EnvironmentFailed
 
 _NO_AVRO: Final = "_LEGACY_ERROR_TEMP_1139"

@@ -49,6 +49,17 @@ def column(rows: pa.Table, name: str) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which would copy it
 
 
+def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with just the columns of a schema; those that may be null may be missing in it."""
+    if batch.schema.equals(schema):
+        return batch
+    there = set(batch.schema.names)
+    columns = [
+        batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def gathered(batches: Iterable[pa.RecordBatch], rows: int = ROWS) -> Iterator[pa.Table]:
     """Batches of any size as tables of ``rows`` rows each, of one chunk, whatever the batches; the last has the rest,
     and of rows that take more than ``MOST_BYTES`` each has fewer."""

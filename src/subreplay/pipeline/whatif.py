@@ -11,12 +11,11 @@ from subreplay.audit.needs import Need
 from subreplay.config.plans import routing_of, scenario_events
 from subreplay.config.run import RECORDED
 from subreplay.config.scenario import AnyScenario
-from subreplay.engine.spark import collect, keys
-from subreplay.engine.spark.read.partitioners import producers_of
-from subreplay.engine.spark.read.rejects import reasons
-from subreplay.engine.spark.read.source import Events, Source
 from subreplay.errors import InputError
 from subreplay.hashing.murmur3 import murmur3_32
+from subreplay.pipeline.measurements import hottest_keys
+from subreplay.pipeline.partitioners import producers_of
+from subreplay.pipeline.source import Events, Source
 from subreplay.reports.figures import Figures
 from subreplay.rows.model.partitioner_words import unexplained
 from subreplay.rows.model.rows import Scope
@@ -41,7 +40,7 @@ def sum_traffic(source: Source) -> Figures:
     return Figures(
         source.inputs.topic, source.statistics.counts, source.extent, source.width, folded, intervals,
         guessable=source.config.keys.guessable, held=source.held, quiet=source.quiet,
-        quarantine=reasons(source.inputs, source.statistics.with_rejected), producers=producers_of(source),
+        quarantine=source.reasons, producers=producers_of(source),
         left_out=source.inputs.other_topics,
         repeated={"messages": source.statistics.copies}, numbered=source.numbered,
         lacking=source.statistics.lacking,
@@ -53,15 +52,12 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
     plans = tuple(_scenario_plan(source, s) for s in source.config.scenarios)
     first, last = source.extent["first"], source.extent["last"]
     assigner = Assigner((figures.plan, *plans), Extent(first, last, figures.width), moves_of=figures.plan.name)
-    # a reader of Parquet may hold all keys of a file, twice: of large ones, one at a time
-    with collect.together(1 if source.statistics.widest > keys.LARGE else 4) as start:
-        few = max(1, source.config.report.hot_keys)
-        found = start(source.profiled.assigned, assigner, few)
-        shown = start(_of_messages, source, few) if source.config.keys.words.show else None
-    hot = found.result().hottest if shown is None else shown.result()
+    few = max(1, source.config.report.hot_keys)
+    found = source.profiled.assigned(assigner, few)
+    hot = _of_messages(source, few) if source.config.keys.words.show else found.hottest
     figures = replace(
         figures,
-        traffic=found.result().rows,
+        traffic=found.rows,
         hottest=hot[0].messages if hot else 0,
         hot_keys=[_hot_key(source, figures.plan, key) for key in hot[: source.config.report.hot_keys]],
     )
@@ -71,9 +67,8 @@ def assign(source: Source, figures: Figures) -> tuple[Figures, tuple[Plan, ...]]
 def _of_messages(source: Source, few: int) -> list[HotKey]:
     """The hottest keys where they are shown, which a profile cannot tell."""
     words = source.config.keys.words
-    rows = collect.rows(keys.hot_keys(source.log.messages, few, source.statistics.widest))
-    of = [bytes(row["key"]) for row in rows]
-    return [HotKey(str(words.word(key)), murmur3_32(key), row["messages"]) for key, row in zip(of, rows, strict=True)]
+    rows = hottest_keys(source.engine, source.messages, few)
+    return [HotKey(str(words.word(key)), murmur3_32(key), messages) for key, messages in rows]
 
 
 def measured_plan(

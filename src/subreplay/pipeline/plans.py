@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import pyspark.sql.functions as F
-
-from subreplay.engine.spark.profiled import IN_PROCESS
-from subreplay.engine.spark.read.source import Source
 from subreplay.errors import InputError
+from subreplay.pipeline.measurements import fitted_sample
+from subreplay.pipeline.profiled import IN_PROCESS
+from subreplay.pipeline.source import Source
 from subreplay.rows.model.columns import column, ints
 from subreplay.whatif.planning.capacity import Fit, fit
 from subreplay.whatif.traffic.profile import TrafficProfile
@@ -29,10 +28,6 @@ def profile(source: Source) -> TrafficProfile:
 
 def fitted(source: Source) -> Fit:
     """A service model of the recorded deliveries, each with the size of its message."""
-    every = max(1, source.extent["deliveries"] // MOST_TIMES)
-    sizes = source.log.messages.select(*_POSITION, "size")
-    chosen = source.log.deliveries.where(F.pmod(F.xxhash64(*_POSITION), F.lit(every)) == 0)
-    rows = chosen.drop("size").join(sizes, [*_POSITION], "left").select("consumer", "received_at", "acked_at", "size")
-    times = rows.orderBy("received_at", "acked_at", "consumer", "size").toArrow()
+    times = fitted_sample(source.engine, source.messages, source.deliveries, MOST_TIMES)
     names = column(times, "consumer").fill_null("").to_pylist() if times.num_rows else []
     return fit(ints(times, "received_at"), ints(times, "acked_at"), ints(times, "size", 0), names)

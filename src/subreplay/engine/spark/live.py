@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from subreplay.config import live
 from subreplay.config.traffic import InputTable
-from subreplay.engine.spark.read.pulsar_source import PulsarMessages, require_client
+from subreplay.engine.spark.pulsar_source import PulsarMessages, require_client
 from subreplay.errors import EnvironmentFailed, InputError
 
 
@@ -54,13 +54,8 @@ def _of_kafka(spark: SparkSession, options: dict[str, str], bounds: live.Bounds,
     except AnalysisException as error:
         if re.search("DATA_SOURCE_NOT_FOUND|find data source", str(error)):
             raise EnvironmentFailed(
-                f"{key}: this Spark session cannot read Kafka; start it with the package {package(spark.version)} "
+                f"{key}: this Spark session cannot read Kafka; start it with the package {live.package(spark.version)} "
                 "(spark.conf: spark.jars.packages)"
             ) from error
         raise InputError(f"{key}: Kafka cannot be read: {str(error).splitlines()[0]}") from error
     return found
-
-
-def package(version: str) -> str:
-    """The package of Spark's Kafka source for a version of Spark, all of which are built with Scala 2.13."""
-    return f"org.apache.spark:spark-sql-kafka-0-10_2.13:{version}"

@@ -1,0 +1,213 @@
+"""The stages of an audit: each takes what the one before it gave, and writes what a user may want to query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from subreplay.audit import explaining, judging, sums, topic_findings
+from subreplay.audit.clocks import Shift
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.explaining import Counting, CountWords, WordsOf
+from subreplay.audit.judge import Judge
+from subreplay.audit.judging import JudgeRows
+from subreplay.audit.passes.beginning import beginnings
+from subreplay.audit.passes.loads import adding_loads
+from subreplay.audit.rules.assignments import assignment_findings
+from subreplay.audit.rules.registry import Code
+from subreplay.audit.sessions import with_unknown_consumers
+from subreplay.audit.sums import Counted
+from subreplay.audit.terms import Terms
+from subreplay.config.run import RECORDED
+from subreplay.engine.interface import Dataset
+from subreplay.pipeline import nights
+from subreplay.pipeline.lost_letters import dead_letter_findings, letters_by_message
+from subreplay.pipeline.source import Source
+from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partitions
+from subreplay.pipeline.whatif import measured_plan
+from subreplay.reports.figures import MOST_TOLD
+from subreplay.rows.groups import AddingUp
+from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
+from subreplay.rows.model.partitioner_words import WARNING, sentences
+from subreplay.rows.model.rows import Scope
+from subreplay.rows.model.tables import AUDITED, STATE, VIOLATIONS
+from subreplay.semantics.timelines.ownership import abandoned
+
+
+def fold(source: Source) -> Judge:
+    """Fold the policy over the membership, and make the judge that goes to the tasks.
+
+    Raises ``ConfigError`` where the night before was judged by other rules.
+    """
+    if source.before is not None:
+        nights.check_basis(source.before, source.config)
+    config, found = source.config, source.statistics
+    policy = config.subscription.make_policy()
+    folded = measured_plan(source, RECORDED, policy, source.events, found.group.told)
+    others: Mapping[Scope, Dispatcher] = {}
+    if found.unknown_consumers:
+        events = {
+            scope: with_unknown_consumers(scope, mine, found.unknown_consumers) for scope, mine in source.events.items()
+        }
+        timelines = measured_plan(source, RECORDED, policy, events).timelines
+        others = {scope: Dispatcher.of(timeline) for scope, timeline in timelines.items()}
+    told = found.group.told
+    dispatchers = {
+        scope: Dispatcher.of(
+            timeline, None, others.get(scope), abandoned(policy, told.get(scope, ()), source.events.get(scope, ()))
+        )
+        for scope, timeline in folded.timelines.items()
+    }
+    # a night that goes on from another knows what was before it
+    goes_on = source.before is not None
+    begins = {} if goes_on else beginnings(found.lowest, found.served, folded.timelines, found.group.told)
+    return Judge(
+        folded.policy,
+        dispatchers,
+        found.lacking,
+        _terms(source),
+        source.horizon,
+        found.last,
+        found.uncovered,
+        source.rejects,
+        letters_by_message(source.letters, "dead_letters" in found.with_rejected),
+        config.keys.words,
+        begins=begins,
+        ledgers={} if config.date is not None else {scope: stored[0] for scope, stored in found.lowest.items()},
+        lookback=config.traffic.lookback_days * DAY,
+        end=found.end,
+        basis=nights.basis(config),
+        dates=source.dates,
+    )
+
+
+def _terms(source: Source) -> Terms:
+    """The terms of the run, with what the messages show of their producers."""
+    terms, found = source.config.terms, source.partitioners
+    if terms.routing is None or found is None:
+        return terms
+    why = sentences(found, terms.routing.scheme, terms.routing.scheme)
+    said = next((one.sentence for one in why if one.value == WARNING), "")
+    return replace(terms, routing=replace(terms.routing, as_bytes=found.as_bytes, why=said))
+
+
+class Judged(NamedTuple):
+    """Judged rows with a finding (``JUDGED``), and what consumers were given (``LOADS_OF_RUN``), added up."""
+
+    findings: Dataset
+    sums: pa.Table
+
+
+def judge(source: Source, judge: Judge) -> Judged:
+    """Judge every delivery; writes tables ``audited``, ``loads`` and, of a date, ``state``."""
+    config, tables = source.config, source.tables
+    spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
+    adding = replace(judge, spans=spans, findings_only=findings_only)
+    audited = tables.new("audited", AUDITED, source.where)
+    state = tables.new("state", STATE, source.where)
+    outputs = {**judging.OUTPUTS, "audited": audited, "state": state}
+    found = source.sorted_log().split(JudgeRows(adding, config.subscription.name), outputs)
+    tables.commit(audited)
+    if config.date is not None:
+        tables.commit(state)
+    given = added(adding_loads(), found["sums"].table())
+    tables.put("loads", given, source.where)
+    return Judged(found["findings"], given)
+
+
+def added(adding: AddingUp, rows: pa.Table) -> pa.Table:
+    """What tasks have added up, together."""
+    for batch in rows.to_batches():
+        adding.add(pa.Table.from_batches([batch]))
+    return adding.together()
+
+
+def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
+    """Findings in words, also those that are not about one delivery; writes table ``violations``. What is counted of
+    them."""
+    subscription, config = source.config.subscription.name, source.config
+    explainer = Explainer(judge, subscription)
+    since = UNKNOWN if source.before is None else source.before.end
+    assigned = assignment_findings(judge.policy, source.statistics.group, judge.dates)
+    ranges = topic_findings.of_ranges(judge, subscription, since, assigned)
+    counting = Counting(source.span, source.width, config.report.worst, MOST_TOLD)
+    new = source.tables.new("violations", VIOLATIONS, source.where)
+    outputs = {**explaining.OUTPUTS, "violations": new}
+    words = judged.findings.split(WordsOf(explainer, counting), outputs)
+    others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
+    more = others.split(CountWords(counting), outputs)
+    source.tables.commit(new)
+    counts = [added(sums.adding_counts(), each["counts"].table()) for each in (words, more)]
+    panes = pa.concat_tables([words["panes"].table(), more["panes"].table()])
+    first = pa.concat_tables([words["first"].table(), more["first"].table()])
+    return Counted(
+        counts[1],
+        pa.concat_tables([sums.in_order(each) for each in counts]),
+        added(sums.adding_panes(), panes),
+        added(counting.adding_first(), first),
+    )
+
+
+def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:
+    """Findings about messages, and not about a delivery: only where there may be any is a message looked at."""
+    config, topic, engine = source.config, source.inputs.topic, source.engine
+    subscription = config.subscription.name
+    if len(judge.dispatchers) > 1 and source.may_scatter:
+        reported = nights.earlier_findings(source.tables, config, topic, Code.KEY_TWO_PARTITIONS)
+        messages = source.messages_with_earlier()
+        yield keys_in_two_partitions(engine, messages, judge, subscription, reported, source.partitioners)
+    if topic_findings.may_stray(judge):
+        yield keyless_strays(engine, source.messages_with_earlier(), judge, subscription)
+    rejected = "dead_letters" in source.statistics.with_rejected
+    letters = dead_letter_findings(
+        engine,
+        source.deliveries,
+        source.messages_with_earlier(),
+        source.letters,
+        judge,
+        subscription,
+        config.date,
+        rejected,
+    )
+    if letters is not None:
+        yield letters
+
+
+class Again(NamedTuple):
+    """A log judged once more: its rows as table ``audited`` has them, nothing of which is written."""
+
+    rows: Dataset
+    applicable: int
+
+    def counts(self, width: int) -> pa.Table:
+        """Its findings, counted by window of ``width`` ns (``sums.COUNTS``)."""
+        counted = self.rows.map(partial(_counted, self.applicable, width), sums.COUNTS).table()
+        return added(sums.adding_counts(), counted)
+
+
+def judged_again(source: Source, judge: Judge, off: Sequence[Shift] = ()) -> Again:
+    """Judge every delivery once more, with clocks corrected that are ``off``."""
+    step = _Audited(JudgeRows(judge, source.config.subscription.name))
+    return Again(source.sorted_log(off).map(step, AUDITED), judge.applicable)
+
+
+@dataclass(frozen=True)
+class _Audited:
+    """The rows of table ``audited`` that come of a log."""
+
+    judge_rows: JudgeRows
+
+    def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return (batch for name, batch in self.judge_rows(log) if name == "audited")
+
+
+def _counted(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    counts = sums.adding_counts()
+    for some in gathered(rows):
+        counts.add(sums.finding_counts(some, applicable, width))
+    yield from counts.together().combine_chunks().to_batches()

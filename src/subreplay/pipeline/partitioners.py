@@ -1,0 +1,57 @@
+"""How the producers of a run's messages choose partitions, as the messages show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from subreplay.hashing.producer_routing import default_scheme, scheme_of
+from subreplay.rows.model.partitioner_words import WARNING, Statement, sentences
+from subreplay.rows.model.partitioners import SIGHTINGS, Partitioners, Sightings, detect, merged, sightings
+from subreplay.whatif.traffic import routing
+
+if TYPE_CHECKING:
+    from subreplay.pipeline.source import Source
+
+_SEEN: Final = ("key", "producer", "partition", "at")
+
+
+def detected(source: Source) -> Partitioners | None:
+    """What explains where producers put the messages of keys; None where nothing can, or where the messages are more
+    than the driver looks at unasked: the topic has one partition, or no message has a key."""
+    declared = source.config.topic.routing
+    partitions = max((scope.partition + 1 for scope in source.events), default=0)
+    partitions = max(partitions, 0 if declared is None else declared.partitions)
+    if not source.partitioned or partitions < 2:
+        return None
+    default = default_scheme(source.config.subscription.policy)
+    likely = (default if declared is None else declared.scheme or default, default)
+    if declared is None and source.config.date is None:
+        profile = source.profiled.here
+        if profile is None and not any(scenario.rerouted for scenario in source.config.scenarios):
+            return None
+        if profile is not None:
+            found = detect(routing.seen(profile), partitions, likely)
+            if found.settled or not found.keyed:
+                return found if found.keyed else None
+    rows = source.messages_with_earlier().select(_SEEN).map(sightings, SIGHTINGS).table()
+    found = detect(Sightings.of(merged([rows])), partitions, likely)
+    return found if found.keyed else None
+
+
+def producers_of(source: Source) -> tuple[Statement, ...]:
+    """What a report says of a run's producers."""
+    declared = source.config.topic.routing
+    if declared is not None and declared.mode == "CustomPartition":
+        return ()
+    default = default_scheme(source.config.subscription.policy)
+    scheme = None if declared is None else declared.scheme or default
+    if source.partitioners is not None:
+        return sentences(source.partitioners, scheme, default)
+    if scheme is None or declared is None or source.partitioned or not source.extent["messages"]:
+        return ()
+    clients = scheme_of(scheme).clients
+    sentence = (
+        f"topic.routing declares {declared.partitions:,} partitions, but the topic has none, so nothing is checked "
+        f"against {scheme} ({clients}); leave topic.routing out, or audit the partitioned topic"
+    )
+    return (Statement(WARNING, sentence),)

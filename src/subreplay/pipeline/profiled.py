@@ -1,0 +1,199 @@
+"""The traffic of a run as its profile: in this process where it fits, else where tasks are.
+
+A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
+the driver, so it needs no look at messages for a scenario. Of more messages than ``IN_PROCESS`` the blocks are parted
+by key and evaluated where they are, by the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date as Date
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Dataset, Engine, Named
+from subreplay.errors import ConfigError, InputError
+from subreplay.rows.conditions import field
+from subreplay.rows.intake import Profiling
+from subreplay.rows.model.columns import DAY
+from subreplay.rows.model.words import KeyWords
+from subreplay.rows.scan.log_rows import nanos
+from subreplay.rows.scan.rows import Columns
+from subreplay.rows.sorted_blocks import Order
+from subreplay.whatif.assign import TRAFFIC, Assigner
+from subreplay.whatif.traffic.evaluation import BLANK, COUNTS, WHERE
+from subreplay.whatif.traffic.measuring import BLOCK, COLUMNS, OF_TOPIC, Profiler
+from subreplay.whatif.traffic.profile import HotKey, TrafficProfile, joined
+from subreplay.whatif.traffic.recent_load import LOAD, RecentLoad
+from subreplay.whatif.traffic.storage import BLOCKS, VERSION, as_blocks, profiles_of
+
+IN_PROCESS: Final = 16_000_000
+"""Messages of which the driver holds the profile: some 100 bytes each while scenarios are evaluated."""
+TABLE: Final = "profile"
+_MOST_DAYS: Final = 8  # that an error names
+_PART: Final = 4_000_000
+"""Messages of a part, about, where they are more: each core evaluates one at a time."""
+_HOT: Final = "hot key"  # the level of a row that is none of ``TRAFFIC``
+_ASSIGNED: Final = pa.schema([*TRAFFIC, pa.field("word", pa.string()), pa.field("hash", pa.int64())])
+_HOT_KEY: Final = BLANK | {"level": _HOT, "scenario": ""}
+_SCOPE: Final = ("of", "part")
+_PARTED: Final = Order(
+    pa.schema([pa.field("of", pa.string(), nullable=False), pa.field("part", pa.int32(), nullable=False), *BLOCKS]),
+    (),
+    scope=_SCOPE,
+)
+_DAYS: Final = pa.schema([("date", pa.date32()), ("messages", pa.int64())])
+_KINDS: Final = ["date", "secret", "version"]
+
+
+def profiling(words: KeyWords, topic: str | None) -> Profiling:
+    """How the look at messages makes their profile; ``topic``: of that one or (None) of several."""
+    return Profiling(partial(made, words, topic), COLUMNS if topic is None else OF_TOPIC, BLOCK, BLOCKS)
+
+
+def made(words: KeyWords, topic: str | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """``BLOCKS`` of messages in columns of the log."""
+    return as_blocks(Profiler(words, topic).profiles(batches))
+
+
+def write_profile_of(engine: Engine, config: RunConfig, topic: str, blocks: Dataset) -> list[dict[str, Any]]:
+    """Write table ``profile`` of a topic's messages, in place of what it had of that topic and day; returns how many
+    messages it now has of each day. Raises ``ConfigError`` where the run does not say where it is."""
+    location = config.traffic.profile
+    if location is None:
+        raise ConfigError("traffic.profile is not set: it is the folder to write table profile to")
+    where = {"topic": topic} | ({} if config.date is None else {"date": config.date.isoformat()})
+    tables = engine.tables(location)
+    new = tables.new(TABLE, BLOCKS, where)
+    blocks.split(_as_they_are, {"": new})
+    tables.commit(new)
+    stored = tables.find(TABLE)
+    assert stored is not None  # it was written
+    return _by_day(_of_run(stored, config, topic))
+
+
+def _as_they_are(batches: Iterable[pa.RecordBatch]) -> Named:
+    return (("", batch) for batch in batches)
+
+
+def stored(engine: Engine, config: RunConfig, topic: str, messages: Dataset, count: int) -> Profiled | None:
+    """What table ``profile`` has of a run's ``count`` valid ``messages``; None where the run names no such table, or
+    nobody has written it.
+
+    Raises ``InputError`` or ``ConfigError`` where it has not these messages, or cannot be read with this run's secret.
+    """
+    location = config.traffic.profile
+    table = None if location is None else engine.tables(location).find(TABLE)
+    if table is None:
+        return None
+    found = _of_run(table, config, topic)
+    days = _by_day(found)
+    again = "run subreplay profile of them, or leave traffic.profile out"
+    if not days and count:
+        of = "" if config.date is None else f" on {config.date}"
+        raise InputError(f"{location}/{TABLE} has no message of {topic}{of}; {again}")
+    if {row["secret"] for row in days} - {config.keys.words.check}:
+        raise ConfigError(f"{location}/{TABLE} was written under another keys.secret; use that one, or {again}")
+    if other := {row["version"] for row in days} - {VERSION}:
+        raise InputError(f"{location}/{TABLE} is of version {min(other)}, this release reads {VERSION}; {again}")
+    if sum(row["messages"] for row in days) != count:
+        there = {row["date"]: row["messages"] for row in days}
+        counted = messages.map(_counted_by_day, _DAYS).table().group_by("date").aggregate([("messages", "sum")])
+        now = {row["date"]: row["messages_sum"] for row in counted.to_pylist()}
+        differ = sorted(str(date) for date in {*there, *now} if there.get(date) != now.get(date))
+        raise InputError(
+            f"{location}/{TABLE} has {sum(there.values()):,} messages of {topic}, and there are {count:,}: "
+            f"they differ on {', '.join(differ[:_MOST_DAYS])}; {again}"
+        )
+    return Profiled(engine, found.select(BLOCKS.names), count)
+
+
+def _of_run(table: Dataset, config: RunConfig, topic: str) -> Dataset:
+    rows = table.where(field("topic") == topic)
+    return rows if config.date is None else rows.where(field("date") == config.date)
+
+
+def _by_day(rows: Dataset) -> list[dict[str, Any]]:
+    counts = rows.select([*_KINDS, "messages"]).table().group_by(_KINDS).aggregate([("messages", "sum")])
+    found = counts.rename_columns([*_KINDS, "messages"]).to_pylist()
+    return sorted(found, key=lambda row: (row["date"] or Date.min, row["secret"], row["version"]))
+
+
+def _counted_by_day(messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in messages:
+        days = pc.divide(nanos(Columns("messages", batch), "publish_time"), DAY).cast(pa.int32()).cast(pa.date32())
+        counts = pc.value_counts(days)
+        yield pa.RecordBatch.from_arrays([counts.field("values"), counts.field("counts")], schema=_DAYS)
+
+
+class Assigned(NamedTuple):
+    """``TRAFFIC`` rows, and the keys that have the most messages, the most first."""
+
+    rows: list[dict[str, Any]]
+    hottest: list[HotKey]
+
+
+@dataclass(frozen=True)
+class Profiled:
+    """The profile of ``messages`` messages, in ``blocks``."""
+
+    engine: Engine
+    blocks: Dataset
+    messages: int
+
+    @cached_property
+    def here(self) -> TrafficProfile | None:
+        """All of it; None where it is too large to be held in this process."""
+        if self.messages > IN_PROCESS:
+            return None
+        return joined(list(profiles_of(self.blocks.table().to_batches())))
+
+    def assigned(self, assigner: Assigner, few: int) -> Assigned:
+        """What an assigner makes of it, and its ``few`` hottest keys."""
+        if self.here is not None:
+            return Assigned(list(assigner.rows(self.here)), self.here.hottest(few))
+        if any(plan.retention is not None for plan in assigner.plans):
+            raise InputError(
+                f"retention is answered of up to {IN_PROCESS:,} messages, and there are {self.messages:,}; "
+                "ask it of a date"
+            )
+        parted = self.blocks.map(partial(_parted, -(-self.messages // _PART)), _PARTED.schema)
+        counts = self.engine.sorted([parted], _PARTED).map(partial(_assigned, assigner, few), _ASSIGNED).table()
+        by = [*WHERE, "word", "hash"]
+        sums = counts.group_by(by, use_threads=False).aggregate([(name, "sum") for name in COUNTS])
+        rows = sums.select([*by, *(f"{name}_sum" for name in COUNTS)]).rename_columns([*by, *COUNTS]).to_pylist()
+        hot = [HotKey(row["word"], row["hash"], row["messages"]) for row in rows if row["level"] == _HOT]
+        traffic = [{name: row[name] for name in TRAFFIC.names} for row in rows if row["level"] != _HOT]
+        traffic.sort(key=lambda row: [(row[name] is not None, row[name]) for name in WHERE])
+        return Assigned(traffic, sorted(hot, key=lambda key: (-key.messages, key.word))[:few])
+
+    def recent(self, load: RecentLoad) -> list[dict[str, Any]]:
+        """``LOAD`` rows, not summed."""
+        if self.here is not None:
+            return load.count(self.here).to_pylist()  # type: ignore[no-any-return]
+        rows: list[dict[str, Any]] = self.blocks.map(load.count_blocks, LOAD).table().to_pylist()
+        return rows
+
+
+def _parted(parts: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Blocks by the part that their keys are of."""
+    for profile in profiles_of(batches):
+        for part, mine in enumerate(profile.parts(parts)):
+            for block in as_blocks([mine]):
+                scope = [pa.array([""]), pa.array([part], pa.int32())]
+                yield pa.RecordBatch.from_arrays([*scope, *block.columns], schema=_PARTED.schema)
+
+
+def _assigned(assigner: Assigner, few: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What an assigner makes of all there is of the keys of a part, one part after the other."""
+    for _, blocks in groupby(batches, key=lambda batch: batch["part"][0].as_py()):
+        profile = joined(list(profiles_of(blocks)))
+        hot = [_HOT_KEY | key._asdict() for key in profile.hottest(few)]
+        yield from pa.Table.from_pylist([*assigner.rows(profile), *hot], _ASSIGNED).to_batches()

@@ -1,0 +1,363 @@
+"""A run's checked input, and its output tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Any
+
+import pyarrow as pa
+
+from subreplay.adapters.source.mapping import BY_TIME, parse
+from subreplay.adapters.source.mistakes import none_is_valid
+from subreplay.audit.clock_lags import CorrectedTimes
+from subreplay.audit.clocks import Shift
+from subreplay.audit.input_statistics import InputStatistics, lacking_altogether
+from subreplay.audit.needs import Need
+from subreplay.audit.other_days import keep_wanted
+from subreplay.audit.passes.loads import Span
+from subreplay.audit.rejects import Reject, Rejects
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.errors import InputError
+from subreplay.pipeline import known_secret, nights, partitioners, profiled
+from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.inputs import INGEST, Inputs, Look, look_at, read_inputs
+from subreplay.pipeline.nights import HandedOn
+from subreplay.pipeline.numbered_messages import without_copies
+from subreplay.pipeline.profiled import Profiled
+from subreplay.pipeline.statistics import statistics_of
+from subreplay.pipeline.table_values import stored_in
+from subreplay.rows import rejects
+from subreplay.rows.conditions import ALL
+from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN, midnight
+from subreplay.rows.model.held import Stored
+from subreplay.rows.model.partitioners import Partitioners
+from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.rows.model.tables import LOG, QUARANTINE
+from subreplay.rows.model.words import has_dates
+from subreplay.rows.scan.log_rows import as_log
+from subreplay.rows.sorted_blocks import BY_POSITION
+
+WINDOWS = 240  # at most so many windows come back to the driver and stand in a report
+_FEW_AT_ONE_POSITION = 10  # messages
+Events = Mapping[Scope, tuple[MembershipEvent, ...]]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A run's checked input: what one look at its tables gave, membership by dispatcher, and what was counted; ``held``
+    is all that the tables hold, where they have no delivery or no join of this run."""
+
+    engine: Engine
+    config: RunConfig
+    inputs: Inputs
+    look: Look
+    before: HandedOn | None
+    statistics: InputStatistics
+    rejects: Rejects
+    tables: Tables
+    held: tuple[Stored, ...] = ()
+    stored_profile: Profiled | None = None
+
+    @property
+    def events(self) -> Events:
+        return self.statistics.events
+
+    @property
+    def extent(self) -> Mapping[str, int]:
+        return self.statistics.extent
+
+    @property
+    def messages(self) -> Dataset:
+        """Valid messages."""
+        return self._valid("messages")
+
+    @property
+    def deliveries(self) -> Dataset:
+        """Valid deliveries."""
+        return self._valid("deliveries")
+
+    @property
+    def membership(self) -> Dataset:
+        """Valid membership events."""
+        return self._valid("membership")
+
+    @property
+    def letters(self) -> Dataset | None:
+        """Valid dead letters of this topic; None: no such topic is named."""
+        return self._valid("dead_letters") if "dead_letters" in self.look.of_tables else None
+
+    def _valid(self, name: str) -> Dataset:
+        """As the look kept them, or else read once more."""
+        return self.look.of_tables[name].get("valid") or self.inputs.valid(name)
+
+    @cached_property
+    def log(self) -> Mapping[str, Dataset]:
+        """Valid messages and deliveries as rows of the log."""
+        made = {}
+        for name in ("messages", "deliveries"):
+            kept = self.look.of_tables[name].get("log")
+            made[name] = self._valid(name).map(partial(log_rows, name), LOG) if kept is None else kept
+        return made
+
+    @property
+    def numbered(self) -> bool:
+        """Whether messages are numbered by their times."""
+        given = self.config.traffic.messages
+        return given is not None and given.columns.get("offset") == {"as": BY_TIME}
+
+    @property
+    def quiet(self) -> bool:
+        """Whether it is a day without a row, of a topic with messages on others; or there is no row at all."""
+        if self.statistics.traffic:
+            return False
+        if not self.held:
+            return not self.statistics.with_rejected
+        known = any(s.table == "messages" and s.topic == self.inputs.topic for s in self.held)
+        return self.config.date is not None and known
+
+    @cached_property
+    def reasons(self) -> list[dict[str, Any]]:
+        """Why rows are in quarantine, counted."""
+        return reasons_of(self.look, self.statistics.with_rejected)
+
+    @cached_property
+    def profiled(self) -> Profiled:
+        """The profile of the messages, as it is stored or was made."""
+        if self.stored_profile is not None:
+            return self.stored_profile
+        return Profiled(self.engine, self.look.of_tables["messages"]["profile"], self.extent["messages"])
+
+    @property
+    def may_scatter(self) -> bool:
+        """Whether a key may have messages in several topic partitions; only where the run's profile tells all of its
+        messages, and is here, is it known that none has."""
+        if self.config.date is not None:
+            return True
+        return self.profiled.here is None or self.profiled.here.scattered
+
+    @property
+    def partitioned(self) -> bool:
+        """Whether the topic has partitions."""
+        return any(scope.partition >= 0 for scope in self.events)
+
+    @cached_property
+    def partitioners(self) -> Partitioners | None:
+        """What explains where producers put the messages of keys; None where nothing can."""
+        return partitioners.detected(self)
+
+    def sorted_log(self, off: Sequence[Shift] = ()) -> Dataset:
+        """The log that is judged, in order ``BY_POSITION``: of a day with what earlier ones left open; with the clocks
+        corrected that are ``off``."""
+        messages, deliveries = self.log["messages"], self.log["deliveries"]
+        if off:
+            deliveries = deliveries.map(CorrectedTimes(tuple(off)), LOG)
+        if self.config.date is None:
+            return self.engine.sorted([messages, deliveries], BY_POSITION)
+        others = nights.of_other_days(self.config, self.inputs.topic, nights.first_day(self.config, self.before))
+        rows = {name: self.inputs.valid(name, condition) for name, condition in others.items()}
+        firsts = {scope.partition: position[:2] for scope, position in self.statistics.lowest.items()}
+        served = self.log["deliveries"]
+        log = nights.log_of_run(self.engine, [messages, deliveries], rows, self.config, self.before, firsts, served)
+        return log.map(keep_wanted, LOG)
+
+    def messages_with_earlier(self) -> Dataset:
+        """The messages of a run as rows of the log; of a day with those of the days before it, marked ``before``."""
+        mine = self.log["messages"]
+        if self.config.date is None:
+            return mine
+        since = nights.first_lookback_day(self.config)
+        earlier = nights.of_earlier_days(self.config, self.inputs.topic, since)["messages"]
+        rows = self.inputs.valid("messages", earlier)
+        return self.engine.together([mine, rows.map(_before, LOG)])
+
+    @property
+    def where(self) -> dict[str, str]:
+        """What identifies this run's rows in an output table."""
+        found = {"subscription": self.config.subscription.name, "topic": self.inputs.topic}
+        return found | ({"date": self.config.date.isoformat()} if self.config.date else {})
+
+    def where_of(self, columns: pa.Schema) -> dict[str, str]:
+        """The same for a table with these columns: of several topics each row tells its own."""
+        if self.inputs.scopes and "topic" in columns.names:
+            return {name: value for name, value in self.where.items() if name != "topic"}
+        return self.where
+
+    @property
+    def begin(self) -> int:
+        """The first instant (ns) of the audited day; ``UNKNOWN`` where all there is is audited at once."""
+        return UNKNOWN if self.config.date is None else midnight(self.config.date)
+
+    @property
+    def horizon(self) -> int:
+        """The last instant (ns) of the audited day; ``NEVER`` where all there is is audited at once."""
+        return NEVER if self.begin == UNKNOWN else self.begin + DAY - 1
+
+    @property
+    def dates(self) -> bool:
+        """Whether sentences show dates: not in a run of one date."""
+        return self.config.date is None and has_dates(self.statistics.first, self.statistics.end)
+
+    @property
+    def width(self) -> int:
+        """The width of report windows in ns: the configured one, or as many of it as keep the report readable."""
+        width = self.config.windows.width * 1_000
+        span = self.extent["last"] - self.extent["first"] + 1
+        return width * max(1, -(-span // (width * WINDOWS)))
+
+    @property
+    def span(self) -> Span:
+        """The configured windows."""
+        windows = self.config.windows
+        return Span(windows.width * 1_000, windows.step * 1_000)
+
+    @property
+    def report_span(self) -> Span:
+        """The windows of the report."""
+        return Span(self.width, self.width)
+
+    def put(self, rows: pa.Table, name: str) -> None:
+        """Write an output table of few rows."""
+        self.tables.put(name, rows, self.where_of(rows.schema))
+
+
+def log_rows(table: str, batches: Any) -> Any:
+    """Valid rows of messages or deliveries as rows of the log."""
+    return (as_log(table, batch) for batch in batches)
+
+
+def _before(batches: Any) -> Any:
+    """Messages of earlier days as rows of the log."""
+    for batch in log_rows("messages", batches):
+        for name, value in (("judged", False), ("before", True)):
+            batch = batch.set_column(batch.schema.get_field_index(name), name, pa.repeat(value, batch.num_rows))
+        yield batch
+
+
+def read(
+    engine: Engine,
+    config: RunConfig,
+    tables: Tables,
+    given: Given | None = None,
+    *,
+    messages_only: bool = False,
+    every_topic: bool = False,
+) -> Source:
+    """Read and check the input tables, of which others than messages may be missing where ``messages_only``; those
+    that are ``given`` are not opened. ``every_topic``: all topics of a group are read where the run names none.
+
+    A day on which nothing happened is looked at all the same: messages that earlier ones left open are judged again.
+    """
+    inputs = read_inputs(engine, config, given, messages_only=messages_only, every_topic=every_topic)
+    before = None if messages_only else nights.handed_on(tables, config, inputs.topic)
+    if before is not None:
+        known_secret.require_same(tables, config, inputs.topic, before.night)
+    look = look_at(inputs, log=not messages_only)
+    found = statistics_of(inputs, look, before)
+    _require_valid_rows(look, found, config)
+    if messages_only and config.traffic.profile is None and found.crowded:
+        look, found = _without_copies(inputs, look, found)
+    if config.date is None:  # a day may have none, and still judge what earlier ones left open
+        found = found._replace(lacking=lacking_altogether(found))
+    unserved = not found.extent["deliveries"] or Need.MEMBERSHIP in found.lacking
+    empty = not found.extent["messages"] or (unserved and not messages_only)
+    there = stored_in({name: table.where(ALL) for name, table in inputs.tables.items()}) if empty else ()
+    source = Source(engine, config, inputs, look, before, found, _rejects(look), tables, there)
+    if found.extent["messages"] or found.extent["deliveries"] or config.date is None:
+        return source
+    day = {"first": source.begin, "last": source.horizon}
+    return replace(source, statistics=found._replace(extent={**found.extent, **day}))
+
+
+def _without_copies(inputs: Inputs, look: Look, found: InputStatistics) -> tuple[Look, InputStatistics]:
+    """The same without messages that are exact copies of others."""
+    rows, copies = without_copies(inputs.engine, inputs.valid("messages").map(partial(log_rows, "messages"), LOG))
+    if not copies:
+        return look, found
+    how = profiled.profiling(inputs.config.keys.words, inputs.topic_asked)
+    messages = {
+        **look.of_tables["messages"],
+        "log": rows,
+        "profile": rows.select(how.columns).map(how.make, how.schema),
+    }
+    extent = {**found.extent, "messages": found.extent["messages"] - copies}
+    of_tables = {**look.of_tables, "messages": messages}
+    return replace(look, of_tables=of_tables), found._replace(extent=extent, copies=copies)
+
+
+def _require_valid_rows(look: Look, found: InputStatistics, config: RunConfig) -> None:
+    """Raise ``InputError`` with the most likely mistake where all rows of a table are rejected: there is nothing to
+    judge. A date may have few rows, and all of them rejected."""
+    if found.constant and found.extent["messages"] >= _FEW_AT_ONE_POSITION:
+        raise InputError(
+            "traffic.messages: all messages of a topic partition have the same position; map offset to the column that "
+            "numbers them, or write columns: {offset: {as: by_time}} to number them by their times"
+        )
+    for row in found.counts if config.date is None else ():
+        table, given = row["table"], getattr(config.traffic, row["table"], None)
+        if table in ("messages", "deliveries") and row["quarantined"] and not row["valid"]:
+            columns = {} if given is None else parse({"columns": given.columns}, table).columns
+            why = none_is_valid(row["quarantined"], reasons_of(look, [table]), columns)
+            raise InputError(f"traffic.{table}: {why}")
+
+
+def reasons_of(look: Look, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Why rows of some tables are in quarantine, counted."""
+    parts = [look.ingest if name == INGEST else look.of_tables.get(name, {}) for name in names]
+    return rejects.reason_rows([part["reasons"].table() for part in parts if part])
+
+
+def _rejects(look: Look) -> Rejects:
+    """What rejected rows could be about."""
+    parts = [*look.of_tables.values(), *([look.ingest] if look.ingest else [])]
+    found = rejects.added(part["rejects"].table() for part in parts).to_pylist()
+    return Rejects(tuple(dict.fromkeys(_reject(row) for row in found)))
+
+
+def _reject(row: dict[str, Any]) -> Reject:
+    return Reject(**{name: value for name, value in row.items() if name != "whole"})
+
+
+def read_traffic(
+    engine: Engine, config: RunConfig, tables: Tables, given: Given | None = None, *, every_topic: bool = False
+) -> Source:
+    """The same for a what-if, which reads the traffic's profile where it is stored."""
+    source = read(engine, config, tables, given, messages_only=True, every_topic=every_topic)
+    if given or config.traffic.profile is None or source.inputs.scopes:
+        return source
+    stored = profiled.stored(engine, config, source.inputs.topic, source.messages, source.extent["messages"])
+    return replace(source, stored_profile=stored)
+
+
+def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
+    """Write table ``profile`` of a run's messages (``profiled.write_profile_of``)."""
+    inputs = read_inputs(engine, config, messages_only=True)
+    blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
+    return profiled.write_profile_of(engine, config, inputs.topic, blocks)
+
+
+def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
+    """Write the result tables that the driver holds, and table ``quarantine``; table ``runs`` when all others are
+    written."""
+    runs = [name for name in made if name.endswith("runs")]
+    for name in made:
+        if name not in runs:
+            source.put(made[name], name)
+    rejected = [of["quarantine"] for of in source.look.of_tables.values() if not of["quarantine"].is_empty()]
+    if rejected:
+        new = source.tables.new("quarantine", QUARANTINE, source.where)
+        for rows in rejected:
+            rows.split(_written, {"": new})
+        source.tables.commit(new)
+    else:
+        source.put(QUARANTINE.empty_table(), "quarantine")
+    source.tables.settle()
+    for name in runs:
+        source.put(known_secret.noted(made[name], source.config), name)
+    source.tables.settle()
+
+
+def _written(batches: Any) -> Any:
+    return (("", batch) for batch in batches)

@@ -1,0 +1,47 @@
+"""What a run's tables hold, from one look at each of them (``audit.input_statistics``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from subreplay.audit.input_statistics import MOST_EVENTS, Facts, InputStatistics, Rows, bounded, input_statistics
+from subreplay.engine.interface import Dataset
+from subreplay.pipeline.inputs import Inputs, Look
+from subreplay.pipeline.nights import HandedOn
+from subreplay.rows.intake import LOGGED, NUMBERS
+from subreplay.rows.model.tables import INPUTS
+from subreplay.rows.scan import counts
+from subreplay.rows.scan.members import members
+
+
+def statistics_of(inputs: Inputs, look: Look, before: HandedOn | None, copies: int = 0) -> InputStatistics:
+    """What a look at the tables tells; ``before`` is what an earlier run handed on, ``copies`` are messages left out.
+    Raises ``InputError`` where the membership is more than the driver folds."""
+    counted = {name: outputs["counts"].table() for name, outputs in look.of_tables.items()}
+    summaries = {name: counts.summed(name, [rows]) for name, rows in counted.items() if name in LOGGED}
+    numbers = {name: rows for name, rows in counted.items() if name not in LOGGED}
+    ingest = look.ingest["counts"].table() if look.ingest else NUMBERS.empty_table()
+    facts = Facts(
+        inputs.topic,
+        inputs.scopes,
+        inputs.absent["messages"],
+        inputs.inferred,
+        inputs.sampled,
+        inputs.ranked,
+        sum(ingest["count"].to_pylist()),
+        copies,
+        before.partitions if before is not None else (),
+    )
+    of_group = _events(inputs.valid("group")) if "group" in inputs.names else None
+    joined = _events(look.of_tables["membership"]["valid"])
+    return input_statistics(facts, summaries, numbers, joined, of_group, [*look.of_tables])
+
+
+def _events(rows: Dataset) -> Rows:
+    found = rows.table(MOST_EVENTS + 1)
+    bounded([{}] * len(found))
+    there: Mapping[str, pa.DataType] = {field.name: field.type for field in found.schema}
+    columns = [found[f.name] if f.name in there else pa.nulls(len(found), f.type) for f in INPUTS["membership"]]
+    return members(pa.table(columns, names=INPUTS["membership"].names))

@@ -1,0 +1,148 @@
+"""The sums of an audit: what it counts of judged rows and of findings, which a report shows and tables keep."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+
+from subreplay.audit import sums
+from subreplay.audit.acts import Seen, acts_seen
+from subreplay.audit.clocks import Clocks, Shift, failing, may_be_off, shifts
+from subreplay.audit.codes import Excuse
+from subreplay.audit.judge import Judge
+from subreplay.audit.retractions import CODES
+from subreplay.audit.rules.registry import Code
+from subreplay.audit.selectors import best_fit
+from subreplay.audit.sums import Counted
+from subreplay.config.run import RECORDED
+from subreplay.engine.interface import Dataset
+from subreplay.pipeline import nights
+from subreplay.pipeline.audit import Judged, judged_again
+from subreplay.pipeline.measurements import count_scattered_keys, lags
+from subreplay.pipeline.partitioners import producers_of
+from subreplay.pipeline.retractions import retract
+from subreplay.pipeline.source import Source
+from subreplay.reports.figures import MOST_TOLD, Figures
+from subreplay.rows.model.tables import AUDITED, WITHDRAWN
+from subreplay.whatif.assign import Plan
+from subreplay.whatif.balance import Connected, connected
+
+
+def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> Figures:
+    """Add up what was judged; writes tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
+    ``withdrawn``."""
+    folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
+    given, width, (own, slide) = judged.sums, source.width, source.span
+    totals = sums.totals(given)
+    intervals = _connected(source, judge, totals)
+    source.put(sums.assignments(sums.loads(given, source.span), intervals, own), "assignments")
+    source.put(sums.violations(found.panes, own, slide), "violations_by_window")
+    source.put(found.counts, "finding_counts")
+    findings = sums.coarser(found.counts, width)
+    mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
+    return Figures(
+        topic=source.inputs.topic,
+        inputs=source.statistics.counts,
+        extent=source.extent,
+        width=width,
+        plan=folded,
+        connected=intervals,
+        totals=totals,
+        load=sums.loads(given, source.report_span).to_pylist(),
+        consumers=sums.consumers(given),
+        findings=findings,
+        worst=sums.worst(found.first, source.config.report.worst, width, MOST_TOLD),
+        terms=judge.terms,
+        clocks=_clocks(source, judge, found, findings, sums.lags(given)),
+        fit=best_fit(judge.policy, sums.fits(given)),
+        night=None if source.before is None else source.before.night,
+        withdrawn=_withdrawn(source),
+        missed=source.before is not None and source.before.end != source.begin,
+        producers=producers_of(source),
+        guessable=source.config.keys.guessable,
+        begin=min(judge.begins.values(), default=None),
+        lacking=judge.lacking,
+        held=source.held,
+        unknown_consumers=tuple(sorted(source.statistics.unknown_consumers)),
+        members=tuple(sorted({e.consumer for events in source.events.values() for e in events if e.event == "join"})),
+        quiet=source.quiet,
+        repeated={
+            "messages": totals["stored_again"],
+            "membership": source.statistics.repeated,
+            "deliveries": totals["repeated"],
+        },
+        contradicted={"membership": source.statistics.contradicted, "deliveries": totals["contradicted"]},
+        quarantine=source.reasons,
+        numbered=source.numbered,
+        needless=_needless(source, findings),
+        scattered=count_scattered_keys(source.engine, _every_row(source, judge)) if mixed else None,
+        acts=_acts(judge, sums.acts(given)),
+    )
+
+
+def _withdrawn(source: Source) -> sums.Rows:
+    """What this day withdraws of earlier days' findings, counted; writes table ``withdrawn``."""
+    tables, topic = source.tables, source.inputs.topic
+    reported = nights.earlier_findings(tables, source.config, topic, *CODES)
+    if reported is None:
+        return []
+    columns = pa.schema([field for field in WITHDRAWN if field.name not in source.where])
+    new = tables.new("withdrawn", columns, source.where)
+    earlier = tables.find("withdrawn")
+    before = None if earlier is None else earlier.where(nights.of_earlier_runs(source.config, topic))
+    members = source.membership.table()
+    found = retract(source.engine, reported, before, source.deliveries, source.messages, members, new)
+    tables.commit(new)
+    return found
+
+
+def _acts(judge: Judge, rows: sums.Rows) -> tuple[Seen, ...]:
+    """The acts of operators and clients that rows count."""
+    if not rows:
+        return ()
+    return tuple(acts_seen({s.partition: judge.acts(d.timeline) for s, d in judge.dispatchers.items()}, rows))
+
+
+def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple[Connected, ...]:
+    """How many consumers were connected until the run's log ends."""
+    timelines = [dispatcher.timeline for dispatcher in judge.dispatchers.values()]
+    return connected(timelines, max(source.extent["last"], totals["last"]) + 1)
+
+
+def _clocks(source: Source, judge: Judge, found: Counted, findings: sums.Rows, counted: sums.Rows) -> Clocks:
+    """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
+    any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
+    there are of each size tells of most logs that there are none."""
+    recorded = failing(findings, judge.standings)
+    if source.config.output.audited == "findings" and not recorded:
+        return Clocks()
+    if not may_be_off(counted, judge.terms.clock_skew):
+        return Clocks()
+    off = shifts(lags(source.engine, _every_row(source, judge)), judge.terms.clock_skew)
+    while off:
+        given = Clocks(off, recorded, _corrected(source, judge, found, off))
+        if given.likely == off:
+            return given
+        off = given.likely
+    return Clocks()
+
+
+def _corrected(source: Source, judge: Judge, found: Counted, off: Sequence[Shift]) -> Mapping[Code, int]:
+    """What fails with clocks corrected, by rule."""
+    counts = judged_again(source, judge, off).counts(source.width)
+    return failing([*counts.to_pylist(), *found.of_others.to_pylist()], judge.standings)
+
+
+def _needless(source: Source, findings: sums.Rows) -> frozenset[str]:
+    """The membership, where rows of it are in quarantine, explain no finding and hide none."""
+    doubted = any(row["excuse"] in (Excuse.MEMBERSHIP_REJECTED, Excuse.MEMBER_REJECTED) for row in findings)
+    hides = doubted or source.rejects.may_hide_a_leave(source.statistics.last_served)
+    return frozenset() if hides else frozenset({"membership"})
+
+
+def _every_row(source: Source, judge: Judge) -> Dataset:
+    """Every judged row; those that table ``audited`` does not keep are judged once more."""
+    if source.config.output.audited != "findings":
+        return source.tables.written["audited"].select([n for n in AUDITED.names if n not in source.where])
+    return judged_again(source, judge).rows
