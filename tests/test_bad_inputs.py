@@ -2,17 +2,15 @@
 
 import shlex
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from subreplay.adapters import ADAPTERS
 from subreplay.audit import input_statistics
 from subreplay.cli import main
 from subreplay.engine.spark import session
-from subreplay.engine.spark.adapters import sources
 from subreplay.errors import InputError
+from subreplay.pipeline import engines
 from tests.support.recordings import ROOT
 
 RECORDING = "4.0.8/s1f_key_shared_default_batching"
@@ -100,13 +98,6 @@ fidelity cut                                         | 4 | cut/deliveries.jsonl.
 """
 
 
-class NoSpark:
-    """A session of which nothing is asked."""
-
-    def interruptAll(self) -> None:
-        """As Spark calls it."""
-
-
 @pytest.fixture(scope="module")
 def strange(tmp_path_factory):
     """A folder of files that are not what they should be."""
@@ -125,13 +116,8 @@ def test_a_mistake_has_its_exit_code_and_one_sentence(strange, line, monkeypatch
     def no_session(options: object) -> None:
         raise AssertionError("this is found before Spark starts")
 
-    @contextmanager
-    def in_one_go(spark, name, path, options):
-        yield ADAPTERS[name](path, options)
-
-    of_files = line.startswith("ingest") and "--to out " in line  # what a task would find wrong
-    monkeypatch.setattr(session, "open_session", (lambda options: NoSpark()) if of_files else no_session)
-    monkeypatch.setattr(sources, "reading", in_one_go)
+    monkeypatch.setattr(session, "open_session", no_session)
+    monkeypatch.setattr(engines, "has_session", lambda: False)
     monkeypatch.chdir(strange)
     command, code, sentence = (part.strip() for part in line.split(" | "))
     returned = main.main(shlex.split(command))

@@ -7,7 +7,6 @@ import signal
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,7 +16,7 @@ from subreplay.audit.explain.position import Position
 from subreplay.cli import main
 from subreplay.engine.spark import session
 from subreplay.errors import InputError
-from subreplay.pipeline import story
+from subreplay.pipeline import engines, story
 from subreplay.reports import text as reports_text
 from subreplay.reports import write as reports_write
 from subreplay.reports.write import ReportPaths
@@ -47,6 +46,7 @@ def spoken(capsys, monkeypatch):
 @pytest.fixture(autouse=True)
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
+    monkeypatch.setattr(engines, "has_session", lambda: False)
     monkeypatch.setattr(session, "is_there", lambda: False)
 
 
@@ -197,12 +197,9 @@ class Stub:
 
     verdict: Verdict
     report: object = None
-    asks: bool = False
 
-    def __call__(self, spark: Any, run: object, progress: object) -> story.Result:
+    def __call__(self, engine: object, run: object, progress: object) -> story.Result:
         self.run = run
-        if self.asks:
-            spark.range(1)
         return story.Result(self.verdict, self.report)  # type: ignore[arg-type]
 
 
@@ -217,7 +214,6 @@ def finished(monkeypatch, here):
 
     def install(verdict: Verdict, command: str = "audit") -> Stub:
         stub = Stub(verdict)
-        monkeypatch.setattr(session, "open_session", lambda options: Session())
         monkeypatch.setattr(story, command, stub)
         monkeypatch.setattr(reports_write, "write_reports", write)
         monkeypatch.setattr(reports_text, "render", lambda report, console: written.append(Path("terminal")))
@@ -263,16 +259,15 @@ def test_interrupted_is_130(spoken, run_file, monkeypatch):
 
 @pytest.fixture
 def broken_off(spoken, run_file, monkeypatch, here):
-    """An audit whose session, which starts at once, ends in an error; what was said, and what stands in the log
+    """An audit on Spark, whose session ends in an error when it starts; what was said, and what stands in the log
     file."""
-    monkeypatch.setenv("SPARK_CONF_DIR", str(here))
 
     def run(error: BaseException, *options: str) -> tuple[int, str, str, str]:
         def break_off(spark: object) -> None:
             raise error
 
         monkeypatch.setattr(session, "open_session", break_off)
-        code, out, err = spoken("audit", "--config", run_file(), *options)
+        code, out, err = spoken("audit", "--config", run_file("engine: spark"), *options)
         return code, out, err, (here / "build/report/subreplay.log").read_text(encoding="utf-8")
 
     return run
@@ -304,7 +299,7 @@ def test_a_failure_is_an_object_where_one_is_asked_for(broken_off, here):
 def test_a_signal_ends_a_command(spoken, finished, run_file, monkeypatch, number, code, cancelled):
     finished(Verdict.VALID)
 
-    def interrupted(spark: object, run: object, progress: object) -> None:
+    def interrupted(engine: object, run: object, progress: object) -> None:
         try:
             os.kill(os.getpid(), number)
             signal.pause()
@@ -336,7 +331,7 @@ def test_a_report_folder_that_cannot_be_written_is_known_before_the_run(spoken, 
 
 
 def test_what_libraries_log_and_warn_of_goes_to_the_log_file(spoken, finished, run_file, here, monkeypatch):
-    finished(Verdict.VALID).asks = True
+    finished(Verdict.VALID)
 
     def noisy(options: object) -> Session:
         os.write(1, b"io.delta#delta added as a dependency\n")
@@ -348,7 +343,7 @@ def test_what_libraries_log_and_warn_of_goes_to_the_log_file(spoken, finished, r
     monkeypatch.setattr(session, "open_session", noisy)
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        _, out, err = spoken("audit", "--config", run_file())
+        _, out, err = spoken("audit", "--config", run_file("engine: spark"))
     log = (here / "build/report/subreplay.log").read_text(encoding="utf-8")
     assert all(
         word in log for word in ("added as a dependency", "NativeCodeLoader", "py4j: lost", "DeprecationWarning")

@@ -1,7 +1,6 @@
 """What ``subreplay ingest`` says and writes, without Spark."""
 
 import json
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,11 +10,8 @@ import pytest
 from subreplay.adapters import ADAPTERS, Adapter, FileCount, Ingested, Reason, Rejected
 from subreplay.cli import main
 from subreplay.config.run import load
-from subreplay.engine.spark import ingest as ingest_spark
-from subreplay.engine.spark import session
-from subreplay.engine.spark.adapters import sources
-from subreplay.engine.spark.adapters.frames import Read
-from tests.support.no_spark import Session
+from subreplay.pipeline import engines, ingest, sources
+from subreplay.pipeline.sources import Read
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,13 +19,12 @@ ROOT = Path(__file__).parents[1]
 @pytest.fixture(autouse=True)
 def nobody_has_a_session(monkeypatch):
     """Whatever ran before in this process."""
-    monkeypatch.setattr(session, "is_there", lambda: False)
+    monkeypatch.setattr(engines, "has_session", lambda: False)
 
 
-@contextmanager
-def in_one_go(spark, name, path, options):
-    """What an adapter reads, as ``sources.reading`` has it, without Spark."""
-    yield Read({}, None, ADAPTERS[name](path, options).told)
+def in_one_go(engine, name, path, options):
+    """What an adapter reads, as ``sources.read`` has it, without its rows."""
+    return Read({}, None, ADAPTERS[name](path, options).told)
 
 
 @pytest.fixture
@@ -44,9 +39,8 @@ def some_rows(monkeypatch, tmp_path):
     run = {"subscription": {"name": "подписка", "policy": "pulsar.shared"}}
     told = Adapter("pulsar-recording", lambda folder, options: Ingested({"messages": table}, rejected, counts, run))
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", told)
-    monkeypatch.setattr(session, "open_session", lambda options: Session())
-    monkeypatch.setattr(sources, "reading", in_one_go)
-    monkeypatch.setattr(ingest_spark, "write", lambda *arguments: (tmp_path / "to").mkdir())
+    monkeypatch.setattr(sources, "read", in_one_go)
+    monkeypatch.setattr(ingest, "write", lambda *arguments: (tmp_path / "to").mkdir())
 
 
 def test_ingest_counts_rows_shows_the_first_wrong_ones_and_names_the_next_command(some_rows, tmp_path, capsys):
@@ -90,14 +84,13 @@ def test_the_run_file_that_ingest_writes_is_legal(some_rows, tmp_path):
 def nothing_written(monkeypatch, tmp_path):
     """Adapters are real; what would be written is kept."""
     kept = []
-    monkeypatch.setattr(session, "open_session", lambda options: Session())
 
-    def write(spark, ingested, root, form, source):
+    def write(engine, ingested, root, form, source):
         Path(root).mkdir()
         kept.append(ingested)
 
-    monkeypatch.setattr(sources, "reading", in_one_go)
-    monkeypatch.setattr(ingest_spark, "write", write)
+    monkeypatch.setattr(sources, "read", in_one_go)
+    monkeypatch.setattr(ingest, "write", write)
     return kept
 
 

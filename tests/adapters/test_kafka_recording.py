@@ -9,13 +9,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.adapters import ADAPTERS, Options
 from subreplay.adapters.kafka_recording.adapter import read, recording
 from subreplay.adapters.kafka_recording.deliveries import delivery_table
 from subreplay.adapters.kafka_recording.rows import Poll
-from subreplay.engine.spark.adapters import whole
 from subreplay.errors import InputError
-from subreplay.rows.model.tables import INPUTS
 
 RECORDINGS = Path(__file__).parents[1] / "data/kafka_recordings"
 ALL = sorted(path for path in RECORDINGS.iterdir() if path.is_dir())
@@ -62,12 +59,6 @@ def test_a_poll_that_names_another_ones_member_is_of_its_consumer(changed):
     moved = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
     assert [(one[:2], other[:2]) for one, other in moved] == [("c1", "c2")]
     assert found.notes == ("1 polls name the member id of another consumer: they are taken for their consumer's",)
-
-
-def test_tasks_hand_on_the_canonical_tables_alone():
-    kinds = [kind for kind, _ in whole._rows(ADAPTERS["kafka-recording"], (SLOW, Options()))]
-    assert kinds == ["messages", "membership", "deliveries", "rejected", "told"] == [*whole._SHAPE]
-    assert kinds[:3] == [*INPUTS]
 
 
 def test_the_run_names_group_topic_policy_and_profile():

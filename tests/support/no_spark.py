@@ -1,11 +1,17 @@
 """What stands for a session of Spark where none is needed."""
 
 
+class _Settings:
+    def get(self, name: str, default: object = None) -> object:
+        """Nothing is set."""
+        return default
+
+
 class Session:
     """One that does nothing."""
 
+    version = "4.1.1"
+    conf = _Settings()
+
     def interruptAll(self) -> None:
         """As Spark calls it."""
-
-    def range(self, end: int) -> None:
-        """Asked, it is there."""

@@ -21,7 +21,7 @@ def main() -> None:
     sys.path[:] = [entry for entry in sys.path if not Path(entry).is_file()]
     sys.path_importer_cache.clear()
     daemon = import_module("pyspark.daemon")
-    for name in ("subreplay.engine.spark.audit.passes", "subreplay.engine.spark.profiled"):
+    for name in ("subreplay.engine.spark.packing", "subreplay.pipeline.story"):
         import_module(name)
     make_all()
     gc.freeze()  # what forks share they need not look through
