@@ -200,12 +200,12 @@ def read(array: Ints) -> str:
     return bytes(array[:, 0].tolist()).decode()
 
 
-def open_table(array: Ints, topic: str, partition: int) -> pa.Table:
-    """Array ``open`` as ``OPEN_POSITIONS``."""
-    n, day = len(array), array[:, OPEN_DAY]
+def open_table(array: Ints, topics: pa.Array, partitions: pa.Array) -> pa.Table:
+    """Rows of arrays ``open``, each with its topic and partition, as ``OPEN_POSITIONS``."""
+    day = array[:, OPEN_DAY]
     columns = {
-        "topic": pa.array([topic] * n, pa.string()),
-        "partition": np.full(n, partition),
+        "topic": topics,
+        "partition": partitions,
         "ledger": array[:, OPEN_LEDGER],
         "entry": array[:, OPEN_ENTRY],
         "batch_index": array[:, OPEN_BATCH_INDEX],

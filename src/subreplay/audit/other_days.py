@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.audit.checkpoint import CARRY, OPEN, Checkpoint, checkpoints, open_table
+from subreplay.audit.checkpoint import CARRY, OPEN, checkpoints, open_table, unpacked
 from subreplay.audit.judge import whole_entries
 from subreplay.rows.model.columns import UNKNOWN, Ints, column, flags, gathered
 from subreplay.rows.model.tables import DELIVERY, LOG, MESSAGE, OPEN_POSITIONS
@@ -51,10 +51,12 @@ def open_positions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
     """Rows of table ``state`` -> ``OPEN_POSITIONS`` of those that hold array ``open``."""
     for batch in batches:
         mine = pa.Table.from_batches([batch]).filter(pc.equal(batch.column("name"), OPEN))
-        of_each = zip(mine["topic"].to_pylist(), mine["partition"].to_pylist(), strict=True)
-        for row, (topic, partition) in enumerate(of_each):
-            part = Checkpoint([checkpoints(mine.slice(row, 1))])
-            yield from open_table(part.arrays()[OPEN], topic, partition).to_batches()
+        parts = zip(*(mine[name].to_pylist() for name in ("data", "rows", "width")), strict=True)
+        arrays = [unpacked(*part) for part in parts]
+        if arrays:
+            of = pa.array(np.repeat(np.arange(len(mine)), [len(array) for array in arrays]))
+            topics, partitions = (column(mine, name).take(of) for name in ("topic", "partition"))
+            yield from open_table(np.concatenate(arrays), topics, partitions).to_batches()
 
 
 def open_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -204,20 +204,20 @@ def explain(
     run = load(config_file, date, tables, out_dir, engine=engine)
     lines: list[Iterable[str]] = []
     if key is not None:
-        from subreplay.pipeline import explain as explain_key  # type: ignore[attr-defined]
+        from subreplay.pipeline.explain import explain_key
 
-        lines.append(explain_key.lines(run, key, opened))
+        lines.append(explain_key(run, key, partial(opened, run)))
     if message is not None or "traffic" in run.model_fields_set:
         from subreplay.audit.explain.position import Position
 
         position = None if message is None else Position.parse(message)
         with opened(run, meanwhile="subreplay.pipeline.trace") as evidence:
-            from subreplay.pipeline import trace  # type: ignore[attr-defined]
+            from subreplay.pipeline.trace import trace_key, trace_message
 
             if key is not None:
-                lines.append(["", *trace.of_key(evidence, run, key, last)])
+                lines.append(["", *trace_key(evidence, run, key, last)])
             if position is not None:
-                lines.append([*trace.of_message(evidence, run, position, last)])
+                lines.append([*trace_message(evidence, run, position, last)])
     for line in chain.from_iterable(lines):
         terminal.say(line)
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from subreplay.audit.context import Dispatcher
 from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.explaining import Counting, CountWords, WordsOf
 from subreplay.audit.judge import Judge
-from subreplay.audit.judging import JudgeRows
+from subreplay.audit.judging import AuditedRows, JudgeRows
 from subreplay.audit.passes.beginning import beginnings
 from subreplay.audit.passes.loads import adding_loads
 from subreplay.audit.rules.assignments import assignment_findings
@@ -192,18 +192,8 @@ class Again(NamedTuple):
 
 def judged_again(source: Source, judge: Judge, off: Sequence[Shift] = ()) -> Again:
     """Judge every delivery once more, with clocks corrected that are ``off``."""
-    step = _Audited(JudgeRows(judge, source.config.subscription.name))
+    step = AuditedRows(JudgeRows(judge, source.config.subscription.name))
     return Again(source.sorted_log(off).map(step, AUDITED), judge.applicable)
-
-
-@dataclass(frozen=True)
-class _Audited:
-    """The rows of table ``audited`` that come of a log."""
-
-    judge_rows: JudgeRows
-
-    def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return (batch for name, batch in self.judge_rows(log) if name == "audited")
 
 
 def _counted(applicable: int, width: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,360 @@
-"""The dispatch replay as a stage of a run."""
+"""The dispatch replay as a stage of a run, on any engine: predict, count, judge."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
-from subreplay.pipeline.source import Source
-from subreplay.reports.figures import DispatchFigures
+import pyarrow as pa
+
+from subreplay.audit import explaining, judging, sums
+from subreplay.audit.context import Dispatcher
+from subreplay.audit.explain.findings import Explainer
+from subreplay.audit.explaining import Counting, WordsOf
+from subreplay.audit.judge import Judge
+from subreplay.audit.judging import JudgeRows
+from subreplay.audit.passes.loads import Span
+from subreplay.audit.terms import Terms
+from subreplay.config.dispatch import Dispatch
+from subreplay.config.plans import scenario_events
+from subreplay.config.run import RunConfig
+from subreplay.config.scenario import GroupScenario, Scenario
+from subreplay.engine.interface import Dataset, Engine, NewRows, Splitter, Step, Tables
+from subreplay.errors import ConfigError
+from subreplay.reports.figures import MOST_TOLD, DispatchFigures, Figures
+from subreplay.rows.groups import AddingUp
+from subreplay.rows.model.rows import MembershipEvent, Scope
+from subreplay.rows.model.tables import AUDITED
+from subreplay.rows.model.words import KeyWords
+from subreplay.rows.sorted_blocks import BY_POSITION
+from subreplay.simulation.pulsar.choice import ignores_delays
+from subreplay.simulation.pulsar.service import Empirical, Fixed, Service
+from subreplay.whatif import dispatch_sums, recorded_times, wait_sums
 from subreplay.whatif.assign import Plan
+from subreplay.whatif.dispatch_sums import SumReceived, SumReplay, WiderWindows, log_output
+from subreplay.whatif.predicted import PREDICTED, Predictor, Simulation
+from subreplay.whatif.predicted_group import GroupPredictor, GroupSimulation, retold
+from subreplay.whatif.replay_rows import (
+    CONSUMED,
+    PUBLISHED,
+    REPLAYED,
+    Cumulative,
+    MessagesToReplay,
+    PredictDispatch,
+    PredictGroups,
+    ReadyRecords,
+)
+from subreplay.whatif.scenario import group_events
+from subreplay.whatif.sums import Rows
+from subreplay.whatif.wait_sums import SumWaits
+
+MOST_BLOCKED: Final = 12
+WINDOWS: Final = 240
+"""Windows of what consumers take, at most."""
+PREDICTED_AUDITED: Final = pa.schema([*AUDITED, pa.field("scenario", pa.string())])
 
 
-def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
-    raise NotImplementedError
+class _Inputs(Protocol):
+    @property
+    def topic(self) -> str: ...
 
 
-def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
-    raise NotImplementedError
+class _Statistics(Protocol):
+    @property
+    def counts(self) -> Any: ...
+
+
+class ReplayedRun(Protocol):
+    """What a dispatch replay needs of a run's ``Source``."""
+
+    @property
+    def engine(self) -> Engine: ...
+    @property
+    def config(self) -> RunConfig: ...
+    @property
+    def inputs(self) -> _Inputs: ...
+    @property
+    def statistics(self) -> _Statistics: ...
+    @property
+    def tables(self) -> Tables: ...
+    @property
+    def messages(self) -> Dataset: ...
+    @property
+    def deliveries(self) -> Dataset: ...
+    @property
+    def events(self) -> Mapping[Scope, tuple[MembershipEvent, ...]]: ...
+    @property
+    def extent(self) -> Mapping[str, int]: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def span(self) -> Span: ...
+    @property
+    def dates(self) -> bool: ...
+    def where_of(self, columns: pa.Schema) -> dict[str, str]: ...
+
+
+def dispatch_asked(source: ReplayedRun, plans: Sequence[Plan]) -> str:
+    """Which scenarios are replayed, and how much each is, in words; empty where none is."""
+    asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
+    consumers = [len({consumer.label for consumer in p.consumers}) for p in asked]
+    told = [f"{p.name} ({many:,} consumers)" for p, many in zip(asked, consumers, strict=True)]
+    each = f" over {source.extent['messages']:,} messages" + (" each" if len(told) > 1 else "")
+    return ", ".join(told) + each if told else ""
+
+
+def replay_dispatch(source: ReplayedRun, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
+    """Replay the dispatch of the scenarios that ask for it; writes tables ``predicted`` and ``predicted_audited``.
+
+    The rules judge predicted deliveries as they judge observed ones.
+    """
+    asked = [(s, s.dispatch, p) for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
+    if not asked:
+        return ()
+    recorded = _recorded_times(source) if any(d.needs_recorded_times for _, d, _ in asked) else Fixed()
+    dispatchers = _dispatchers(source, plans, recorded)
+    groups = _groups(source, plans, recorded)
+    tick = source.config.topic.delivery_tick * 1_000
+    ticks = {s.name: 0 if ignores_delays(p.policy) else tick for s, _, p in asked}
+    sections = {s.name: s.dispatch for s in source.config.scenarios if isinstance(s, Scenario)}
+    cumulative = {name: _cumulative(sections.get(name)) for name in ticks}
+    counting = SumReplay(tuple(ticks), source.extent["last"], source.width, ticks, cumulative)
+    messages, replays = _replays(source, dispatchers, groups)
+    new = source.tables.new("predicted", PREDICTED, source.where_of(PREDICTED))
+    parts = [_replay(rows, step, counting, new) for rows, step in replays]
+    source.tables.commit(new)
+    found, ends = _sums(source, counting, parts)
+    changes = _rows(parts, "changes").to_pylist()
+    as_replayed = {
+        name: retold(group, [row for row in changes if row["scenario"] == name])
+        for name, group in groups.scenarios.items()
+    }
+    logs = {name: [part[log_output(number)] for part in parts] for number, name in enumerate(counting.scenarios)}
+    judged = _judge(source, {s.name: as_replayed.get(s.name, p) for s, _, p in asked}, messages, logs)
+    return tuple(
+        DispatchFigures(
+            plan=p,
+            service=d.consumers.service.words,
+            seed=d.seed if d.draws else None,
+            settings=d.words,
+            last_published=counting.last_published,
+            steps=dispatch_sums.STEPS,
+            end=ends[s.name],
+            halts=d.halts(p.consumers),
+            judged=judged[s.name],
+            **{name: [row for row in mine if row["scenario"] == s.name] for name, mine in found.items()},
+        )
+        for s, d, p in asked
+    )
+
+
+def _dispatchers(source: ReplayedRun, plans: Sequence[Plan], recorded: Service) -> Predictor:
+    """What is assumed of the scenarios whose partitions have a dispatcher each."""
+    start, width = source.extent["first"], source.width
+    return Predictor(
+        {
+            s.name: Simulation(p, s.dispatch.prediction(recorded, start, width), s.dispatch.settings)
+            for s, p in zip(source.config.scenarios, plans, strict=True)
+            if isinstance(s, Scenario) and s.dispatch is not None
+        },
+        source.config.keys.words,
+    )
+
+
+def _groups(source: ReplayedRun, plans: Sequence[Plan], recorded: Service) -> GroupPredictor:
+    """What is assumed of the scenarios with a Kafka group."""
+    start, width = source.extent["first"], source.width
+    return GroupPredictor(
+        {
+            s.name: GroupSimulation(
+                s.name,
+                p.policy,
+                group_events(scenario_events(source.config, s, source.events, start)),
+                tuple(p.timelines),
+                s.dispatch.parameters(recorded, start, width),
+            )
+            for s, p in zip(source.config.scenarios, plans, strict=True)
+            if isinstance(s, GroupScenario) and s.dispatch is not None
+        }
+    )
+
+
+def _cumulative(section: Dispatch | None) -> Cumulative:
+    """Whether consumers acknowledge cumulatively, as the run supposes."""
+    if section is None:
+        return Cumulative()
+    others = {name: consumers.cumulative for name, consumers in section.others.items()}
+    return Cumulative(section.consumers.cumulative, others)
+
+
+def _replays(
+    source: ReplayedRun, dispatchers: Predictor, groups: GroupPredictor
+) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
+    """Messages as rows of the log; and messages in the orders in which they are replayed, with the steps that do so."""
+    scenarios, of_groups = tuple(dispatchers.scenarios), tuple(groups.scenarios)
+    step = MessagesToReplay(scenarios, bool(of_groups))
+    rows, replays = source.messages.split(step, step.outputs), list[tuple[Dataset, Step]]()
+    if scenarios:
+        messages = source.engine.sorted([rows["replayed"]], REPLAYED)
+        replays.append((messages, PredictDispatch(dispatchers, scenarios)))
+    if of_groups:
+        topics = tuple(sorted({scope.topic for group in groups.scenarios.values() for scope in group.scopes}))
+        published = source.engine.sorted([rows["published"]], PUBLISHED)
+        ready = published.map(ReadyRecords(of_groups, topics), CONSUMED.schema)
+        replays.append((source.engine.sorted([ready], CONSUMED), PredictGroups(groups, topics)))
+    return rows["log"], replays
+
+
+@dataclass(frozen=True)
+class _PredictAndSum:
+    """Splits messages in order into what ``SumReplay`` makes of the rows that are predicted."""
+
+    predict: Step
+    counting: SumReplay
+
+    def __call__(self, messages: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        return self.counting(self.predict(messages))
+
+
+def _replay(messages: Dataset, step: Step, counting: SumReplay, new: NewRows) -> Mapping[str, Dataset]:
+    """What comes of one look at the predicted rows, which are written."""
+    logs = {log_output(number): BY_POSITION for number in range(len(counting.scenarios))}
+    return messages.split(_PredictAndSum(step, counting), {**counting.outputs, "predicted": new, **logs})
+
+
+def _rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
+    return pa.concat_tables([part[name].table() for part in parts])
+
+
+def _sums(
+    source: ReplayedRun, counting: SumReplay, parts: Sequence[Mapping[str, Dataset]]
+) -> tuple[dict[str, Rows], dict[str, int]]:
+    """What a report shows of the replays, and when the last event of each scenario was, or the last publication."""
+    engine, last = source.engine, counting.last_published
+
+    def added(name: str, *more: pa.Table) -> Rows:
+        return dispatch_sums.SUMS[name].rows(_rows(parts, name), *more)
+
+    outcomes = added("outcomes")
+    ends = {
+        name: max([last, *(row["last"] or 0 for row in outcomes if row["scenario"] == name)])
+        for name in counting.scenarios
+    }
+    wider = WiderWindows(dispatch_sums.wide_windows(source.width, ends, source.extent["first"], WINDOWS))
+    taken = [part["taken"].map(wider, dispatch_sums.TAKEN.schema).table() for part in parts]
+    received = engine.sorted([part["received"] for part in parts], dispatch_sums.RECEIVED)
+    first_received = SumReceived(counting.scenarios, counting.ticks)
+    slots = engine.sorted([part["slots"] for part in parts], dispatch_sums.SLOTS)
+    waits = engine.sorted([part["waits"] for part in parts], wait_sums.WAITS)
+    outputs = {"longest": wait_sums.LONGEST, "counted": wait_sums.COUNTED}
+    longest, counted = (rows.table() for rows in waits.split(SumWaits(MOST_BLOCKED), outputs).values())
+    found = {
+        "taken": dispatch_sums.taken_rows(*taken),
+        "pending": added("pending"),
+        "latencies": added("latencies", received.map(first_received, dispatch_sums.LATENCIES.schema).table()),
+        "backlog": added("backlog"),
+        "held": added("held"),
+        "waits": wait_sums.wait_rows(wait_sums.BY_HOLDER, longest, counted, MOST_BLOCKED),
+        "hash_waits": wait_sums.wait_rows(wait_sums.BY_PLACE, longest, counted, MOST_BLOCKED),
+        "drains": dispatch_sums.drain_rows(
+            _rows(parts, "drains"), slots.map(dispatch_sums.hottest_slots, dispatch_sums.DRAINS.schema).table()
+        ),
+        "outcomes": outcomes,
+    }
+    return found, ends
+
+
+def _judge(
+    source: ReplayedRun, scenarios: Mapping[str, Plan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
+) -> dict[str, Figures]:
+    """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
+    config = source.config
+    section = {s.name: s.dispatch for s in config.scenarios if isinstance(s, Scenario)}
+    new = source.tables.new("predicted_audited", PREDICTED_AUDITED, source.where_of(PREDICTED_AUDITED))
+    found = {}
+    for name, plan in scenarios.items():
+        judge = _judge_of(plan, config.terms, section.get(name), config.keys.words, source.dates)
+        log = source.engine.sorted([messages, *logs[name]], BY_POSITION)
+        found[name] = _figures(source, plan, judge, log, name, new)
+    source.tables.commit(new)
+    return found
+
+
+def _figures(source: ReplayedRun, plan: Plan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
+    config, subscription = source.config, source.config.subscription.name
+    judged = log.split(
+        _JudgePredicted(JudgeRows(judge, subscription), scenario),
+        {"audited": new, "findings": judging.OUTPUTS["findings"]},
+    )
+    counting = Counting(source.span, source.width, config.report.worst, MOST_TOLD)
+    words = WordsOf(Explainer(judge, subscription), counting)
+    outputs = {name: explaining.OUTPUTS[name] for name in ("counts", "first")}
+    told = judged["findings"].split(_Only(words, tuple(outputs)), outputs)
+    counts = _added(sums.adding_counts(), told["counts"].table())
+    first = _added(counting.adding_first(), told["first"].table())
+    return Figures(
+        source.inputs.topic,
+        source.statistics.counts,
+        source.extent,
+        source.width,
+        plan,
+        (),
+        findings=sums.coarser(counts, source.width),
+        worst=sums.worst(first, config.report.worst, source.width, MOST_TOLD),
+        terms=judge.terms,
+    )
+
+
+@dataclass(frozen=True)
+class _JudgePredicted:
+    """Splits a log into rows of table ``predicted_audited`` (``audited``) and ``findings``."""
+
+    judge_rows: JudgeRows
+    scenario: str
+
+    def __call__(self, log: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        for name, batch in self.judge_rows(log):
+            if name == "audited":
+                yield name, batch.append_column("scenario", pa.repeat(self.scenario, batch.num_rows))
+            elif name == "findings":
+                yield name, batch
+
+
+@dataclass(frozen=True)
+class _Only:
+    """Some of the outputs of a step."""
+
+    step: Splitter
+    names: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+        return ((name, batch) for name, batch in self.step(batches) if name in self.names)
+
+
+def _added(adding: AddingUp, rows: pa.Table) -> pa.Table:
+    adding.add(rows)
+    return adding.together()
+
+
+def _judge_of(plan: Plan, terms: Terms, section: Dispatch | None, words: KeyWords, dates: bool) -> Judge:
+    dispatchers = {}
+    for scope, timeline in plan.timelines.items():
+        queues = (
+            {} if section is None else {c.label: section.of(c.name).receiver_queue_size for c in timeline.consumers}
+        )
+        dispatchers[scope] = Dispatcher.of(timeline, queues)
+    return Judge(plan.policy, dispatchers, terms=terms, words=words, dates=dates)
+
+
+def _recorded_times(source: ReplayedRun) -> Empirical:
+    """Service times as recorded. Raises ``ConfigError`` where there are none."""
+    outputs = {"times": recorded_times.TIMES, "counted": recorded_times.COUNTED}
+    found = source.deliveries.split(recorded_times.service_times, outputs)
+    count = sum(found["counted"].table()["count"].to_pylist())
+    if not count:
+        raise ConfigError("service: model recorded needs recorded deliveries with acknowledgements, and there are none")
+    times = source.engine.sorted([found["times"]], recorded_times.TIMES)
+    ranked = times.map(recorded_times.TimesAt(recorded_times.ranks_of(count)), recorded_times.RANKED).table()
+    at = dict(zip(*(ranked[name].to_pylist() for name in ("rank", "us")), strict=True))
+    return Empirical(tuple(us * 1_000.0 for us in recorded_times.quantiles(count, at)))

@@ -42,6 +42,8 @@ def illegal(values: pa.Array, legal: Legal) -> Mask:
     """Rows that are not null and not legal; numbers, times or text as ``legal`` is for."""
     if isinstance(legal, Words):
         known = pc.is_in(values, pa.array(legal.known)) if legal.known else pc.not_equal(values, "")
+        if known.true_count + values.null_count == len(values):
+            return np.zeros(len(values), np.bool_)
         return mask_of(values.is_valid()) & ~mask_of(known)
     numbers = values.cast(pa.int64())
     ends = pc.min_max(numbers)
@@ -68,9 +70,10 @@ def breaches(table: str, columns: Mapping[str, pa.Array], lacks: set[str], unkno
         if together.column == "date" and "date" in lacks:
             continue
         broken = together.breaks(columns)
-        bad = mask_of(pc.fill_null(broken, True) if unknown and broken.null_count else broken)
-        if bad.any():
-            yield Breach(together.column, bad, together.rule, together.remedy)
+        if unknown and broken.null_count:
+            broken = pc.fill_null(broken, True)
+        if broken.true_count:
+            yield Breach(together.column, mask_of(broken), together.rule, together.remedy)
 
 
 def nested(kind: pa.DataType, values: pa.Array) -> Outcome:

@@ -72,10 +72,20 @@ class SparkDataset(Dataset):
             return collected(self.packed(self.schema), self.schema, most)
         found = self.source if most is None else self.source.limit(most)
         rows = nullable(found).toArrow()
-        return pa.table([rows[f.name].cast(f.type) for f in self.schema], schema=self.schema)
+        return pa.table([_cast(rows[f.name], f.type) for f in self.schema], schema=self.schema)
 
     def is_empty(self) -> bool:
         return self.source.isEmpty() if not self.steps else not len(self.table(1))
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Values as another type. Arrow refuses a null struct whose fields must not be null: it is made anew."""
+    try:
+        return values.cast(kind)
+    except pa.ArrowInvalid:
+        if not pa.types.is_struct(kind):
+            raise
+        return pa.chunked_array([pa.array(values.to_pylist(), kind)])
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,8 @@ class SparkEngine(Engine):
         return SparkDataset(self, lambda: self.session.range(0, n, 1, max(1, n)), schema, (_Parts(tuple(parts), read),))
 
     def together(self, datasets: Sequence[Dataset]) -> Dataset:
+        if len(datasets) == 1:
+            return datasets[0]
         frames = [as_frame(each) for each in datasets]
         return SparkDataset(self, lambda: reduce(DataFrame.unionByName, frames), datasets[0].schema)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from typing import Final
 
 import pyspark.sql.functions as F
@@ -24,8 +26,11 @@ def opened(spark: SparkSession, source: TableSource) -> DataFrame:
     """The rows of a table as they are. Raises ``InputError`` naming the location where there is no such table."""
     if source.live is not None:
         return live.opened(spark, source.live, source.key, source.day, source.lookback_days)
-    if source.path is not None and is_here(spark, source.path) and (why := missing(source.path, source.format)):
-        raise unreadable(source, why)
+    if source.path is not None and is_here(spark, source.path):
+        if (why := missing(source.path, source.format)) is not None:
+            raise unreadable(source, why)
+        if source.format != "iceberg":  # Java has a working directory of its own
+            source = replace(source, path=os.path.abspath(source.path))
     try:
         if source.table is not None:
             found = spark.read.table(quoted(source.table))

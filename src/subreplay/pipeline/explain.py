@@ -1,0 +1,74 @@
+"""The life of a key: bytes, hash, slot, and its owner in each epoch, under the recorded policy and under every
+scenario."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from subreplay.config.plans import Events, plans
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Engine
+from subreplay.hashing.murmur3 import MASK_31, murmur3_32
+from subreplay.pipeline.input_tables import Given
+from subreplay.rows.model.words import has_dates
+from subreplay.semantics.timelines.event_text import event_words
+from subreplay.whatif.assign import Plan
+
+
+def explain_key(run: RunConfig, key: str, engine: Callable[[], Engine], given: Given | None = None) -> Iterator[str]:
+    """The explanation, line by line. The ``engine`` reads tables only where a timeline was recorded, and not those that
+    are ``given``."""
+    data = os.fsencode(key)
+    hash32 = murmur3_32(data)
+    yield f"key     {key}"
+    yield f"bytes   {data.hex(' ')} ({len(data)} bytes of UTF-8)"
+    yield f"murmur3 {hash32} (32 bits, seed 0); {hash32 & MASK_31} (31 bits, as Pulsar keeps it)"
+    for plan in plans(run, _recorded(run, engine, given)):
+        yield from _plan_lines(plan, hash32)
+
+
+def _recorded(run: RunConfig, engine: Callable[[], Engine], given: Given | None) -> Events | None:
+    """The recorded membership; None where neither the run names tables nor a scenario wants it."""
+    named = bool(given) or "traffic" in run.model_fields_set
+    if not named and all(s.members != "recorded" for s in run.scenarios):
+        return None
+    from subreplay.pipeline.inputs import look_at, read_inputs  # only here: of a key alone nothing is read
+    from subreplay.pipeline.statistics import statistics_of
+
+    inputs = read_inputs(engine(), run, given, messages_only=True)
+    return statistics_of(inputs, look_at(inputs, log=False), None).events
+
+
+def _plan_lines(plan: Plan, hash32: int) -> Iterator[str]:
+    policy = plan.policy
+    hashes = np.array([hash32], np.uint32)
+    slots = policy.slots(hashes)
+    low, high = policy.space
+    yield ""
+    yield f"{plan.name}: {policy.name} under {policy.profile}"
+    yield (
+        f"slot    {int(slots[0])} of {low}..{high}"
+        if policy.routing == "slot"
+        else f"slot    not used: routing by {policy.routing}"
+    )
+    for scope, timeline in plan.timelines.items():
+        if len(plan.timelines) > 1:
+            yield f"  {scope.full_name}"
+        before: str | None = None
+        changes = timeline.epochs[1:]
+        dates = bool(changes) and has_dates(changes[0].start.at, changes[-1].start.at)
+        for epoch in changes:
+            owner = int(timeline.owner_at(slots, hashes, np.array([epoch.index], np.int32))[0])
+            name = (
+                timeline.consumers[owner].label
+                if owner >= 0
+                else "any consumer"
+                if policy.routing == "any"
+                else "nobody"
+            )
+            moved = "" if name == before else f"  <- {'moved from ' + before if before else 'first owner'}"
+            yield f"  {event_words(epoch, dates)}: {name}{moved}"
+            before = name

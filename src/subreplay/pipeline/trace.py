@@ -1,0 +1,263 @@
+"""Evidence: the life of one message or one key, with the findings about it, from the tables of a run.
+
+Where an audit of this configuration has written its tables, they are read, so the findings are the audit's own; where
+none has, the dispatchers in question are judged now, by the same rules.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from subreplay.audit import sums
+from subreplay.audit.codes import Code
+from subreplay.audit.explain.lookup import (
+    COUNTS,
+    HOLDERS,
+    NUMBER,
+    OUTLINE,
+    PARTITIONS,
+    POSITION,
+    ROWS,
+    WAITING,
+    HoldersOf,
+    LogOfMessages,
+    MessagesOfKeys,
+    Outline,
+    PartitionsOfKey,
+    add_counts,
+    count_rows,
+    latest_rows,
+    waits_of,
+)
+from subreplay.audit.explain.position import Position
+from subreplay.audit.explain.trace import Row, Trace, finding_lines
+from subreplay.audit.judge import Judge
+from subreplay.audit.judging import AuditedRows, JudgeRows
+from subreplay.audit.passes.loads import ALL_TIME, LOADS_OF_RUN
+from subreplay.config.run import RunConfig
+from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.errors import ConfigError, InputError
+from subreplay.pipeline import audit as stages
+from subreplay.pipeline import known_secret
+from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.source import Source, read
+from subreplay.pipeline.topic_findings import keys_in_two_partitions
+from subreplay.rows.conditions import ALL, Condition, field
+from subreplay.rows.model.entry_keys import own_keys
+from subreplay.rows.model.held import nothing_of
+from subreplay.rows.model.tables import AUDITED, JUDGED, LOG
+from subreplay.rows.sorted_blocks import BY_POSITION
+
+_IN_WORDS: Final = pa.schema([f for f in JUDGED if f.name in ROWS.names])
+"""Judged rows whose keys are in words."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The output tables that an audit may have written, and where they are, in words; None: nobody has written any."""
+
+    tables: Tables
+    location: str | None
+
+
+def trace_message(
+    engine: Engine,
+    run: RunConfig,
+    position: Position,
+    last: int,
+    written: Written | None = None,
+    given: Given | None = None,
+) -> Iterator[str]:
+    """The life of a message, line by line; input tables may be ``given``, what an audit has ``written`` is there, or
+    where the run says. Raises ``InputError`` where the tables do not have it."""
+    evidence = _Evidence.of(engine, run, written, given)
+    topic = evidence.source.inputs.topic
+    if topic not in (position.scope.topic, f"persistent://public/default/{position.scope.topic}"):
+        raise ConfigError(f"message {position}: the run is about topic {topic}; name a message of it")
+    lines = [*evidence.lines(evidence.rows_of_message(position), f"message {position}", last)]
+    if not lines:
+        day, where = f" on {run.date}" if run.date else "", run.traffic.location(given)
+        raise InputError(
+            f"{where}: message {position} was neither stored nor delivered{day}; is its position right, "
+            "with -partition-N after a partitioned topic?"
+        )
+    yield from lines
+
+
+def trace_key(
+    engine: Engine,
+    run: RunConfig,
+    key: str,
+    last: int,
+    written: Written | None = None,
+    given: Given | None = None,
+) -> Iterator[str]:
+    """The life of a key, line by line, ``written`` and ``given`` as above; one line where no message has it."""
+    data = os.fsencode(key)
+    evidence = _Evidence.of(engine, run, written, given)
+    word, source = run.keys.words.word(data), evidence.source
+    lines = [*evidence.lines(evidence.rows_of_key(data), f"messages of key {word}", last)]
+    if not source.extent["deliveries"]:
+        of_run = run.subscription.name, source.inputs.topic, run.date
+        yield f"mind: {nothing_of(source.held, 'deliveries', *of_run)}"
+    day = f" on {run.date}" if run.date else ""
+    yield from lines or [f"no message of this key{day} in {run.traffic.location(given)}"]
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """A run's input, its judge, and what it judged: rows of table ``audited``, where an audit has written every
+    delivery into it."""
+
+    source: Source
+    judge: Judge
+    audited: Dataset | None
+    judged_by: str
+
+    @classmethod
+    def of(cls, engine: Engine, run: RunConfig, written: Written | None, given: Given | None) -> _Evidence:
+        if written is None:
+            written = Written(engine.tables(run.output.tables), str(run.output.tables))
+        source = read(engine, run, written.tables, given)
+        return cls(source, stages.fold(source), *_audited(source, written))
+
+    def rows_of_message(self, position: Position) -> Dataset:
+        """The judged rows of a message, or of a whole entry."""
+        mine = (field("ledger") == position.ledger) & (field("entry") == position.entry)
+        if position.batch_index is not None:
+            mine = mine & (field("batch_index") == position.batch_index)
+        return self._rows(mine, [position.scope.partition])
+
+    def rows_of_key(self, key: bytes) -> Dataset:
+        """The judged rows of messages of a key."""
+        partitions = None
+        if self.audited is None and self.source.config.date is None:  # a date judges messages of earlier ones, too
+            found = self.source.log["messages"].map(PartitionsOfKey(key), PARTITIONS).table()
+            partitions = sorted({*found["partition"].to_pylist()})
+        return self._rows(field("key") == self.source.config.keys.words.word(key), partitions)
+
+    def _rows(self, mine: Condition, partitions: Sequence[int] | None) -> Dataset:
+        """Judged rows for which a condition is true, of some partitions or all, without the commits of a Kafka
+        group."""
+        if partitions is not None and not partitions:
+            return self.source.engine.of(ROWS.empty_table())
+        there = ALL if partitions is None else field("partition").among(*partitions)
+        rows = self._judged(there) if self.audited is None else self.audited.where(there)
+        return rows.where(mine & (field("commit") == 0)).select(ROWS.names)
+
+    def _judged(self, there: Condition) -> Dataset:
+        """Rows as table ``audited`` has them, judged now."""
+        source, config = self.source, self.source.config
+        if config.date is None:
+            log = source.engine.sorted([rows.where(there) for rows in source.log.values()], BY_POSITION)
+        else:
+            log = source.sorted_log().where(there)
+        return log.map(AuditedRows(JudgeRows(self.judge, config.subscription.name)), AUDITED)
+
+    def lines(self, mine: Dataset, what: str, last: int) -> Iterator[str]:
+        """Counts, the latest rows in order of time, and the findings about them; nothing where there are no rows."""
+        found = mine.split(Outline(last), OUTLINE)
+        latest = latest_rows(found["latest"].table(), last).to_pylist()
+        if not latest:
+            return
+        positions = sorted({tuple(row[name] for name in POSITION) for row in latest})
+        log = self._log(positions, min(row["at"] for row in latest))
+        trace = Trace(self.judge, log, pa.Table.from_pylist(latest[::-1], _IN_WORDS))
+        trace = replace(trace, waits=self._waits([*trace.waiting()]))
+        yield f"{what}: {_counts(add_counts(found['counts'].table()))}"
+        yield f"judged by {self.judged_by}"
+        yield ""
+        yield from trace.lines()
+        findings = [*trace.findings(self.source.config.subscription.name), *self._findings_of_keys(trace.log)]
+        yield ""
+        yield from findings or ["  no findings"]
+
+    def _log(self, positions: Sequence[tuple[str | int, ...]], since: int) -> pa.Table:
+        """The ``LOG`` rows of some messages, but not their deliveries before a time (ns), which may be many."""
+        columns = pa.schema([LOG.field(name) for name in POSITION])
+        wanted = pa.Table.from_pylist([dict(zip(POSITION, each, strict=True)) for each in positions], columns)
+        near = ALL
+        for name in ("ledger", "entry"):
+            bounds = pc.min_max(wanted[name]).as_py()
+            near = near & (field(name) >= bounds["min"]) & (field(name) <= bounds["max"])
+        log = self.source.engine.together([rows.where(near) for rows in self.source.log.values()])
+        found = log.map(LogOfMessages(wanted, since), LOG).table()
+        order = (*POSITION, *(name for name in BY_POSITION.columns if name not in POSITION), *BY_POSITION.last)
+        return found.take(pc.sort_indices(found.select(order), [(name, "ascending") for name in order]))
+
+    def _waits(self, waiting: Sequence[Row]) -> tuple[Row, ...]:
+        """Of what held each of these messages back, the delivery elsewhere that ended last."""
+        if not waiting:
+            return ()
+        wanted = pa.Table.from_pylist([*waiting], WAITING)
+        held = self._rows(ALL, sorted({row["partition"] for row in waiting}))
+        return waits_of(wanted, held.map(HoldersOf(wanted), HOLDERS).table())
+
+    def _findings_of_keys(self, log: pa.Table) -> Iterator[str]:
+        """Findings about the keys of some messages as such, whatever was delivered of them."""
+        source, config = self.source, self.source.config
+        keys = sorted(set(own_keys(log).to_pylist()) - {None})
+        if not keys or len(self.judge.dispatchers) < 2 or not source.may_scatter:
+            return
+        messages = source.log["messages"].map(MessagesOfKeys(tuple(keys)), LOG)
+        found = keys_in_two_partitions(source.engine, messages, self.judge, config.subscription.name).table()
+        words = pa.array([config.keys.words.word(key) for key in keys])
+        found = found.filter(pc.is_in(found["key"], words))
+        order = [(name, "ascending") for name in ("key", "moment", "partition")]
+        for row in found.take(pc.sort_indices(found.select(["key", "moment", "partition"]), order)).to_pylist():
+            yield from finding_lines(row)
+
+
+def _audited(source: Source, written: Written) -> tuple[Dataset | None, str]:
+    """The rows of this run in table ``audited``, if an audit with this configuration has written it and kept every
+    delivery; and who judges."""
+    config, tables, where = source.config, written.tables, written.location
+    if where is None:
+        return None, "this command"
+    runs = tables.find("runs")
+    if runs is None:
+        return None, f"this command: no audit has written {where} (name its folder with --out)"
+    of_run = (field("subscription") == config.subscription.name) & (field("topic") == source.inputs.topic)
+    if config.date is not None:
+        of_run = of_run & (field("date") == config.date)
+    mine = runs.where(of_run & (field("kind") == "audit")).table()
+    mine = mine.filter(pc.match_substring_regex(mine["run_id"], f"^{config.judged}-.*-{config.date or 'all'}$"))
+    audited, loads = tables.find("audited"), tables.find("loads")
+    if not len(mine) or audited is None or loads is None or "commit" not in audited.schema.names:
+        return None, f"this command: no audit of this policy and topic has written {where} as this run file asks"
+    known_secret.require_as_shown(mine, config)
+    audited = audited.where(of_run & _is_delivery(audited))
+    in_all = loads.where(of_run & (field("width") == ALL_TIME.width)).select(LOADS_OF_RUN.names).table()
+    totals = sums.totals(in_all)
+    if _number_of(audited) < totals["deliveries"] + totals["undelivered"]:
+        return None, f"this command: {where} has deliveries with findings only"
+    return audited, f"the audit that wrote {where}"
+
+
+def _is_delivery(audited: Dataset) -> Condition:
+    """Which rows of table ``audited`` hold neither state nor sums, as those of earlier releases do."""
+    mine = ALL
+    for name in ("checkpoint", "load"):
+        if name in audited.schema.names:
+            mine = mine & field(name).is_null
+    return mine
+
+
+def _number_of(rows: Dataset) -> int:
+    """How many rows there are."""
+    counts = rows.select(["commit"]).map(count_rows, NUMBER).table()
+    return sum(counts["rows"].to_pylist())
+
+
+def _counts(counts: pa.Table) -> str:
+    """Counts in words."""
+    (row,) = counts.select(COUNTS.names).to_pylist()
+    found = ", ".join(f"{code.name} {row[code.name]:,}" for code in Code if row[code.name])
+    number = f"stored {row['messages']:,}, delivered {row['deliveries']:,}, of these again {row['redelivered']:,}"
+    return f"{number}; findings: {found or 'none'}"
