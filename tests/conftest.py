@@ -18,6 +18,8 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from subreplay.engine.interface import Engine
+
 # Of a few thousand rows, to compile code well costs Java more than to run it, and to read its classes most of all: so
 # for every Java that tests start
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
@@ -112,6 +114,21 @@ def is_alive(session: SparkSession) -> bool:
         SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
         type(session)._instantiatedSession = type(session)._activeSession = None
         return False
+
+
+@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    """Each engine in turn, opened for one test."""
+    if request.param == "local":
+        from subreplay.engine.local.engine import LocalEngine
+
+        made: Engine = LocalEngine(cores=2)
+    else:
+        from subreplay.engine.spark.engine import SparkEngine
+
+        made = SparkEngine(request.getfixturevalue("spark"))
+    with made as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -58,10 +58,14 @@ def test_a_job_is_its_command_and_leaves_with_its_exit_code(job, command):
 @pytest.mark.long
 def test_the_other_commands_work_without_spark():
     hidden = "import sys; sys.modules['pyspark'] = sys.modules['delta'] = None; from subreplay.cli.main import main; "
-    for arguments, code in ((["--version"], 0), (["config"], 0), (["audit", "--config", "conf/default.yaml"], 4)):
+    for arguments, code in (
+        (["--version"], 0),
+        (["config"], 0),
+        (["audit", "--config", "conf/default.yaml", "--engine", "spark"], 4),
+    ):
         done = program("-c", f"{hidden} sys.exit(main({[*arguments, *(['--out', 'build/x'] * (code == 4))]}))")
         assert done.returncode == code, done.stderr
-    assert "needs package pyspark" in done.stderr
+    assert "pyspark is not installed: pip install 'subreplay[spark]'" in done.stderr
 
 
 @pytest.mark.long

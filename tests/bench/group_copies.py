@@ -72,8 +72,9 @@ def whole(folder: Path) -> dict[str, Any]:
 
 
 def streamed(folder: Path) -> dict[str, Any]:
-    from subreplay.config.run import Spark
     from subreplay.engine.spark.adapters import sources
+
+    from subreplay.config.run import Spark
     from subreplay.engine.spark.session import open_session
 
     spark = open_session(Spark())

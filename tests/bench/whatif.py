@@ -22,11 +22,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
+from subreplay.engine.spark.read.inputs import read_inputs
+from subreplay.engine.spark.read.log import as_log
 
 from subreplay.config import run as config
 from subreplay.engine.spark import profiled
-from subreplay.engine.spark.read.inputs import read_inputs
-from subreplay.engine.spark.read.log import as_log
 from subreplay.engine.spark.session import open_session
 from subreplay.pipeline import story
 from subreplay.rows.model.columns import DAY

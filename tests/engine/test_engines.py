@@ -32,18 +32,6 @@ def local() -> Iterator[Engine]:
         yield engine
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=pytest.mark.spark)])
-def engine(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if request.param == "local":
-        made: Engine = LocalEngine(cores=2)
-    else:
-        from subreplay.engine.spark.engine import SparkEngine
-
-        made = SparkEngine(request.getfixturevalue("spark"))
-    with made as opened:
-        yield opened
-
-
 def test_rows_are_selected_and_mapped(engine: Engine) -> None:
     rows = engine.of(numbers(10)).where(field("word") == "w1").map(doubled, NUMBERS)
     assert sorted(rows.table()["n"].to_pylist()) == [2, 8, 14]

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-import pyarrow.compute as pc
 import pyspark.sql.functions as F
 import pytest
 from chispa import assert_df_equality
@@ -23,9 +22,8 @@ import subreplay
 from subreplay.adapters import ADAPTERS
 from subreplay.cli.main import main
 from subreplay.engine.spark import lake
-from subreplay.engine.spark.collect import rows_of
-from subreplay.engine.spark.session import fit_batches
-from subreplay.engine.spark.sink import Kept
+from subreplay.engine.spark.datasets import nullable
+from subreplay.engine.spark.session import KeptRows, fit_batches
 from subreplay.errors import ConfigError, InputError
 from subreplay.reports.json_report import to_json
 from subreplay.rows.model.rows import Verdict
@@ -88,17 +86,14 @@ def test_every_result_table_is_that_of_the_command(spark: SparkSession, bundled:
     for name in written:
         frame, table = getattr(bundled.result, name), lake.read(spark, bundled.tables, name, "delta")
         assert sorted(frame.dtypes) == sorted(table.dtypes)
-        of_frame, of_table = rows_of(frame), DeltaTable(f"{bundled.tables}/{name}").to_pyarrow_table()
-        if name == "audited":  # what it carries is packed, and sealed, anew by each run
-            of_frame, of_table = (
-                rows.filter(pc.field("checkpoint").is_null()).drop_columns("checkpoint")
-                for rows in (of_frame, of_table)
-            )
+        of_frame, of_table = nullable(frame).toArrow(), DeltaTable(f"{bundled.tables}/{name}").to_pyarrow_table()
+        if name == "state":  # it is packed, and sealed, anew by each run
+            of_frame, of_table = (rows.drop_columns("data") for rows in (of_frame, of_table))
         columns = sorted(of_table.column_names)
         one, other = (sorted(map(repr, rows.select(columns).to_pylist())) for rows in (of_frame, of_table))
         assert one == other
     assert set(written) < set(dir(bundled.result))
-    with pytest.raises(AttributeError, match="no result table 'violation'; there are: audited, violations, "):
+    with pytest.raises(AttributeError, match="no result table 'violation'; there are: audited, loads, violations, "):
         bundled.result.violation  # noqa: B018
 
 
@@ -218,19 +213,19 @@ def test_frames_that_no_platform_keeps_are_computed_again(spark: SparkSession, m
     def refused(*_: object) -> DataFrame:
         raise PySparkException("[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported")
 
-    rows, sink = spark.range(3), Kept(lambda: spark)
+    rows = spark.range(3)
     monkeypatch.setattr(type(rows), "persist", refused)
-    found = sink.write(rows, "found", subscription="sub")
-    assert [(row.id, row.subscription, row.date) for row in found.collect()] == [(i, "sub", None) for i in range(3)]
-    sink.release()
+    kept = KeptRows()
+    assert [row.id for row in kept.keep(rows).collect()] == [0, 1, 2]
+    kept.release()
 
 
 @pytest.mark.spark
 def test_a_closed_result_keeps_nothing(spark: SparkSession) -> None:
-    sink = Kept(lambda: spark)
-    found = sink.write(spark.range(3).withColumn("n", F.lit(1)), "found")
+    kept = KeptRows()
+    found = kept.keep(spark.range(3).withColumn("n", F.lit(1)))
     assert found.storageLevel.useMemory
-    sink.release()
+    kept.release()
     assert not found.storageLevel.useMemory
     assert found.count() == 3
 

@@ -71,7 +71,7 @@ def test_a_truncated_data_file(audited: Audited, spoiled: Path) -> None:
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
     code, said = audited(spoiled)
     assert code == 4
-    assert "/deliveries/" in said
+    assert "/deliveries: " in said
     assert "a file of a table is damaged, cut off or gone; restore the table, or write it anew" in said
 
 

@@ -40,7 +40,7 @@ def test_what_a_clock_explains_is_unknown_and_the_clock_is_told(spark: SparkSess
 def test_where_no_clock_can_be_off_nothing_is_judged_again(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delattr("subreplay.engine.spark.read.clocks.lags")
+    monkeypatch.delattr("subreplay.pipeline.sums.lags")
     rows = RECORDING.tables["deliveries"]
     index = rows.schema.get_field_index("consumer")
     of_others = pc.if_else(pc.equal(rows["consumer"], "c1"), "c2", "c1")

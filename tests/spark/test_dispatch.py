@@ -5,6 +5,7 @@ import pytest
 
 from subreplay.cli.main import main
 from subreplay.config import run as config
+from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import story
 from tests.support.recordings import ROOT
 from tests.support.tables import table_of
@@ -32,7 +33,8 @@ def replayed(spark, tmp_path_factory):
         "scenarios": scenarios,
         "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
     }
-    result = story.whatif(spark, config.parse(run, "test"))
+    with LocalEngine() as engine:
+        result = story.whatif(engine, config.parse(run, "test"))
     assert all(table.name.startswith("whatif_") for table in (out / "tables").iterdir())  # an audit's are left alone
     return result.report, table_of(out, "whatif_predicted")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections import Counter
 from itertools import product
@@ -16,6 +15,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from subreplay.engine import delta_files
+from subreplay.engine.rows_with_values import with_values
 from subreplay.engine.spark import lake
 from subreplay.errors import EnvironmentFailed, InputError
 
@@ -29,8 +30,8 @@ def replaced(spark: SparkSession, rows: int, root: str, name: str, form: str, **
 
 
 def put(spark: SparkSession, rows: int, root: str, name: str, form: str, **where: str) -> None:
-    """As rows that the driver has are written."""
-    lake.put(spark, pa.table({"id": pa.array(range(rows), pa.int64())}), root, name, **where)
+    """As rows that the driver has are written on a disk of this machine."""
+    delta_files.replace(f"{root}/{name}", name, pa.table({"id": pa.array(range(rows), pa.int64())}), where)
 
 
 DELTA_4_0 = pyspark.__version__.startswith("4.0.")
@@ -96,22 +97,16 @@ def test_both_ways_of_writing_leave_the_same_table(spark: SparkSession, tmp_path
     runs = [RUN | {"date": day} for day in ("2026-11-20", "2026-11-21")]
     for where in runs:
         lake.replace(lake.of_arrow(spark, rows), str(at_first), "found", "delta", **where)
-        lake.put(spark, rows, str(at_first), "found", **where)
-        lake.put(spark, rows, str(later), "found", **where)
+        delta_files.replace(f"{at_first}/found", "found", rows, where)
+        delta_files.replace(f"{later}/found", "found", rows, where)
         lake.replace(lake.of_arrow(spark, rows), str(later), "found", "delta", **where)
     assert "delta-rs" in (later / "found/_delta_log" / f"{0:020}.json").read_text()
-    given = [lake.of_arrow(spark, lake.rows_with_values(rows, where)) for where in runs]
+    given = [lake.of_arrow(spark, with_values(rows, where)) for where in runs]
     expected = sorted(str(row) for of_day in given for row in of_day.collect())
     for root in (at_first, later):
         found = lake.read(spark, str(root), "found", "delta")
         assert found.schema == given[0].schema
         assert sorted(map(str, found.collect())) == expected
-
-
-def test_without_delta_rs_spark_writes(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "deltalake", None)
-    put(spark, 2, str(tmp_path), "found", "delta", **RUN)
-    assert lake.read(spark, str(tmp_path), "found", "delta").count() == 2
 
 
 @writers

@@ -18,23 +18,23 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import pyspark.sql.functions as F
 import pytest
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from subreplay.audit import topic_findings
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
 from subreplay.config import run as config
 from subreplay.config.run import Output
-from subreplay.engine.spark import lake
-from subreplay.engine.spark.audit import topic_findings
+from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import story
+from subreplay.pipeline.topic_findings import keys_in_two_partitions
 from subreplay.rows.model.columns import UNKNOWN
 from subreplay.rows.model.rows import Scope, Verdict
-from subreplay.rows.model.tables import LOG, TIME
+from subreplay.rows.model.tables import LOG, TIME, VIOLATIONS
 from subreplay.semantics.policies import make
 from tests.audit.definitions.test_definitions import histories
 from tests.audit.test_nights import published_just_in_time
@@ -90,7 +90,7 @@ def test_nightly_runs_find_what_one_run_finds(spark: SparkSession, month: Path, 
     assert facts["Goes on from the audit of"] == DATES[1]
     for out in (nightly, month / "whole"):
         audited = table_of(out, "audited")
-        assert audited.filter(pl.col("checkpoint").is_null() & pl.col("delivered")).height == received
+        assert audited.filter(pl.col("delivered")).height == received
 
 
 SHARED = {"name": SUBSCRIPTION, "policy": "pulsar.shared", "profile": "pulsar-4.0"}
@@ -153,7 +153,7 @@ def test_audits_of_several_subscriptions_run_at_once_into_one_new_output(
 
     def audited(name: str) -> Verdict:
         mine = run.subscription.model_copy(update={"name": name})
-        return story.audit(spark.newSession(), run.model_copy(update={"subscription": mine, "output": out})).verdict
+        return story.audit(LocalEngine(), run.model_copy(update={"subscription": mine, "output": out})).verdict
 
     with ThreadPoolExecutor(len(names)) as pool:
         assert {*pool.map(audited, names)} == {Verdict.VALID}
@@ -291,7 +291,7 @@ def _versions(out: Path) -> Any:
     return sorted(path.name for path in (out / "tables").glob("*/_delta_log/*.json"))
 
 
-def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them(spark: SparkSession) -> None:
+def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees_them() -> None:
     sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
     dispatchers = {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535] -C1 +C2[0-9]")) for i in range(2)}
     judge = Judge(sticky, dispatchers)
@@ -304,10 +304,13 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
              "seq": 0, "key": key.lower().encode(), "producer": "p", "before": key.isupper()}
             for index, of_one in enumerate(keys.split()) for entry, key in enumerate(of_one)
         ]  # fmt: skip
-        log = lake.of_arrow(spark, pa.Table.from_pylist(rows, LOG))
-        earlier = spark.createDataFrame(list(known), "key string, partition int") if known else None
+        engine = LocalEngine()
+        log = engine.of(pa.Table.from_pylist(rows, LOG))
+        reported = [{"topic": "t", "key": key, "partition": partition} for key, partition in known]
+        columns = pa.schema([VIOLATIONS.field(name) for name in ("topic", "partition", "key")])
+        earlier = engine.of(pa.Table.from_pylist(reported, columns)) if known else None
         ranges = topic_findings.of_ranges(judge, "sub", since).to_pylist()
-        found = [*ranges, *topic_findings.of_keys(log, judge, "sub", earlier).collect()]
+        found = [*ranges, *keys_in_two_partitions(engine, log, judge, "sub", earlier).table().to_pylist()]
         return sorted((row["key"] or row["code"], row["partition"]) for row in found)
 
     gaps = [("STICKY_GAP", -1)] * 2  # the same timeline stands for both partitions
@@ -317,7 +320,7 @@ def test_a_key_in_two_partitions_and_a_gap_are_told_by_the_first_night_that_sees
     assert told("k kk", ("k", 0), since=gap + 1) == [("k", 1)]
 
 
-def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: SparkSession) -> None:
+def test_keys_in_two_partitions_are_all_told_however_many_there_are() -> None:
     sticky = make("pulsar.key_shared.sticky", "pulsar-4.0")
     judge = Judge(sticky, {Scope("t", i): Dispatcher.of(fold(sticky, "+C1[0-65535]")) for i in range(2)})
     lines = pa.Table.from_pylist(
@@ -326,7 +329,8 @@ def test_keys_in_two_partitions_are_all_told_however_many_there_are(spark: Spark
              "key": str(i // 2).encode(), "producer": "p", "before": i < 5_000}
             for i in range(5_600)
         ], LOG)  # fmt: skip
-    log = lake.of_arrow(spark, lines)
-    assert topic_findings.of_keys(log, judge, "sub").count() == 300
-    of_one_day = log.withColumn("before", F.lit(False))
-    assert topic_findings.of_keys(of_one_day, judge, "sub").count() == 2_800
+    engine = LocalEngine()
+    assert len(keys_in_two_partitions(engine, engine.of(lines), judge, "sub").table()) == 300
+    before = lines.schema.get_field_index("before")
+    of_one_day = lines.set_column(before, "before", pa.repeat(False, len(lines)))
+    assert len(keys_in_two_partitions(engine, engine.of(of_one_day), judge, "sub").table()) == 2_800

@@ -15,17 +15,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from subreplay.audit.checkpoint import Checkpoint
+from subreplay.audit.checkpoint import Checkpoint, checkpoints
 from subreplay.cli.main import main
 from subreplay.engine.spark import lake
-from subreplay.engine.spark.audit import passes
-from subreplay.engine.spark.read.contracts import Split
-from subreplay.engine.spark.schemas import require, spark_schema
+from subreplay.engine.spark.schemas import spark_schema
 from subreplay.hashing.identity import key_identity
 from subreplay.hashing.murmur3 import murmur3_32_array
 from subreplay.reports.assemble.report import GUESSABLE
-from subreplay.rows.model.tables import CHECKPOINT, INPUTS, MESSAGES
-from subreplay.rows.model.words import KeyWords
+from subreplay.rows.model.tables import INPUTS
 from tests.support import recordings
 from tests.support.recordings import ROOT, Recording
 from tests.support.snapshots import snapshot
@@ -139,20 +136,10 @@ def test_keys_leave_as_digests_only(spark: SparkSession, steady: Path) -> None:
     audited = table_of(steady, "audited")
     assert not audited["key"].str.starts_with("Order").any()
     keys = {*DeltaTable(steady / "in/messages").to_pyarrow_table(columns=["key"])["key"].to_pylist()}
-    state = pa.array(audited["checkpoint"].drop_nulls().to_list(), CHECKPOINT)
+    state = checkpoints(DeltaTable(steady / "tables/state").to_pyarrow_table())
     numbers = {number for array in Checkpoint([state]).arrays().values() for number in array.flatten().tolist()}
     for known in (key_identity(pa.array(sorted(keys))), murmur3_32_array(pa.array(sorted(keys)))):
         assert not numbers & set(known.tolist())
-
-
-def test_the_secret_stands_in_no_plan(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    words = KeyWords.of(False, "not to be told")
-    messages = spark.createDataFrame([(b"k",)], "key binary").select(passes.key_words(F.col("key"), words))
-    messages.explain(True)
-    plan = capsys.readouterr().out
-    assert "in_words" in plan
-    assert "not to be told" not in plan
-    assert words.key.hex() not in plan.lower().replace(" ", "")
 
 
 @pytest.mark.parametrize(
@@ -204,12 +191,7 @@ def test_a_second_run_replaces_its_date_with_identical_content_and_leaves_others
     )
     first = {name: DeltaTable(steady / "tables" / name).to_pyarrow_table().to_pylist() for name in names}
     pages = {name: (steady / "report" / name).read_bytes() for name in ("report.html", "report.json", "report.txt")}
-    foreign = (
-        table(spark, steady, "audited")
-        .where("checkpoint IS NULL")
-        .limit(3)
-        .withColumn("date", F.lit("2001-01-01").cast("date"))
-    )
+    foreign = table(spark, steady, "audited").limit(3).withColumn("date", F.lit("2001-01-01").cast("date"))
     foreign.write.format("delta").mode("append").save(str(steady / "tables/audited"))
     assert audit_day(steady) == 0
     assert pages == {name: (steady / "report" / name).read_bytes() for name in pages}
@@ -244,7 +226,7 @@ def test_an_audit_that_keeps_findings_only_tells_the_same(
         codes.add(main(["audit", "--config", str(run_file), "--out", str(tmp_path / kept)]))
     assert len(codes) == 1
     assert (tmp_path / "all/report/report.json").read_bytes() == (tmp_path / "findings/report/report.json").read_bytes()
-    every, few = (passes.deliveries(table(spark, tmp_path / kept, "audited")) for kept in ("all", "findings"))
+    every, few = (table(spark, tmp_path / kept, "audited") for kept in ("all", "findings"))
     assert sorted(map(str, few.collect())) == sorted(map(str, every.where("codes != 0").collect()))
     assert 0 < few.count() < every.count()
     for name in ("assignments", "finding_counts", "violations", "moves"):
@@ -288,20 +270,6 @@ def test_a_missing_table_is_bad_input(
     assert "ingest first" in capsys.readouterr().err
 
 
-def test_rows_that_break_the_contract_are_counted_in_quarantine_with_every_reason(
-    spark: SparkSession, steady: Path
-) -> None:
-    messages = require(lake.read(spark, str(steady / "in"), "messages", "delta"), MESSAGES, "messages")
-    broken = messages.limit(2).withColumns({"size": F.lit(-1).cast("long"), "batch_index": F.lit(-7)})
-    parts = Split("messages", messages.unionAll(broken))
-    valid, rejected, checked = parts.valid, parts.rejected, parts.checked
-    assert (valid.count(), rejected.count(), checked.where("valid").count(), checked.count()) == (4000, 2, 4000, 4002)
-    reasons = [r.asDict() for r in rejected.first().reasons]
-    assert [(r["column"], r["value"]) for r in reasons] == [("batch_index", "-7"), ("size", "-1")]
-    assert all(r["rule"] and r["remedy"] for r in reasons)
-    assert json.loads(rejected.first().raw)["key"] == "(13 bytes)"
-
-
 def test_quarantined_rows_leave_at_best_an_unknown_verdict(spark: SparkSession, steady: Path, tmp_path: Path) -> None:
     for name in INPUTS:
         frame = lake.read(spark, str(steady / "in"), name, "delta")
@@ -338,15 +306,6 @@ def test_a_table_without_a_needed_column_says_which(
     message = " ".join(capsys.readouterr().err.split())
     assert "missing columns: publish_time" in message
     assert "entry is string and must be bigint" in message
-
-
-def test_key_digests_are_the_same_in_spark_and_in_python(spark: SparkSession) -> None:
-    keys = [b"Order-1", b"", "日本".encode(), None, b"\xff\xfe"]
-    for show in (False, True):
-        frame = spark.createDataFrame([(k,) for k in keys], "key binary").select(
-            passes.key_words(F.col("key"), KeyWords.of(show, "s"))
-        )
-        assert [row[0] for row in frame.collect()] == [KeyWords.of(show, "s").word(k) for k in keys]
 
 
 def test_the_schemas_of_all_tables_fit_spark() -> None:

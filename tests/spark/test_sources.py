@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from subreplay.engine.spark.read.inputs import read_inputs
 
 from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
 from subreplay.cli.main import main
 from subreplay.config import run as config
-from subreplay.engine.spark.read.inputs import read_inputs
 from subreplay.rows.model.tables import INPUTS
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history

@@ -12,7 +12,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
-from subreplay.engine.spark import collect
 from tests.support.audits import audited, changed, reported, written
 from tests.support.history import TOPIC, history
 from tests.support.tables import table_of
@@ -195,13 +194,8 @@ def test_of_keys_that_no_message_has_no_rule_says_that_it_found_nothing(
     assert "the messages do not tell their keys; map them" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("few", [True, False], ids=["on the driver", "by tasks"])
 @pytest.mark.parametrize(("steps", "day"), [(700_000, "2023-11-15 "), (70, "")], ids=["two days", "one day"])
-def test_sentences_show_dates_where_a_run_spans_more_than_a_day(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: bool, steps: int, day: str
-) -> None:
-    if not few:
-        monkeypatch.setattr(collect, "MOST_ROWS", -1)
+def test_sentences_show_dates_where_a_run_spans_more_than_a_day(tmp_path: Path, steps: int, day: str) -> None:
     tables = history("a1 a2", f"+C1 a1>C1 a1! ~{steps} -C1 a2>C1 a2!")
     written(tmp_path, tables, output={"tables": str(tmp_path / "tables")})
     reported(tmp_path, "audit")

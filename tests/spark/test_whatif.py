@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from unittest.mock import Mock
 
 import pytest
 from pyspark.sql import SparkSession
 
 from subreplay.cli.main import main
-from subreplay.engine.spark import profiled
-from subreplay.engine.spark.read import direct
+from subreplay.engine.local import engine
 from tests.support.recordings import ROOT
 
 pytestmark = pytest.mark.spark
@@ -54,22 +52,20 @@ def test_every_scenario_is_compared_over_all_messages(compared: dict) -> None:  
 def test_many_messages_are_compared_as_few_are(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their profile is then made by the tasks that count them, of a table below a folder and of one that is named."""
+    """By several processes, of a table below a folder and of one that is named."""
     assert main(["ingest", str(ROOT / "4.0.8/s9b_delayed_failover"), "--to", str(tmp_path / "in")]) == 0
     named = {
         "messages": {"path": str(tmp_path / "in/messages")},
         "membership": {"path": str(tmp_path / "in/membership")},
     }
     whole = {"path": str(tmp_path / "in")}
-    left, told = Mock(wraps=profiled.left), []
-    monkeypatch.setattr(profiled, "left", left)
-    for traffic, rows in ((whole, direct.IN_PROCESS), (whole, 0), (named, 0)):
-        monkeypatch.setattr(direct, "IN_PROCESS", rows)
+    told = []
+    for traffic, rows in ((whole, engine.IN_PROCESS), (whole, 0), (named, 0)):
+        monkeypatch.setattr(engine, "IN_PROCESS", rows)
         scenarios = [{"name": policy, "policy": f"pulsar.{policy}"} for policy in ("failover", "shared")]
         (tmp_path / "run.yaml").write_text(json.dumps({"traffic": traffic, "scenarios": scenarios}))
         assert main(["whatif", "--config", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "out")]) == 0
         told.append(json.loads((tmp_path / "out/report/report.json").read_text())["scenarios"])
-    assert left.call_count == 2
     assert told[0] == told[1] == told[2]
     assert len(told[0]) == 2
 

@@ -49,7 +49,7 @@ def audit(
     given = membership if membership is not None else {"from": "deliveries"}
     tables = {"messages": messages, "membership": given, "deliveries": deliveries}
     question = Question.of("subreplay.audit", tables, columns, values, out, run)
-    return question.answered(story.audit, question.sink(""))
+    return question.answered(story.audit, "")
 
 
 def whatif(
@@ -71,7 +71,7 @@ def whatif(
     question = Question.of("subreplay.whatif", tables, columns, values, out, run)
     if not question.config.scenarios:
         raise ConfigError("subreplay.whatif: scenarios is empty; a what-if needs at least one")
-    return question.answered(story.whatif, question.sink("whatif_"))
+    return question.answered(story.whatif, "whatif_")
 
 
 def explain(
@@ -97,4 +97,5 @@ def explain(
     if deliveries is not None and membership is None:
         tables["membership"] = {"from": "deliveries"}
     question = Question.of("subreplay.explain", tables, columns, values, None, run)
-    return question.explained(question.sink(""), key, message, last)
+    with question.engine() as engine:
+        return question.explained(engine, None, key, message, last)

@@ -16,11 +16,15 @@ from subreplay.api.results import Explanation, Result
 from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
 from subreplay.config.run import RunConfig
-from subreplay.engine.spark import explain, trace
-from subreplay.engine.spark.session import DataFrame, SparkSession, as_it_was, open_session
-from subreplay.engine.spark.sink import Kept, OnDisk, Sink
+from subreplay.engine.interface import Engine, Tables
+from subreplay.engine.spark.engine import SparkEngine
+from subreplay.engine.spark.session import DataFrame, as_it_was, open_session
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
+from subreplay.pipeline.engines import choose_engine, open_engine
+from subreplay.pipeline.explain import explain_key
+from subreplay.pipeline.input_tables import Given
+from subreplay.pipeline.trace import Written, trace_key, trace_message
 from subreplay.reports.write import write_reports
 from subreplay.rows.model.tables import INPUTS
 
@@ -101,46 +105,75 @@ class Question:
         given = frozenset(name for name in tables if name in frames or traffic.get(name))
         return cls(caller, config.parse(raw, caller), frames, given)
 
-    def sink(self, prefix: str) -> Sink:
-        """Where the result tables go: where the run says, if it says so."""
-        if "tables" in self.config.output.model_fields_set:
-            return OnDisk(self.session, self.config.output.tables, prefix)
-        return Kept(lambda: self.session)
+    def engine(self) -> Engine:
+        """That of the session of the frames; where there are none, the one that fits the tables."""
+        for frame in self.frames.values():
+            return SparkEngine(frame.sparkSession)
+        return open_engine(self.config, choose_engine(self.config), open_session)
+
+    def tables(self, engine: Engine, prefix: str) -> Tables:
+        """Where the result tables go: where the run says, if it says so; else they are kept."""
+        return engine.tables(self.config.output.tables if self._is_written else None, prefix)
 
     @property
-    def session(self) -> SparkSession:
-        """That of the frames; where there are none, the active one, or a local one."""
-        return next((frame.sparkSession for frame in self.frames.values()), None) or open_session(self.config.spark)
+    def _is_written(self) -> bool:
+        return "tables" in self.config.output.model_fields_set
 
-    def answered(self, ask: Callable[..., story.Result], sink: Sink) -> Result:
-        session = self.session
-        with _told(), as_it_was(session):
-            found = ask(session, self.config, sink=sink, frames=self.frames)
-            if "report" in self.config.output.model_fields_set:
-                write_reports(found.report, Path(self.config.output.report))
-        return Result(found.verdict, found.report, found.tables, self.explained, sink)  # type: ignore[arg-type]
+    def given_to(self, engine: Engine) -> Given | None:
+        """The frames as input tables; None where no table is a frame, and all are where the run says."""
+        return {name: engine.of_frame(frame) for name, frame in self.frames.items()} or None  # type: ignore[attr-defined]
 
-    def explained(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Explanation:
+    def answered(self, ask: Callable[..., story.Result], prefix: str) -> Result:
+        with _told():
+            engine = self.engine()
+            try:
+                with _as_it_was(engine):
+                    tables = self.tables(engine, prefix)
+                    found = ask(engine, self.config, tables=tables, given=self.given_to(engine))
+                    if "report" in self.config.output.model_fields_set:
+                        write_reports(found.report, Path(self.config.output.report))
+            except BaseException:
+                engine.close()
+                raise
+        return Result(
+            found.verdict, found.report, found.tables, engine, None if self._is_written else tables, self.explained
+        )
+
+    def explained(
+        self, engine: Engine, written: Tables | None, key: str | bytes | None, message: str | None, last: int
+    ) -> Explanation:
+        """The life of a key or of a message; ``written`` are the tables that an audit has kept."""
         if (key is None) == (message is None):
             raise ConfigError(f"{self.caller}: give either key or message")
         if message is not None and not {"messages", "deliveries"} <= self.given:
             raise ConfigError(f"{self.caller}: message needs messages and deliveries")
-        with _told():
-            return Explanation(tuple(self._lines(sink, key, message, last)))
+        with _told(), _as_it_was(engine):
+            return Explanation(tuple(self._lines(engine, written, key, message, last)))
 
-    def _lines(self, sink: Sink, key: str | bytes | None, message: str | None, last: int) -> Iterator[str]:
-        frames = self.frames if self.given else None
+    def _lines(
+        self, engine: Engine, written: Tables | None, key: str | bytes | None, message: str | None, last: int
+    ) -> Iterator[str]:
+        given = self.given_to(engine) if self.given else None
+        where = str(self.config.output.tables) if self._is_written else None
+        found = Written(written or self.tables(engine, ""), "these frames" if written is not None else where)
         if message is not None:
-            position = Position.parse(message, "message")
-            with as_it_was(self.session):
-                yield from trace.of_message(self.session, self.config, position, last, sink, frames)
+            yield from trace_message(engine, self.config, Position.parse(message, "message"), last, found, given)
             return
         text = fsdecode(key or b"")
-        yield from explain.lines(self.config, text, lambda _: self.session, frames)
+        yield from explain_key(self.config, text, lambda: engine, given)
         if {"messages", "deliveries"} <= self.given:
             yield ""
-            with as_it_was(self.session):
-                yield from trace.of_key(self.session, self.config, text, last, sink, frames)
+            yield from trace_key(engine, self.config, text, last, found, given)
+
+
+@contextmanager
+def _as_it_was(engine: Engine) -> Iterator[None]:
+    """Afterwards a session that somebody else made has its own settings again."""
+    if isinstance(engine, SparkEngine):
+        with as_it_was(engine.session):
+            yield
+    else:
+        yield
 
 
 def _sections(caller: str, run: Run) -> dict[str, Any]:

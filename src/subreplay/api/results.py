@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+
+from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.engine.spark.engine import SparkEngine, as_frame
 from subreplay.engine.spark.session import DataFrame
-from subreplay.engine.spark.sink import Kept, Sink
 from subreplay.reports.data import ReportData
 from subreplay.rows.model.rows import Verdict
 
@@ -34,26 +38,34 @@ class Explanation:
 class Result:
     """What an audit or a what-if found; a notebook shows it as the report's page.
 
-    Each result table is a frame: ``result.violations``, ``result.epochs`` and so on, all of them in ``tables``. Their
-    columns are those of the tables that the command writes. The session keeps them until ``close``, which ``with``
-    calls, where the platform lets it; elsewhere they are computed whenever they are looked at, so give ``out``.
+    Each result table is a frame: ``result.violations``, ``result.epochs`` and so on, all of them in ``tables``; of a
+    run without Spark, over files of this machine, each is a ``pyarrow.Table``. Their columns are those of the tables
+    that the command writes. The session keeps them until ``close``, which ``with`` calls, where the platform lets it;
+    elsewhere they are computed whenever they are looked at, so give ``out``.
     """
 
     verdict: Verdict
     report: ReportData
-    tables: Mapping[str, DataFrame]
-    _explain: Callable[[Sink, str | bytes | None, str | None, int], Explanation] = field(compare=False)
-    _sink: Sink = field(compare=False)
+    _datasets: Mapping[str, Dataset] = field(compare=False)
+    _engine: Engine = field(compare=False)
+    _kept: Tables | None = field(compare=False)  # None: they are written
+    _explain: Callable[[Engine, Tables | None, str | bytes | None, str | None, int], Explanation] = field(compare=False)
 
-    def __getattr__(self, name: str) -> DataFrame:
-        tables = self.__dict__.get("tables", {})
-        if name in tables:
-            found: DataFrame = tables[name]
-            return found
-        raise AttributeError(f"no result table {name!r}; there are: {', '.join(tables)}")
+    @cached_property
+    def tables(self) -> Mapping[str, DataFrame | pa.Table]:
+        """The result tables by name."""
+        if isinstance(self._engine, SparkEngine):
+            return {name: as_frame(rows) for name, rows in self._datasets.items()}
+        return {name: rows.table() for name, rows in self._datasets.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        datasets = self.__dict__.get("_datasets", {})
+        if name in datasets:
+            return self.tables[name]
+        raise AttributeError(f"no result table {name!r}; there are: {', '.join(datasets)}")
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self.tables})
+        return sorted({*super().__dir__(), *self._datasets})
 
     def __repr__(self) -> str:
         return f"{self.verdict}: {self.report.headline}"
@@ -73,13 +85,11 @@ class Result:
 
     def explain(self, *, key: str | bytes | None = None, message: str | None = None, last: int = 50) -> Explanation:
         """The life of a key or a message, as ``subreplay.explain`` tells it, with the findings of this result."""
-        sink = Kept(self._sink.session, self.tables) if isinstance(self._sink, Kept) else self._sink
-        return self._explain(sink, key, message, last)
+        return self._explain(self._engine, self._kept, key, message, last)
 
     def close(self) -> None:
-        """Free what the session keeps of this result. Its tables can be looked at all the same."""
-        if isinstance(self._sink, Kept):
-            self._sink.release()
+        """Free what is kept of this result. Frames can be looked at all the same."""
+        self._engine.close()
 
     def __enter__(self) -> Result:
         return self

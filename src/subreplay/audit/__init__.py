@@ -8,7 +8,7 @@ one night to the next. The rules stand in ``rules``, a file for each family, the
 findings into words, and ``definitions`` states the rules once more, slowly, for the tests.
 
 Before all this, ``beginning``, ``clocks``, ``rejects`` and ``sessions`` say what the data cannot tell, so that
-a gap in the data is not taken for a broken promise. Nothing here imports Spark; ``engine.spark.audit`` brings the rows.
+a gap in the data is not taken for a broken promise. Nothing here imports Spark; ``pipeline`` brings the rows.
 
 ``subreplay.audit(…)``, to which the package lends its name, is ``subreplay.api.audit``.
 """

@@ -1,7 +1,4 @@
-"""Table ``audited`` of few judged rows, which the driver has; ``engine.spark.audit.passes`` makes that of many.
-
-Tests hold the two equal. Times are in ns, but for those of type timestamp.
-"""
+"""Table ``audited``, made of judged rows. Times are in ns, but for those of type timestamp."""
 
 from __future__ import annotations
 

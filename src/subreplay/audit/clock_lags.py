@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from subreplay.audit.clocks import LAGS, QUANTILES, Shift
 from subreplay.rows.groups import AddingUp, in_groups, with_columns
-from subreplay.rows.model.columns import UNKNOWN, Ints, flags, ints
+from subreplay.rows.model.columns import UNKNOWN, Ints, as_schema, flags, ints
 from subreplay.rows.sorted_blocks import grouped
 
 COLUMNS: Final = ("delivered", "consumer", "nth", "published", "due", "at", "received", "by_receipt", "acked")
@@ -127,7 +127,8 @@ class CorrectedTimes:
             by_receipt = flags(rows, "by_receipt") if "by_receipt" in there else np.zeros(len(at), np.bool_)
             shift = np.where(by_receipt, self._shift(rows, "received_at"), self._shift(rows, "at"))
             moved["at"] = pa.array(np.where(at == UNKNOWN, at, at - shift))
-            yield from with_columns(rows, moved).cast(batch.schema).combine_chunks().to_batches()
+            for found in with_columns(rows, moved).combine_chunks().to_batches():
+                yield as_schema(found, batch.schema)
 
     def _shift(self, rows: pa.Table, column: str) -> Ints:
         """By how much the clock is off that wrote a column, in ns."""

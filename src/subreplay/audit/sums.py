@@ -1,8 +1,6 @@
-"""What an audit counts of judged rows and findings that the driver has, or a task on one machine. Elsewhere Spark
-counts many (``engine.spark.audit.passes`` and ``engine.spark.audit.windows``); of few it takes longer to plan that than
-they take.
+"""What an audit counts of judged rows and findings: by a task of its rows, and by the driver of what tasks counted.
 
-Tests hold the two equal. Times and windows are in ns; nulls come first where rows are in order.
+Times and windows are in ns; nulls come first where rows are in order.
 """
 
 from __future__ import annotations

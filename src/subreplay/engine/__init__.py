@@ -1,1 +1,2 @@
-"""What runs the steps over data that may be larger than memory; ``spark`` is the only one so far."""
+"""What runs pure steps over data that may be larger than memory: one interface, and two engines, ``local`` and
+``spark``."""

@@ -191,6 +191,19 @@ def begin(path: str, name: str, columns: pa.Schema, where: Mapping[str, str]) ->
         raise EnvironmentFailed(f"{path}: the table cannot be written: {error}") from error
 
 
+def replace(path: str, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
+    """Replace the rows of the table at ``path`` whose columns equal ``where`` by few ``rows``; see ``begin``."""
+    write(begin(path, name, rows.schema, where), rows)
+
+
+def write(new: NewFiles, rows: pa.Table) -> None:
+    """Write few rows, and commit them."""
+    with new.writing() as writing:
+        writing.add(rows)
+    new.written.extend(writing.files)
+    new.commit()
+
+
 def require_names(where: Mapping[str, str]) -> None:
     """Raise ``InputError`` where a value cannot be that of a partition."""
     for column, value in where.items():

@@ -80,7 +80,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class DispatchFigures:
-    """What the dispatch replay of one scenario counted; rows as ``engine.spark.dispatch.replay`` names them."""
+    """What the dispatch replay of one scenario counted; rows as ``whatif.dispatch_sums`` names them."""
 
     plan: Plan
     service: str  # the service model in words

@@ -248,6 +248,8 @@ def _at(rows: pa.Table, positions: Ints) -> pa.Table:
 def _sorted_positions(rows: pa.Table, order: Order, *scope: np.ndarray) -> Ints:
     """The positions of rows in order: of columns that tell the topic partition, and then their own."""
     columns = [*scope, *(_numbers(rows, name) for name in order.columns)]
+    if not columns:
+        return np.arange(len(rows))
     condensed = _condensed(columns)
     positions = np.lexsort(condensed[::-1])
     alike = np.logical_and.reduce([np.diff(values[positions]) == 0 for values in condensed])

@@ -2,7 +2,7 @@
 
 A log may be in rotated, packed files, and those of several brokers may lie together: a file given twice counts once,
 files are merged by their times, and lines about other topics are counted. ``read`` does in one go what
-``engine.spark.adapters.broker_log`` gives to tasks.
+``pipeline.sources`` gives to tasks.
 """
 
 from __future__ import annotations

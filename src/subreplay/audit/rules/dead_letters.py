@@ -1,6 +1,6 @@
 """Dead letters: what was given up arrives on the dead letter topic.
 
-Rows come from wherever they are joined (``engine.spark.audit.dead_letters``), stream through and leave as findings;
+Rows come from wherever they are joined (``audit.lost_letters``), stream through and leave as findings;
 what is carried from batch to batch is one row.
 """
 

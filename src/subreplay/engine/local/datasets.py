@@ -15,6 +15,7 @@ from subreplay.engine.local.parts import Chain, Held, Left, Mapped, Part, Sorted
 from subreplay.engine.steps import Filter, Select, one_output
 from subreplay.rows.block_files import sizes
 from subreplay.rows.conditions import Condition
+from subreplay.rows.model.columns import as_type
 from subreplay.rows.sorted_blocks import Order
 
 if TYPE_CHECKING:
@@ -142,5 +143,5 @@ def _as_table(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
 
 def _whole(table: pa.Table, schema: pa.Schema) -> pa.Table:
     there = set(table.column_names)
-    columns = [table[f.name].cast(f.type) if f.name in there else pa.nulls(len(table), f.type) for f in schema]
+    columns = [as_type(table[f.name], f.type) if f.name in there else pa.nulls(len(table), f.type) for f in schema]
     return pa.table(columns, schema=schema)

@@ -27,7 +27,7 @@ from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.datasets import LocalDataset
 from subreplay.engine.local.parts import Part
 from subreplay.engine.missing_files import missing, unreadable
-from subreplay.errors import InputError
+from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.model.columns import MOST_BYTES
 from subreplay.rows.model.tables import TIME
@@ -188,12 +188,15 @@ class FilesDataset(LocalDataset):
     def _pieces(self) -> Sequence[Part]:
         asked = None if self.condition == ALL else self.condition.expression
         names = [name for name in self.schema.names if name != FILE or not self.files]
-        read = (names, self.schema, self.dataset.schema, self.condition, self.root if self.files else None)
+        read = (names, self.schema, self.dataset.schema, self.condition, self.root if self.files else None, self.root)
         found: list[Part] = []
         held: list[ds.ParquetFileFragment] = []
         rows = 0
-        files = self.dataset.get_fragments(asked)
-        groups = [part for file in files for part in file.split_by_row_group(asked, self.dataset.schema)]
+        files = list(self.dataset.get_fragments(asked))
+        try:
+            groups = [part for file in files for part in file.split_by_row_group(asked, self.dataset.schema)]
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.root, error) from error
         enough = min(PIECE, sum(map(_rows, groups)) // self.engine.cores)
         for part in groups:
             held.append(part)
@@ -202,6 +205,14 @@ class FilesDataset(LocalDataset):
                 found.append(FilesPart(tuple(held), rows, *read))
                 held, rows = [], 0
         return [*found, FilesPart(tuple(held), rows, *read)] if held or not found else found
+
+
+def _damaged(location: str, error: Exception) -> EnvironmentFailed:
+    """That a file of a table cannot be read, and what to do."""
+    return EnvironmentFailed(
+        f"{location}: a file of a table is damaged, cut off or gone; restore the table, or write it anew (subreplay "
+        f"ingest): {str(error).splitlines()[0]}"
+    )
 
 
 def _rows(part: ds.ParquetFileFragment) -> int:
@@ -219,8 +230,15 @@ class FilesPart:
     of_files: pa.Schema
     condition: Condition
     root: str | None
+    location: str
 
     def batches(self) -> Batches:
+        try:
+            yield from self._batches()
+        except (pa.ArrowException, OSError) as error:
+            raise _damaged(self.location, error) from error
+
+    def _batches(self) -> Batches:
         asked = None if self.condition == ALL else self.condition.expression
         for part in self.fragments:
             rows = int(max(1, min(BATCH, MOST_BYTES // 8 / max(1.0, width(part, self.names)))))

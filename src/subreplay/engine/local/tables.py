@@ -48,11 +48,7 @@ class LocalTables(Tables):
         self._writes.append(self._pool.submit(self._put, name, rows, where))
 
     def _put(self, name: str, rows: pa.Table, where: Mapping[str, str]) -> None:
-        new = self._begin(name, rows.schema, where)
-        with new.writing() as writing:
-            writing.add(rows)
-        new.written.extend(writing.files)
-        new.commit()
+        delta_files.write(self._begin(name, rows.schema, where), rows)
 
     def settle(self) -> None:
         for write in self._writes:

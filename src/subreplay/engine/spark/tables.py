@@ -29,7 +29,9 @@ class NewFrame(NewRows):
     """Rows that are outputs of steps."""
 
     def __init__(self, name: str, columns: pa.Schema, where: Mapping[str, str]) -> None:
-        self.name, self.columns, self.where = name, columns, dict(where)
+        # what names the run is filled in last, and Spark must not take it for missing
+        rest = [field.with_nullable(True) for field in columns if field.name not in where]
+        self.name, self.columns, self.where = name, pa.schema(rest), dict(where)
         self.parts: list[Dataset] = []
 
     def frame(self, engine: SparkEngine) -> DataFrame:
@@ -71,12 +73,7 @@ class SparkTables(Tables):
             lake.of_arrow(self.engine.session, empty).coalesce(1).write.format("parquet").save(path)
             return
         if self.format == "delta" and isinstance(self.root, str) and is_here(self.engine.session, self.root):
-            new = delta_files.begin(os.path.abspath(f"{self.root}/{name}"), name, rows.schema, where)
-            with new.writing() as writing:
-                writing.add(rows)
-            new.written.extend(writing.files)
-            new.commit()
-            return
+            return delta_files.replace(os.path.abspath(f"{self.root}/{name}"), name, rows, where)
         lake.replace(lake.of_arrow(self.engine.session, rows).coalesce(1), self.root, name, self.format, **where)
 
     def settle(self) -> None:

@@ -49,13 +49,18 @@ def column(rows: pa.Table, name: str) -> pa.Array:
     return values.chunk(0) if values.num_chunks == 1 else values.combine_chunks()  # which would copy it
 
 
+def as_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Values as another type. Arrow refuses a null struct whose parts must not be null, even as its own type."""
+    return values if values.type == kind else values.cast(kind)
+
+
 def as_schema(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch with just the columns of a schema; those that may be null may be missing in it."""
     if batch.schema.equals(schema):
         return batch
     there = set(batch.schema.names)
     columns = [
-        batch.column(f.name).cast(f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in schema
+        as_type(batch.column(f.name), f.type) if f.name in there else pa.nulls(batch.num_rows, f.type) for f in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 

@@ -1,5 +1,4 @@
-"""Messages and deliveries as rows of the log (``model.tables.LOG``), times in ns: ``engine.spark.read.log`` in
-Arrow."""
+"""Messages and deliveries as rows of the log (``model.tables.LOG``), times in ns."""
 
 from __future__ import annotations
 
