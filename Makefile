@@ -25,7 +25,7 @@ setup: $(READY) ## make .venv with everything that was tested, fetch Delta's jar
 	@echo "Ready: $(BIN)/subreplay --help"
 
 run: $(READY) ## run the main job on bundled real recordings, print the path of its HTML report
-	@$(SPARK) $(BIN)/subreplay demo --out build/demo
+	@$(SPARK) $(BIN)/subreplay demo --engine spark --out build/demo
 
 demo: run ## the same as run
 

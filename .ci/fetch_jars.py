@@ -37,7 +37,7 @@ spark = open_session(Spark(master="local[1]"))
 spark.range(3).write.format("delta").save(sys.argv[1])
 rows = spark.read.format("delta").load(sys.argv[1]).count()
 assert rows == 3 and spark.conf.get("spark.jars.packages", None) is None
-assert main(["demo", "--out", sys.argv[2]]) in (0, 1)
+assert main(["demo", "--engine", "spark", "--out", sys.argv[2]]) in (0, 1)
 """
 
 for left in (SPARK / "jars").glob("*.jar"):  # of another version

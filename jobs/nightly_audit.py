@@ -2,8 +2,8 @@
 
     spark-submit jobs/nightly_audit.py --config conf/examples/nightly_audit.yaml --date 2026-11-21
 
-Takes the options of ``subreplay audit`` and leaves with its exit code: 0 valid, 1 violations, 2 bad input or
-configuration, 3 unknown, 4 the environment failed, 130 interrupted.
+Runs on Spark. Takes the other options of ``subreplay audit``, and leaves with its exit code: 0 valid, 1 violations,
+2 bad input or configuration, 3 unknown, 4 the environment failed, 130 interrupted.
 """
 
 import sys
@@ -11,4 +11,4 @@ import sys
 from subreplay.cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(["audit", *sys.argv[1:]]))
+    sys.exit(main(["audit", "--engine", "spark", *sys.argv[1:]]))

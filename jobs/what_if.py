@@ -2,8 +2,8 @@
 
     spark-submit jobs/what_if.py --config conf/examples/what_if.yaml
 
-Takes the options of ``subreplay whatif`` and leaves with its exit code: 0 done, 2 bad input or configuration, 4 the
-environment failed, 130 interrupted.
+Runs on Spark. Takes the other options of ``subreplay whatif``, and leaves with its exit code: 0 done, 2 bad input or
+configuration, 4 the environment failed, 130 interrupted.
 """
 
 import sys
@@ -11,4 +11,4 @@ import sys
 from subreplay.cli.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(["whatif", *sys.argv[1:]]))
+    sys.exit(main(["whatif", "--engine", "spark", *sys.argv[1:]]))

@@ -74,7 +74,7 @@ def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | Non
     """Seconds of each stage of the audit of one folder, and what was found; ``kept``: ``output.audited``,
     ``messages``: ``traffic.messages``, where these are a table of somebody else's."""
     from subreplay.config import run as config
-    from subreplay.engine.spark.session import open_session
+    from subreplay.engine.local.engine import LocalEngine
     from subreplay.pipeline import story
 
     stages: dict[str, float] = {}
@@ -96,9 +96,9 @@ def audit(warm_up: Path, folder: Path, kept: str, messages: dict[str, Any] | Non
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": kept},
             }
-            return story.audit(spark, config.parse(asked, "benchmark"), progress)
+            with LocalEngine() as engine:
+                return story.audit(engine, config.parse(asked, "benchmark"), progress)
 
-    spark = open_session(config.Spark())
     run(warm_up, timed)
     stages.clear()
     result = run(folder, timed)

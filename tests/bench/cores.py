@@ -109,6 +109,7 @@ def makespan(tasks: Iterable[float], cores: int) -> float:
 def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
     """Audit a folder; seconds it took, since when, and the event log below ``logs``."""
     from subreplay.config import run as config
+    from subreplay.engine.spark.engine import SparkEngine
     from subreplay.engine.spark.session import open_session
     from subreplay.pipeline import story
 
@@ -123,7 +124,8 @@ def audit(warm_up: Path, folder: Path, logs: str) -> dict[str, Any]:
                 "windows": {"width": "1m"},
                 "output": {"tables": f"{out}/tables", "report": f"{out}/report", "audited": "findings"},
             }
-            story.audit(spark, config.parse(asked, "benchmark"), quietly)
+            with SparkEngine(spark) as engine:
+                story.audit(engine, config.parse(asked, "benchmark"), quietly)
 
     conf = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": logs, "spark.eventLog.rolling.enabled": "false"}
     conf["spark.eventLog.compress"] = "false"

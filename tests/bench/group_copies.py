@@ -72,14 +72,12 @@ def whole(folder: Path) -> dict[str, Any]:
 
 
 def streamed(folder: Path) -> dict[str, Any]:
-    from subreplay.engine.spark.adapters import sources
+    from subreplay.engine.local.engine import LocalEngine
+    from subreplay.pipeline import sources
 
-    from subreplay.config.run import Spark
-    from subreplay.engine.spark.session import open_session
-
-    spark = open_session(Spark())
     began = time.perf_counter()
-    with sources.reading(spark, "kafka-group", folder, Options()) as read:
+    with LocalEngine() as engine:
+        read = sources.read(engine, "kafka-group", folder, Options())
         return {"seconds": time.perf_counter() - began, "deliveries": read.told.rows["deliveries"]}
 
 

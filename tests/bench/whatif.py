@@ -21,17 +21,13 @@ import numba
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
-from subreplay.engine.spark.read.inputs import read_inputs
-from subreplay.engine.spark.read.log import as_log
 
 from subreplay.config import run as config
-from subreplay.engine.spark import profiled
-from subreplay.engine.spark.session import open_session
-from subreplay.pipeline import story
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.pipeline import profiled, story
+from subreplay.pipeline.inputs import look_at, read_inputs
 from subreplay.rows.model.columns import DAY
 from subreplay.rows.model.tables import INPUTS
-from subreplay.rows.model.words import KeyWords
 from subreplay.semantics.policies import make
 from subreplay.whatif.scenario import PlannedMember, plan, planned_events
 from subreplay.whatif.traffic.evaluate import Evaluator
@@ -140,7 +136,7 @@ def evaluations(profile: TrafficProfile) -> dict[str, list[float]]:
     return found
 
 
-def compare(spark: SparkSession, folder: str) -> None:
+def compare(folder: str) -> None:
     """A what-if of a scenario of each policy, from raw messages to its report's data and tables."""
     members = [{"consumer": f"c{i}"} for i in range(10)]
     with tempfile.TemporaryDirectory() as out:
@@ -151,7 +147,8 @@ def compare(spark: SparkSession, folder: str) -> None:
             "scenarios": [{"name": policy, "policy": policy, "members": members} for policy in POLICIES],
             "output": {"tables": f"{out}/tables", "report": f"{out}/report"},
         }
-        story.whatif(spark, config.parse(asked, "bench"))
+        with LocalEngine() as engine:
+            story.whatif(engine, config.parse(asked, "bench"))
 
 
 SCANNING = """
@@ -182,25 +179,23 @@ def main(millions: float = 10) -> None:
         run = config.parse(
             {"traffic": {"path": scratch, "format": "parquet"}, "subscription": {"topic": TOPIC}}, "bench"
         )
-        spark = open_session(run.spark)
-        inputs = read_inputs(spark, run, messages_only=True)
-        log = as_log(inputs.unchecked({"messages"})).messages
         made: list[profiled.Profiled] = []
+        engine = LocalEngine()
 
         def build() -> None:
             made.clear()
-            made.append(
-                profiled.Profiled(profiled.blocks(log, KeyWords.of(False, "bench"), TOPIC, plain=True), messages)
-            )
+            inputs = read_inputs(engine, run, messages_only=True)
+            blocks = look_at(inputs, log=False, only=("messages",)).of_tables["messages"]["profile"]
+            made.append(profiled.Profiled(engine, blocks, messages))
             assert made[-1].here is not None
 
         built = min(seconds(build, time.perf_counter) for _ in range(2))
         scanned = statistics.median(scans(f"{scratch}/messages"))
-        size = sum(len(row["block"]) for row in made[-1].blocks.select("block").collect())
+        size = sum(len(block.as_py()) for block in made[-1].blocks.table()["block"])
         profile = made[-1].here
         assert profile is not None
         assert len(profile) == messages
-        whole = min(seconds(lambda: compare(spark, scratch), time.perf_counter) for _ in range(2))
+        whole = min(seconds(lambda: compare(scratch), time.perf_counter) for _ in range(2))
         for name, took in ((SCAN, scanned), (PROFILE, built), (WHATIF, whole)):
             figures.tell(name, seconds=took)
         print(f"{messages:,} messages, {KEYS:,} keys, {PARTITIONS} partitions")
@@ -208,7 +203,7 @@ def main(millions: float = 10) -> None:
         print(f"{PROFILE:48}{built:8.2f} s {built / scanned:6.1f} ×   at most 2 ×")
         print(f"{WHATIF:48}{whole:8.2f} s {whole / scanned:6.1f} ×   at most 3 ×")
         print(f"{'on disk':48}{size / messages:8.2f} bytes a message   at most 16")
-        spark.stop()
+        engine.close()
     least = bare_loop(profile)
     print(f"{'bare compiled loop':48}{messages / least / 1e6:8.0f} M messages/s")
     for name, times in evaluations(profile).items():

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from subreplay.engine.spark.read.pulsar_source import batches, connected
 
 from subreplay.adapters import ADAPTERS, Options
 from subreplay.audit.needs import Need
+from subreplay.engine.spark.pulsar_source import batches, connected
 from subreplay.rows.model.tables import MESSAGES
 from tests.support import pulsar_broker
 from tests.support.groups import audit_ingested

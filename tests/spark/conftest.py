@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 import typer
@@ -15,8 +15,8 @@ from subreplay.config.run import Spark
 from subreplay.engine.spark import session
 
 
-@pytest.fixture(autouse=True)
-def a_command_starts_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def a_command_starts_its_session() -> Iterator[None]:
     """Until then Spark's functions are not there, either: who calls one without having asked a session fails."""
     opened, hidden = session.open_session, list[SparkContext]()
 
@@ -37,6 +37,8 @@ def a_command_starts_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
         shown()
         return opened(options)
 
-    monkeypatch.setattr(main, "run_command", run)
-    monkeypatch.setattr(session, "is_there", lambda: SparkContext._active_spark_context is not None)
-    monkeypatch.setattr(session, "open_session", open_session)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(main, "run_command", run)
+        patch.setattr(session, "is_there", lambda: SparkContext._active_spark_context is not None)
+        patch.setattr(session, "open_session", open_session)
+        yield

@@ -283,6 +283,7 @@ owners = subreplay.api.functions.owners(frames["membership"], **policy)
 subreplay.api.functions.register(spark, owners)
 row = spark.sql("SELECT murmur3('a'), slot('a', 'pulsar-4.0'), kafka_partition('a', 7), owner('a', now())").first()
 assert tuple(row) == (1009084850, 42456, 5, "C2"), row
+result.close()
 """
 
 

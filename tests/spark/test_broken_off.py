@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 AUDIT = """
 import sys
 from subreplay.cli.main import main
-sys.exit(main(['audit', '--config', sys.argv[1], '--out', 'out']))
+sys.exit(main(['audit', '--engine', 'spark', '--config', sys.argv[1], '--out', 'out']))
 """
 SLOW = """
 import sys, time

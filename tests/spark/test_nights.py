@@ -281,8 +281,8 @@ def test_a_day_without_messages_and_deliveries_ends_what_was_open(
 
 def open_at_the_end(out: Path, night: str) -> bool:
     """Whether a night hands on positions that are open."""
-    audited = table_of(out, "audited").filter(pl.col("date") == Date.fromisoformat(night))
-    rows = [state["rows"] for state in audited["checkpoint"] if state and state["name"] == "open"]
+    of_night = table_of(out, "state").filter(pl.col("date") == Date.fromisoformat(night))
+    rows = of_night.filter(pl.col("name") == "open")["rows"].to_list()
     assert rows  # it hands on its state
     return any(rows)
 

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from subreplay.engine.spark.read import pulsar_source
-from subreplay.engine.spark.read.pulsar_source import SEEN, PulsarMessages, batches, require_client
 
+from subreplay.engine.spark import pulsar_source
+from subreplay.engine.spark.pulsar_source import SEEN, PulsarMessages, batches, require_client
 from subreplay.errors import EnvironmentFailed
 from subreplay.rows.model.tables import MESSAGES
 

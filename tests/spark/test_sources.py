@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,11 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 from pyspark.sql import SparkSession
-from subreplay.engine.spark.read.inputs import read_inputs
 
 from subreplay.adapters import ADAPTERS, Adapter, Ingested, Options
 from subreplay.cli.main import main
 from subreplay.config import run as config
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.pipeline.inputs import look_at, read_inputs
 from subreplay.rows.model.tables import INPUTS
 from tests.support.audits import KEY_SHARED, Audited, audited, written
 from tests.support.history import SUBSCRIPTION, TOPIC, history
@@ -266,8 +266,8 @@ def test_keys_as_text_are_assumed_to_be_utf8_and_times_in_ns_are_read(
     assert messages["columns"]["key"] == {"column": "key", "as": "utf8"}
 
 
-def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options_by_a_task(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the adapter rejects is counted with the rows of its table."""
     copy, recording = tmp_path / "recording", ROOT / "4.0.8/s9b_delayed_failover"
@@ -279,18 +279,17 @@ def test_tables_are_read_straight_from_an_adapters_source_once_with_its_options_
 
     def reading(path: Path, options: Options) -> Ingested:
         with log.open("a") as file:
-            print(path, options.topic, os.getpid() == here, file=file)
+            print(path, options.topic, file=file)
         return real(path)
 
-    here = os.getpid()
     adapter = Adapter("pulsar-recording", reading, ("topic",))
     monkeypatch.setitem(ADAPTERS, "pulsar-recording", adapter)
     given = {"from": "pulsar-recording", "path": str(copy), "options": {"topic": "t"}}
     run = {"traffic": dict.fromkeys(INPUTS, given), "subscription": read.run["subscription"]}
-    inputs = read_inputs(spark, config.parse(run, "run.yaml"))
-    for name in INPUTS:
-        assert inputs.checked[name].where("valid").count() == read.tables[name].num_rows
-    (told,) = inputs.rejected["messages"].collect()
-    assert (told.table, told.reasons[0].rule) == ("messages", read.rejected[0].reasons[0].rule)
-    assert log.read_text() == f"{copy} t False\n"
-    inputs.reads.close()
+    with LocalEngine() as engine:
+        inputs = read_inputs(engine, config.parse(run, "run.yaml"))
+        for name in INPUTS:
+            assert len(inputs.valid(name).table()) == read.tables[name].num_rows
+        (row,) = look_at(inputs, log=False).of_tables["messages"]["quarantine"].table().to_pylist()
+    assert (row["table"], row["reasons"][0]["rule"]) == ("messages", read.rejected[0].reasons[0].rule)
+    assert log.read_text() == f"{copy} t\n"
