@@ -13,11 +13,12 @@
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from subreplay.adapters import ADAPTERS
+from subreplay.adapters import Options
 from subreplay.config import run as config
-from subreplay.engine.spark import explain, ingest, lake
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
-from subreplay.pipeline import story
+from subreplay.pipeline import explain, ingest, sources, story
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 
@@ -43,11 +44,12 @@ if "display" not in globals():
 
 # COMMAND ----------
 
+engine = SparkEngine(spark)
 with as_file(files("subreplay.demo") / "recording") as recording:
-    ingested = ADAPTERS["pulsar-recording"](recording)
-ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording")
+    read = sources.read(engine, "pulsar-recording", recording, Options())
+ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording")
 
-display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in ingested.counts],
+display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c in read.told.counts],
                               "file string, rows_in long, valid long, quarantined long"))  # fmt: skip
 
 # COMMAND ----------
@@ -62,7 +64,7 @@ display(spark.createDataFrame([(c.file, c.rows_in, c.valid, c.quarantined) for c
 # COMMAND ----------
 
 run = config.parse(
-    ingested.run
+    read.told.run
     | {
         "traffic": {"path": f"{folder}/input"},
         "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"},
@@ -75,7 +77,7 @@ run = config.parse(
     },
     "notebook",
 )
-result = story.audit(spark, run)
+result = story.audit(engine, run)
 
 print(f"{result.verdict}: {result.report.headline}")
 
@@ -132,8 +134,8 @@ display(table("scenarios").select("name", "policy", "consumers", "max_share", "s
 
 # COMMAND ----------
 
-key = ingested.tables["messages"]["key"][0].as_py().decode()
-for line in explain.lines(run, key, lambda options: spark):
+key = read.tables["messages"].table()["key"][0].as_py().decode()
+for line in explain.explain_key(run, key, lambda: engine):
     print(line)
 
 # COMMAND ----------

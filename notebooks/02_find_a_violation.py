@@ -10,18 +10,19 @@
 
 # COMMAND ----------
 
-from dataclasses import replace
 from datetime import timedelta
 from importlib.resources import as_file, files
 from pathlib import Path
 
 import pyarrow as pa
 
-from subreplay.adapters import ADAPTERS
+from subreplay.adapters import Options
+from subreplay.audit.explain.position import Position
 from subreplay.config import run as config
-from subreplay.engine.spark import ingest, lake, trace
+from subreplay.engine.spark import lake
+from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import open_session
-from subreplay.pipeline import story
+from subreplay.pipeline import ingest, sources, story, trace
 from subreplay.reports.page.html import to_html
 from subreplay.reports.write import write_reports
 
@@ -47,16 +48,18 @@ if "display" not in globals():
 
 # COMMAND ----------
 
+engine = SparkEngine(spark)
 with as_file(files("subreplay.demo") / "recording") as recording:
-    ingested = ADAPTERS["pulsar-recording"](recording)
+    read = sources.read(engine, "pulsar-recording", recording, Options())
 
-deliveries = ingested.tables["deliveries"].to_pylist()
+recorded = read.tables["deliveries"].table()
+deliveries = recorded.to_pylist()
 moved, again = deliveries[2_000], dict(deliveries[3_000])
 moved["consumer"] = "c2" if moved["consumer"] != "c2" else "c3"
 again |= {"delivered_at": again["acked_at"] + timedelta(seconds=1), "acked_at": None, "received_at": None}
-broken = pa.Table.from_pylist([*deliveries, again], ingested.tables["deliveries"].schema)
-ingested = replace(ingested, tables=ingested.tables | {"deliveries": broken})
-ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording, with two faults")
+broken = engine.of(pa.Table.from_pylist([*deliveries, again], recorded.schema))
+read = sources.Read({**read.tables, "deliveries": broken}, read.rejected, read.told)
+ingest.write(engine, read, f"{folder}/input", "delta", "the bundled recording, with two faults")
 
 # COMMAND ----------
 
@@ -68,7 +71,7 @@ ingest.write(spark, ingested, f"{folder}/input", "delta", "the bundled recording
 # COMMAND ----------
 
 run = config.parse(
-    ingested.run
+    read.told.run
     | {
         "traffic": {"path": f"{folder}/input"},
         "output": {"tables": f"{folder}/tables", "report": f"{folder}/report"},
@@ -76,7 +79,7 @@ run = config.parse(
     },
     "notebook",
 )
-result = story.audit(spark, run)
+result = story.audit(engine, run)
 
 print(f"{result.verdict}: {result.report.headline}")
 
@@ -131,8 +134,8 @@ display(found.select("code", "explanation", "cause"))
 # COMMAND ----------
 
 worst = found.first()
-message = trace.Position.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
-for line in trace.of_message(spark, run, message, last=50):
+message = Position.parse(f"{worst.topic}:{worst.ledger}:{worst.entry}")
+for line in trace.trace_message(engine, run, message, last=50):
     print(line)
 
 # COMMAND ----------
@@ -144,9 +147,9 @@ for line in trace.of_message(spark, run, message, last=50):
 # COMMAND ----------
 
 position = (moved["ledger"], moved["entry"])
-messages = ingested.tables["messages"].select(["ledger", "entry", "key"]).to_pylist()
+messages = read.tables["messages"].select(["ledger", "entry", "key"]).table().to_pylist()
 key = next(row["key"].decode() for row in messages if (row["ledger"], row["entry"]) == position)
-for line in trace.of_key(spark, run, key, last=20):
+for line in trace.trace_key(engine, run, key, last=20):
     print(line)
 
 # COMMAND ----------
