@@ -121,8 +121,12 @@ def loads(sums: pa.Table, span: Span) -> pa.Table:
     mine = sums.filter(pc.and_(pc.equal(sums["width"], span.width), pc.equal(sums["slide"], span.slide)))
     panes = _in_windows(_summed(mine, ["consumer", "pane", "first"], (*ADDED, "keys")), span.width, span.slide)
     counted = pc.greater_equal(panes["window"], panes["first"])
-    panes = _with(panes, keys=pc.if_else(counted, panes["keys"], 0))
-    return _in_order(_summed(panes, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
+    return summed_loads(_with(panes, keys=pc.if_else(counted, panes["keys"], 0)))
+
+
+def summed_loads(loads: pa.Table) -> pa.Table:
+    """Loads by window and consumer, those of the same added up."""
+    return _in_order(_summed(loads, ["window", "consumer"], (*ADDED, "keys")), "window", "consumer")
 
 
 def assignments(loads: pa.Table, intervals: Iterable[tuple[int, int, int]], width: int) -> pa.Table:
@@ -202,8 +206,12 @@ def in_order(counts: pa.Table) -> pa.Table:
 
 def coarser(counts: pa.Table, width: int) -> Rows:
     """Finding counts summed into windows of ``width`` ns."""
-    wider = _with(counts, window=_floor(ints(counts, "window"), width))
-    return _rows(in_order(_summed(wider, _OF_COUNTS, ["count"])))
+    return _rows(in_order(_summed(in_windows_of(counts, width), _OF_COUNTS, ["count"])))
+
+
+def in_windows_of(counts: pa.Table, width: int) -> pa.Table:
+    """Finding counts, each with the window of ``width`` ns that it is in."""
+    return _with(counts, window=_floor(ints(counts, "window"), width))
 
 
 def first(found: pa.Table, few: int, width: int, most: int) -> pa.Table:
