@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
@@ -14,17 +14,15 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.explaining import Counting, WordsOf
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
-from subreplay.audit.passes.loads import Span
 from subreplay.audit.terms import Terms
 from subreplay.config.dispatch import Dispatch
 from subreplay.config.plans import scenario_events
-from subreplay.config.run import RunConfig
 from subreplay.config.scenario import GroupScenario, Scenario
-from subreplay.engine.interface import Dataset, Engine, NewRows, Splitter, Step, Tables
+from subreplay.engine.interface import Dataset, NewRows, Splitter, Step
 from subreplay.errors import ConfigError
+from subreplay.pipeline.source import WINDOWS, Source
 from subreplay.reports.figures import MOST_TOLD, DispatchFigures, Figures
 from subreplay.rows.groups import AddingUp
-from subreplay.rows.model.rows import MembershipEvent, Scope
 from subreplay.rows.model.tables import AUDITED
 from subreplay.rows.model.words import KeyWords
 from subreplay.rows.sorted_blocks import BY_POSITION
@@ -50,52 +48,10 @@ from subreplay.whatif.sums import Rows
 from subreplay.whatif.wait_sums import SumWaits
 
 MOST_BLOCKED: Final = 12
-WINDOWS: Final = 240
-"""Windows of what consumers take, at most."""
 PREDICTED_AUDITED: Final = pa.schema([*AUDITED, pa.field("scenario", pa.string())])
 
 
-class _Inputs(Protocol):
-    @property
-    def topic(self) -> str: ...
-
-
-class _Statistics(Protocol):
-    @property
-    def counts(self) -> Any: ...
-
-
-class ReplayedRun(Protocol):
-    """What a dispatch replay needs of a run's ``Source``."""
-
-    @property
-    def engine(self) -> Engine: ...
-    @property
-    def config(self) -> RunConfig: ...
-    @property
-    def inputs(self) -> _Inputs: ...
-    @property
-    def statistics(self) -> _Statistics: ...
-    @property
-    def tables(self) -> Tables: ...
-    @property
-    def messages(self) -> Dataset: ...
-    @property
-    def deliveries(self) -> Dataset: ...
-    @property
-    def events(self) -> Mapping[Scope, tuple[MembershipEvent, ...]]: ...
-    @property
-    def extent(self) -> Mapping[str, int]: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def span(self) -> Span: ...
-    @property
-    def dates(self) -> bool: ...
-    def where_of(self, columns: pa.Schema) -> dict[str, str]: ...
-
-
-def dispatch_asked(source: ReplayedRun, plans: Sequence[Plan]) -> str:
+def dispatch_asked(source: Source, plans: Sequence[Plan]) -> str:
     """Which scenarios are replayed, and how much each is, in words; empty where none is."""
     asked = [p for s, p in zip(source.config.scenarios, plans, strict=True) if s.dispatch is not None]
     consumers = [len({consumer.label for consumer in p.consumers}) for p in asked]
@@ -104,7 +60,7 @@ def dispatch_asked(source: ReplayedRun, plans: Sequence[Plan]) -> str:
     return ", ".join(told) + each if told else ""
 
 
-def replay_dispatch(source: ReplayedRun, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
+def replay_dispatch(source: Source, plans: Sequence[Plan]) -> tuple[DispatchFigures, ...]:
     """Replay the dispatch of the scenarios that ask for it; writes tables ``predicted`` and ``predicted_audited``.
 
     The rules judge predicted deliveries as they judge observed ones.
@@ -149,7 +105,7 @@ def replay_dispatch(source: ReplayedRun, plans: Sequence[Plan]) -> tuple[Dispatc
     )
 
 
-def _dispatchers(source: ReplayedRun, plans: Sequence[Plan], recorded: Service) -> Predictor:
+def _dispatchers(source: Source, plans: Sequence[Plan], recorded: Service) -> Predictor:
     """What is assumed of the scenarios whose partitions have a dispatcher each."""
     start, width = source.extent["first"], source.width
     return Predictor(
@@ -162,7 +118,7 @@ def _dispatchers(source: ReplayedRun, plans: Sequence[Plan], recorded: Service) 
     )
 
 
-def _groups(source: ReplayedRun, plans: Sequence[Plan], recorded: Service) -> GroupPredictor:
+def _groups(source: Source, plans: Sequence[Plan], recorded: Service) -> GroupPredictor:
     """What is assumed of the scenarios with a Kafka group."""
     start, width = source.extent["first"], source.width
     return GroupPredictor(
@@ -189,7 +145,7 @@ def _cumulative(section: Dispatch | None) -> Cumulative:
 
 
 def _replays(
-    source: ReplayedRun, dispatchers: Predictor, groups: GroupPredictor
+    source: Source, dispatchers: Predictor, groups: GroupPredictor
 ) -> tuple[Dataset, list[tuple[Dataset, Step]]]:
     """Messages as rows of the log; and messages in the orders in which they are replayed, with the steps that do so."""
     scenarios, of_groups = tuple(dispatchers.scenarios), tuple(groups.scenarios)
@@ -228,7 +184,7 @@ def _rows(parts: Sequence[Mapping[str, Dataset]], name: str) -> pa.Table:
 
 
 def _sums(
-    source: ReplayedRun, counting: SumReplay, parts: Sequence[Mapping[str, Dataset]]
+    source: Source, counting: SumReplay, parts: Sequence[Mapping[str, Dataset]]
 ) -> tuple[dict[str, Rows], dict[str, int]]:
     """What a report shows of the replays, and when the last event of each scenario was, or the last publication."""
     engine, last = source.engine, counting.last_published
@@ -266,7 +222,7 @@ def _sums(
 
 
 def _judge(
-    source: ReplayedRun, scenarios: Mapping[str, Plan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
+    source: Source, scenarios: Mapping[str, Plan], messages: Dataset, logs: Mapping[str, Sequence[Dataset]]
 ) -> dict[str, Figures]:
     """What the rules find in the predicted deliveries of each scenario; writes table ``predicted_audited``."""
     config = source.config
@@ -281,7 +237,7 @@ def _judge(
     return found
 
 
-def _figures(source: ReplayedRun, plan: Plan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
+def _figures(source: Source, plan: Plan, judge: Judge, log: Dataset, scenario: str, new: NewRows) -> Figures:
     config, subscription = source.config, source.config.subscription.name
     judged = log.split(
         _JudgePredicted(JudgeRows(judge, subscription), scenario),
@@ -347,7 +303,7 @@ def _judge_of(plan: Plan, terms: Terms, section: Dispatch | None, words: KeyWord
     return Judge(plan.policy, dispatchers, terms=terms, words=words, dates=dates)
 
 
-def _recorded_times(source: ReplayedRun) -> Empirical:
+def _recorded_times(source: Source) -> Empirical:
     """Service times as recorded. Raises ``ConfigError`` where there are none."""
     outputs = {"times": recorded_times.TIMES, "counted": recorded_times.COUNTED}
     found = source.deliveries.split(recorded_times.service_times, outputs)
