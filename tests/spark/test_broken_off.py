@@ -106,7 +106,7 @@ def test_a_run_whose_java_process_is_killed_is_the_environments_failure(ended, h
 
     returned, said = ended(kill, waits=3)
     assert returned == 4
-    assert said == [
+    assert said[-2:] == [  # before them may stand what a thread of pyspark says about its connection
         "subreplay: Spark's Java process ended in the middle; run it again; if memory ran out, give it more "
         "(spark.driver_memory)",
         f"log: {here}/out/report/subreplay.log",
