@@ -6,7 +6,7 @@ Times and windows are in ns; nulls come first where rows are in order.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -53,17 +53,6 @@ PANES: Final = pa.schema(
     ]
 )
 """``panes``."""
-
-
-class Counted(NamedTuple):
-    """What is counted of findings: ``counts`` of all of them (``finding_counts``, then ``counts_of_others``),
-    ``of_others`` the latter alone, ``panes`` of failing ones, and of table ``violations`` at least the rows that are
-    among the ``first`` of their windows."""
-
-    of_others: pa.Table
-    counts: pa.Table
-    panes: pa.Table
-    first: pa.Table
 
 
 def adding_counts() -> AddingUp:

@@ -17,11 +17,10 @@ from subreplay.audit.explaining import Counting, CountWords, WordsOf
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import AuditedRows, JudgeRows
 from subreplay.audit.passes.beginning import beginnings
-from subreplay.audit.passes.loads import adding_loads
+from subreplay.audit.passes.loads import LOADS_OF_RUN
 from subreplay.audit.rules.assignments import assignment_findings
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
-from subreplay.audit.sums import Counted
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset
@@ -30,8 +29,8 @@ from subreplay.pipeline.lost_letters import dead_letter_findings, letters_by_mes
 from subreplay.pipeline.source import Source
 from subreplay.pipeline.topic_findings import keyless_strays, keys_in_two_partitions
 from subreplay.pipeline.whatif import measured_plan
+from subreplay.pipeline.window_sums import Loads, added, first_findings, write_rows
 from subreplay.reports.figures import MOST_TOLD
-from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.columns import DAY, UNKNOWN, gathered
 from subreplay.rows.model.partitioner_words import WARNING, sentences
 from subreplay.rows.model.rows import Scope
@@ -97,10 +96,10 @@ def _terms(source: Source) -> Terms:
 
 
 class Judged(NamedTuple):
-    """Judged rows with a finding (``JUDGED``), and what consumers were given (``LOADS_OF_RUN``), added up."""
+    """Judged rows with a finding (``JUDGED``), and what consumers were given."""
 
     findings: Dataset
-    sums: pa.Table
+    loads: Loads
 
 
 def judge(source: Source, judge: Judge) -> Judged:
@@ -115,16 +114,23 @@ def judge(source: Source, judge: Judge) -> Judged:
     tables.commit(audited)
     if config.date is not None:
         tables.commit(state)
-    given = added(adding_loads(), found["sums"].table())
-    tables.put("loads", given, source.where)
-    return Judged(found["findings"], given)
+    loads = Loads.of(found["sums"])
+    if loads.few is not None:
+        tables.put("loads", loads.few, source.where)
+    else:
+        new = tables.new("loads", LOADS_OF_RUN, source.where)
+        write_rows(loads.rows, new)
+        tables.commit(new)
+    return Judged(found["findings"], loads)
 
 
-def added(adding: AddingUp, rows: pa.Table) -> pa.Table:
-    """What tasks have added up, together."""
-    for batch in rows.to_batches():
-        adding.add(pa.Table.from_batches([batch]))
-    return adding.together()
+class Counted(NamedTuple):
+    """What tasks have counted of findings: ``counts`` (``sums.COUNTS``) of those about deliveries and of others,
+    ``panes`` (``sums.PANES``) of failing ones; and of table ``violations`` the rows that a report may show."""
+
+    counts: tuple[Dataset, Dataset]
+    panes: Dataset
+    first: pa.Table
 
 
 def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
@@ -142,15 +148,9 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
     more = others.split(CountWords(counting), outputs)
     source.tables.commit(new)
-    counts = [added(sums.adding_counts(), each["counts"].table()) for each in (words, more)]
-    panes = pa.concat_tables([words["panes"].table(), more["panes"].table()])
-    first = pa.concat_tables([words["first"].table(), more["first"].table()])
-    return Counted(
-        counts[1],
-        pa.concat_tables([sums.in_order(each) for each in counts]),
-        added(sums.adding_panes(), panes),
-        added(counting.adding_first(), first),
-    )
+    together = {name: source.engine.together([words[name], more[name]]) for name in ("panes", "first")}
+    first = first_findings(source.engine, together["first"], counting)
+    return Counted((words["counts"], more["counts"]), together["panes"], first)
 
 
 def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:

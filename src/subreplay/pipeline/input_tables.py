@@ -135,12 +135,12 @@ class Sources:
         if name == ("deliveries" if "deliveries" in read.tables else next(iter(read.tables))):
             mine = mine | ~column("table").among(*INPUTS)
         whole = pa.schema([*(f.with_nullable(True) for f in INPUTS[name]), pa.field(REJECTED, tables.REJECTED)])
-        unread = read.rejected.where(mine).map(Unread(whole), whole)
+        unread = read.rejected.where(mine).map(Unread(whole), whole)  # each a row without a value
         of_source = read.told.run.get("traffic", {}).get(name, {})
 
         def select(condition: Condition) -> Dataset:
             read_ = rows.where(condition).map(Canonical(whole, fill=True), whole)
-            return self._engine.together([read_, unread])
+            return self._engine.together([read_, unread.where(condition)])
 
         return Table(select, frozenset(), of_source)
 

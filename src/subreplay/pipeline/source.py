@@ -19,7 +19,7 @@ from subreplay.audit.other_days import keep_wanted
 from subreplay.audit.passes.loads import Span
 from subreplay.audit.rejects import Reject, Rejects
 from subreplay.config.run import RunConfig
-from subreplay.engine.interface import Dataset, Engine, Tables
+from subreplay.engine.interface import Dataset, Engine, NewRows, Tables
 from subreplay.errors import InputError
 from subreplay.pipeline import known_secret, nights, partitioners, profiled
 from subreplay.pipeline.input_tables import Given
@@ -221,6 +221,10 @@ class Source:
     def put(self, rows: pa.Table, name: str) -> None:
         """Write an output table of few rows."""
         self.tables.put(name, rows, self.where_of(rows.schema))
+
+    def new(self, name: str, columns: pa.Schema) -> NewRows:
+        """New rows of an output table of many, which are still to be committed."""
+        return self.tables.new(name, columns, self.where_of(columns))
 
 
 def log_rows(table: str, batches: Any) -> Any:

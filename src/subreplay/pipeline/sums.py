@@ -14,11 +14,11 @@ from subreplay.audit.judge import Judge
 from subreplay.audit.retractions import CODES
 from subreplay.audit.rules.registry import Code
 from subreplay.audit.selectors import best_fit
-from subreplay.audit.sums import Counted
+from subreplay.audit.window_sums import ASSIGNMENTS, VIOLATIONS_BY_WINDOW
 from subreplay.config.run import RECORDED
 from subreplay.engine.interface import Dataset
-from subreplay.pipeline import nights
-from subreplay.pipeline.audit import Judged, judged_again
+from subreplay.pipeline import nights, window_sums
+from subreplay.pipeline.audit import Counted, Judged, judged_again
 from subreplay.pipeline.measurements import count_scattered_keys, lags
 from subreplay.pipeline.partitioners import producers_of
 from subreplay.pipeline.retractions import retract
@@ -33,13 +33,13 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
     """Add up what was judged; writes tables ``assignments``, ``violations_by_window``, ``finding_counts`` and
     ``withdrawn``."""
     folded = Plan(RECORDED, judge.policy, {s: d.timeline for s, d in judge.dispatchers.items()})
-    given, width, (own, slide) = judged.sums, source.width, source.span
+    given, width = judged.loads.overall(), source.width
     totals = sums.totals(given)
     intervals = _connected(source, judge, totals)
-    source.put(sums.assignments(sums.loads(given, source.span), intervals, own), "assignments")
-    source.put(sums.violations(found.panes, own, slide), "violations_by_window")
-    source.put(found.counts, "finding_counts")
-    findings = sums.coarser(found.counts, width)
+    _write_assignments(source, judged, intervals)
+    _write_violations_by_window(source, found)
+    counts = _write_finding_counts(source, found)
+    findings = sums.coarser(pa.concat_tables(counts), width)
     mixed = any(row["code"] == Code.MIXED_BATCH.name for row in findings)
     return Figures(
         topic=source.inputs.topic,
@@ -49,12 +49,12 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         plan=folded,
         connected=intervals,
         totals=totals,
-        load=sums.loads(given, source.report_span).to_pylist(),
+        load=judged.loads.by_window(source.report_span).to_pylist(),
         consumers=sums.consumers(given),
         findings=findings,
         worst=sums.worst(found.first, source.config.report.worst, width, MOST_TOLD),
         terms=judge.terms,
-        clocks=_clocks(source, judge, found, findings, sums.lags(given)),
+        clocks=_clocks(source, judge, counts[1], findings, sums.lags(given)),
         fit=best_fit(judge.policy, sums.fits(given)),
         night=None if source.before is None else source.before.night,
         withdrawn=_withdrawn(source),
@@ -79,6 +79,41 @@ def sum_audit(source: Source, judge: Judge, judged: Judged, found: Counted) -> F
         scattered=count_scattered_keys(source.engine, _every_row(source, judge)) if mixed else None,
         acts=_acts(judge, sums.acts(given)),
     )
+
+
+def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Connected]) -> None:
+    span = source.span
+    if judged.loads.few is not None:
+        loads = judged.loads.by_window(span)
+        source.put(sums.assignments(loads, intervals, span.width), "assignments")
+        return
+    new = source.new("assignments", ASSIGNMENTS)
+    window_sums.write_assignments(source.engine, judged.loads.rows, span, intervals, new)
+    source.tables.commit(new)
+
+
+def _write_violations_by_window(source: Source, found: Counted) -> None:
+    few = window_sums.few_rows([found.panes])
+    if few is not None:
+        panes = window_sums.added(sums.adding_panes(), *few)
+        source.put(sums.violations(panes, *source.span), "violations_by_window")
+        return
+    new = source.new("violations_by_window", VIOLATIONS_BY_WINDOW)
+    window_sums.write_violations_by_window(source.engine, found.panes, source.span, new)
+    source.tables.commit(new)
+
+
+def _write_finding_counts(source: Source, found: Counted) -> list[pa.Table]:
+    """Write table ``finding_counts``; the same by windows of the report."""
+    few = window_sums.few_rows(found.counts)
+    if few is not None:
+        counts = [sums.in_order(window_sums.added(sums.adding_counts(), each)) for each in few]
+        source.put(pa.concat_tables(counts), "finding_counts")
+        return [sums.in_windows_of(each, source.width) for each in counts]
+    new = source.new("finding_counts", sums.COUNTS)
+    coarser = window_sums.write_finding_counts(source.engine, found.counts, source.width, new)
+    source.tables.commit(new)
+    return coarser
 
 
 def _withdrawn(source: Source) -> sums.Rows:
@@ -110,7 +145,7 @@ def _connected(source: Source, judge: Judge, totals: Mapping[str, int]) -> tuple
     return connected(timelines, max(source.extent["last"], totals["last"]) + 1)
 
 
-def _clocks(source: Source, judge: Judge, found: Counted, findings: sums.Rows, counted: sums.Rows) -> Clocks:
+def _clocks(source: Source, judge: Judge, of_others: pa.Table, findings: sums.Rows, counted: sums.Rows) -> Clocks:
     """Consumers whose clocks are off, and what fails with these corrected: the log is judged once more where there are
     any. Where table ``audited`` keeps findings only, they are looked for where one of them fails. How many ``lags``
     there are of each size tells of most logs that there are none."""
@@ -121,17 +156,17 @@ def _clocks(source: Source, judge: Judge, found: Counted, findings: sums.Rows, c
         return Clocks()
     off = shifts(lags(source.engine, _every_row(source, judge)), judge.terms.clock_skew)
     while off:
-        given = Clocks(off, recorded, _corrected(source, judge, found, off))
+        given = Clocks(off, recorded, _corrected(source, judge, of_others, off))
         if given.likely == off:
             return given
         off = given.likely
     return Clocks()
 
 
-def _corrected(source: Source, judge: Judge, found: Counted, off: Sequence[Shift]) -> Mapping[Code, int]:
+def _corrected(source: Source, judge: Judge, of_others: pa.Table, off: Sequence[Shift]) -> Mapping[Code, int]:
     """What fails with clocks corrected, by rule."""
     counts = judged_again(source, judge, off).counts(source.width)
-    return failing([*counts.to_pylist(), *found.of_others.to_pylist()], judge.standings)
+    return failing([*counts.to_pylist(), *of_others.to_pylist()], judge.standings)
 
 
 def _needless(source: Source, findings: sums.Rows) -> frozenset[str]:

@@ -11,8 +11,10 @@ import pyarrow as pa
 
 from subreplay.audit import sums, window_sums
 from subreplay.audit.explaining import Counting
-from subreplay.audit.passes.loads import Span
+from subreplay.audit.passes.loads import ALL_TIME, NO_TIME, Span, adding_loads
 from subreplay.engine.interface import Dataset, Engine, NewRows, Step
+from subreplay.rows.conditions import field
+from subreplay.rows.groups import AddingUp
 from subreplay.rows.model.tables import VIOLATIONS
 from subreplay.rows.sorted_blocks import Order
 
@@ -22,20 +24,60 @@ MOST_FIRST: Final = 1 << 17
 """Rows of table ``violations`` that come to the driver, which keeps the ``first`` of them."""
 
 
-def few_rows(rows: Dataset, most: int = MOST_COUNTS) -> pa.Table | None:
-    """All rows, where they are at most so many."""
-    found = rows.table(most + 1)
-    return found if len(found) <= most else None
+def few_rows(datasets: Sequence[Dataset], most: int | None = None) -> list[pa.Table] | None:
+    """The rows of each, where they are at most so many together (``MOST_COUNTS``)."""
+    found: list[pa.Table] = []
+    most = MOST_COUNTS if most is None else most
+    for each in datasets:
+        found.append(each.table(most + 1))
+        most -= len(found[-1])
+        if most < 0:
+            return None
+    return found
+
+
+def added(adding: AddingUp, rows: pa.Table) -> pa.Table:
+    """What tasks have added up, together."""
+    for batch in rows.to_batches():
+        adding.add(pa.Table.from_batches([batch]))
+    return adding.together()
+
+
+@dataclass(frozen=True)
+class Loads:
+    """What consumers were given (``LOADS_OF_RUN``): ``rows`` as tasks have added it up; ``few``, the same added up by
+    the driver, where these are few."""
+
+    rows: Dataset
+    few: pa.Table | None
+
+    @classmethod
+    def of(cls, rows: Dataset) -> Loads:
+        """With ``few`` where the rows are."""
+        few = few_rows([rows])
+        return cls(rows, None if few is None else added(adding_loads(), *few))
+
+    def overall(self) -> pa.Table:
+        """Those of all time, with what is counted of no time."""
+        if self.few is not None:
+            return self.few
+        return added(adding_loads(), self.rows.where(field("width").among(ALL_TIME.width, NO_TIME.width)).table())
+
+    def by_window(self, span: Span) -> pa.Table:
+        """What each consumer was given in each window of a span, which are few."""
+        if self.few is not None:
+            return sums.loads(self.few, span)
+        return loads_by_window(self.rows, span)
 
 
 def first_findings(engine: Engine, first: Dataset, counting: Counting) -> pa.Table:
     """The rows of table ``violations`` that a report may show, of those that tasks kept: of each rule at most five
     times as many as it shows."""
-    found = few_rows(first, MOST_FIRST)
-    if found is None:
+    few = few_rows([first], MOST_FIRST)
+    if few is None:
         rules = _in_groups(engine, first, window_sums.by_rule, window_sums.BY_RULE)
-        found = rules.map(window_sums.FirstOf(counting), VIOLATIONS).table()
-    return counting.first(found)
+        few = [rules.map(window_sums.FirstOf(counting), VIOLATIONS).table()]
+    return counting.first(*few)
 
 
 def loads_by_window(loads: Dataset, span: Span) -> pa.Table:
@@ -61,16 +103,25 @@ def write_violations_by_window(engine: Engine, panes: Dataset, span: Span, viola
     groups.split(_Only(step), {"": violations})
 
 
-def write_finding_counts(engine: Engine, counts: Sequence[Dataset], width: int, finding_counts: NewRows) -> pa.Table:
+def write_finding_counts(
+    engine: Engine, counts: Sequence[Dataset], width: int, finding_counts: NewRows
+) -> list[pa.Table]:
     """Write table ``finding_counts`` of many counts (``sums.COUNTS``), those of each dataset by themselves; returns
-    them by windows of ``width`` ns, which are few."""
-    coarser = sums.adding_counts()
-    step = window_sums.CountsOf(width, tuple(finding_counts.columns.names))
+    each by windows of ``width`` ns, which are few."""
+    coarser = []
     for each in counts:
         groups = _in_groups(engine, each, window_sums.counts_in_groups, window_sums.COUNTS_IN_GROUPS)
-        made = groups.split(step, {"counts": finding_counts, "coarser": sums.COUNTS})
-        coarser.add(made["coarser"].table())
-    return sums.in_order(coarser.together())
+        made = groups.split(
+            window_sums.CountsOf(width, tuple(finding_counts.columns.names)),
+            {"counts": finding_counts, "coarser": sums.COUNTS},
+        )
+        coarser.append(added(sums.adding_counts(), made["coarser"].table()))
+    return coarser
+
+
+def write_rows(rows: Dataset, new: NewRows) -> None:
+    """Write the rows of a dataset as they are."""
+    rows.split(_Only(iter), {"": new})
 
 
 def _in_groups(engine: Engine, rows: Dataset, step: Step, order: Order) -> Dataset:

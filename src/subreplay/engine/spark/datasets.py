@@ -125,7 +125,9 @@ class PackedDataset(Dataset):
         return mapped(self.mine.select(*VALUES), Unpack(self.schema), self.schema)
 
     def table(self, most: int | None = None) -> pa.Table:
-        return collected(self.mine, self.schema, most) if self.rows else self.schema.empty_table()
+        if not self.rows:
+            return self.schema.empty_table()
+        return collected(self.mine, self.schema, None if most is None or self.rows <= most else most)
 
     def is_empty(self) -> bool:
         return not self.rows
