@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -13,19 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.rows import sorted_blocks
-from subreplay.rows.block_files import leave, sizes, waiting
+from subreplay.rows.block_files import BlockFile, sizes, waiting
 from subreplay.rows.model.columns import NEVER, UNKNOWN
 from subreplay.rows.model.tables import FACTS, LOG
 from subreplay.rows.sorted_blocks import (
-    BLOCKS,
     BY_POSITION,
     BY_TIME,
     ShuffleBlock,
     external_merge,
-    packed,
     shuffle_blocks,
     sorted_on_disk,
-    unpacked,
 )
 from subreplay.semantics.policies import make
 from tests.support.history import history
@@ -36,10 +33,19 @@ STORED, STORY = "a1#0 n1#5 a2#6 a3#6", "+C1 a1>C1 a2>C1 a1! a2! a3>C1"  # skips 
 
 
 def arrived(blocks: Iterator[ShuffleBlock]) -> Iterator[ShuffleBlock]:
-    """Blocks as Spark brings them, a few at a time."""
-    rows = pa.Table.from_batches(packed(blocks), BLOCKS).to_pylist()
-    rows.sort(key=lambda row: (row["topic"], row["partition"], row["first_key"]))
-    return unpacked(pa.Table.from_pylist(rows, BLOCKS).to_batches(3))
+    """Blocks as an exchange brings them."""
+    return iter(sorted(blocks, key=lambda block: (block.scope, block.first_key)))
+
+
+def leave(blocks: Iterable[ShuffleBlock], path: str) -> None:
+    """Write a file of blocks, or fail in the middle."""
+    file = BlockFile(path)
+    try:
+        for block in blocks:
+            file.add(block)
+        file.finish()
+    finally:
+        file.close()
 
 
 def test_facts_come_back_as_they_went() -> None:

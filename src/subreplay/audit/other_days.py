@@ -174,13 +174,6 @@ def deliveries_of_other_days(
         yield from _of_other_days(as_log("deliveries", batch), kept)
 
 
-def earlier_messages(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """``messages`` of earlier days -> rows of the log that nothing is judged of."""
-    for batch in _valid("messages", batches):
-        rows = as_log("messages", batch)
-        yield from _of_other_days(_with(rows, "judged", pa.repeat(False, len(rows))), None)
-
-
 def _valid(table: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Canonical rows without those that were rejected on their own day."""
     for batch in batches:

@@ -23,7 +23,7 @@ from subreplay.audit.rules.registry import Code
 from subreplay.audit.sessions import with_unknown_consumers
 from subreplay.audit.terms import Terms
 from subreplay.config.run import RECORDED
-from subreplay.engine.interface import Dataset
+from subreplay.engine.interface import Dataset, Output
 from subreplay.pipeline import nights
 from subreplay.pipeline.lost_letters import dead_letter_findings, letters_by_message
 from subreplay.pipeline.source import Source
@@ -108,11 +108,13 @@ def judge(source: Source, judge: Judge) -> Judged:
     spans, findings_only = (source.span, source.report_span), config.output.audited == "findings"
     adding = replace(judge, spans=spans, findings_only=findings_only)
     audited = tables.new("audited", AUDITED, source.where)
-    state = tables.new("state", STATE, source.where)
-    outputs = {**judging.OUTPUTS, "audited": audited, "state": state}
+    outputs: dict[str, Output] = {**judging.OUTPUTS, "audited": audited}
+    state = None if config.date is None else tables.new("state", STATE, source.where)
+    if state is not None:
+        outputs["state"] = state
     found = source.sorted_log().split(JudgeRows(adding, config.subscription.name), outputs)
     tables.commit(audited)
-    if config.date is not None:
+    if state is not None:
         tables.commit(state)
     loads = Loads.of(found["sums"])
     if loads.few is not None:

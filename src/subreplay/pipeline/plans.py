@@ -14,7 +14,6 @@ from subreplay.whatif.traffic.profile import TrafficProfile
 
 MOST_TIMES: Final = 200_000
 """Of more deliveries so many, about, are enough to fit a model."""
-_POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
 
 
 def profile(source: Source) -> TrafficProfile:

@@ -1,9 +1,5 @@
-"""Blocks of a log that wait in files: who reads a table leaves them there, and who judges a topic partition takes its
-own, in order of their first keys.
-
-Where all of Spark's tasks are on one machine, rows go from one to the other so, and not through Java, which would take
-them out of Python, cut them up, and put them in again.
-"""
+"""Sorted blocks that wait in files: one task leaves them there, another one takes those of its topic partitions, in
+order of their first keys."""
 
 from __future__ import annotations
 
@@ -60,17 +56,6 @@ class BlockFile:
     def close(self) -> None:
         """Close the file, finished or not."""
         self._file.close()
-
-
-def leave(blocks: Iterable[ShuffleBlock], path: str) -> None:
-    """Write blocks into a file, which is there when all of them are."""
-    file = BlockFile(path)
-    try:
-        for block in blocks:
-            file.add(block)
-        file.finish()
-    finally:
-        file.close()
 
 
 def sizes(paths: Iterable[str]) -> dict[tuple[str, int], int]:

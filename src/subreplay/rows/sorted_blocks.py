@@ -31,16 +31,6 @@ BLOCK: Final = 1 << 16  # bytes of a block that goes to Spark, if rows are of a 
 WAITING_BLOCK: Final = 1 << 18  # of one that only waits
 KEY_COLUMNS: Final = 4  # columns of an order that make a key
 
-BLOCKS: Final = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("first_key", pa.list_(pa.int64()), nullable=False),  # of the first row
-        pa.field("columns", pa.int64(), nullable=False),  # bit per column of the schema: those that have values
-        pa.field("rows", pa.binary(), nullable=False),
-    ]
-)
-_PACKED: Final = 1 << 24  # bytes that go to Spark at a time
 _SCOPE: Final = ("topic", "partition")
 _BUCKET: Final = ("(all)", "(bucket)")
 
@@ -111,27 +101,6 @@ class ShuffleBlock(NamedTuple):
     rows: bytes | pa.Buffer
 
 
-def packed(blocks: Iterable[ShuffleBlock]) -> Iterator[pa.RecordBatch]:
-    """As ``BLOCKS``, which Spark moves and sorts."""
-    held: list[ShuffleBlock] = []
-    size = 0
-    for block in blocks:
-        held.append(block)
-        size += len(block.rows)
-        if size >= _PACKED:
-            yield _packed(held)
-            held, size = [], 0
-    if held:
-        yield _packed(held)
-
-
-def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[ShuffleBlock]:
-    """``BLOCKS`` as they were."""
-    for batch in batches:
-        for topic, partition, first_key, columns, rows in zip(*batch.columns, strict=True):
-            yield ShuffleBlock((topic.as_py(), partition.as_py()), first_key.as_py(), columns.as_py(), rows.as_buffer())
-
-
 def shuffle_blocks(batches: Iterable[pa.RecordBatch], order: Order, block: int = BLOCK) -> Iterator[ShuffleBlock]:
     """Rows in any order as sorted runs, in blocks of ``block`` bytes; columns that may be null may be missing."""
     for run in gathered(batches, RUN):
@@ -187,17 +156,6 @@ def _blocks(rows: pa.Table, order: Order, block: int) -> Iterator[ShuffleBlock]:
     cuts = itertools.pairwise([*begins.tolist(), len(rows)])
     for (begin, end), first_key, scope in zip(cuts, begin_at.tolist(), of, strict=True):
         yield ShuffleBlock(scope, first_key, columns, batch.slice(begin, end - begin).serialize())
-
-
-def _packed(blocks: list[ShuffleBlock]) -> pa.RecordBatch:
-    columns = {
-        "topic": [block.scope[0] for block in blocks],
-        "partition": [block.scope[1] for block in blocks],
-        "first_key": [block.first_key for block in blocks],
-        "columns": [block.columns for block in blocks],
-        "rows": [bytes(block.rows) for block in blocks],
-    }
-    return pa.RecordBatch.from_pydict(columns, BLOCKS)
 
 
 def _opened(block: ShuffleBlock, order: Order) -> pa.Table:

@@ -213,15 +213,6 @@ def test_conditions_on_several_columns_and_inner_ones(table: str, row: dict[str,
     assert [(each.column, each.rows.tolist()) for each in breaches(table, columns, set())] == [(column, [False, True])]
 
 
-def test_the_rules_are_those_that_spark_checks() -> None:
-    contracts = pytest.importorskip("subreplay.engine.spark.read.contracts")
-    from subreplay.rows import check
-
-    for table, here in check._TOGETHER.items():
-        there = [(c.column, c.rule, c.remedy) for c in contracts._TOGETHER[table]]
-        assert [(each.column, each.rule, each.remedy) for each in here] == there
-
-
 def test_nested_columns_of_ours_are_taken_whole_or_rejected() -> None:
     of_range = pa.struct([("start", pa.int64()), ("end", pa.int64())])
     whole, half = {"start": 0, "end": 9}, {"start": 0, "end": None}

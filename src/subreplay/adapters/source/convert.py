@@ -51,13 +51,6 @@ def convert(batch: pa.RecordBatch, plan: Plan, file: str | pa.Array = "", first_
     return _Batch(batch, plan, file, first_row).converted()
 
 
-def with_rejected(batch: pa.RecordBatch, plan: Plan, *, as_they_are: bool) -> tuple[pa.RecordBatch, Mask | None]:
-    """All rows of a batch as those of the plan's table, in order, of which any column may be null, and which are valid;
-    None: all are. Rejected ones have their values ``as_they_are``, as far as our types have them, or nothing but
-    nulls."""
-    return _Batch(batch, plan, "", NO_ROW).with_rejected(as_they_are)
-
-
 def canonical(batch: pa.RecordBatch, plan: Plan, file: str = "") -> pa.RecordBatch:
     """All rows of a batch as those of the plan's table, of which any column may be null, with column ``rejected``
     (``tables.REJECTED``): rows that break the contract are rejected, and stand behind the others. Where a plan has all

@@ -31,9 +31,6 @@ _THERE: Final = "TABLE_OR_VIEW_ALREADY_EXISTS"
 _CONDITION = re.compile(rf"\[(?:DELTA_|_LEGACY_ERROR_TEMP_|(?={_THERE}))([A-Z_0-9]+)")
 _NOT_EMPTY: Final = "CREATE_TABLE_WITH_NON_EMPTY_LOCATION"
 _MADE_MEANWHILE: Final = ("PROTOCOL_CHANGED", "METADATA_CHANGED", _THERE, _NOT_EMPTY)
-PATTERN: Final = re.compile(r"[*?\[\]{}]")  # in a path: Spark takes it for several
-_VERSION: Final = re.compile(r"@(?:[vV]\d+|\d{17})$")  # behind a path: Delta reads the table as it was
-_NO_PARTITION = ("", "__HIVE_DEFAULT_PARTITION__")  # as names of partitions both stand for null
 
 
 def read(spark: SparkSession, root: Location, name: str, form: str) -> DataFrame:

@@ -7,15 +7,12 @@ Here each number is given a key whose hash is known, so that one way does for al
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TypeVar
 
 import mmh3
 import pyspark.sql.functions as F
 from pyspark.sql import DataFrame
 
-T = TypeVar("T")
 MOST: int = 1_024
 """Into so many tasks rows are dealt at most; of more tasks the others get none."""
 _SEED = 42  # of Spark's hash
@@ -26,14 +23,6 @@ def dealt(rows: DataFrame, tasks: int, column: str) -> DataFrame:
     keys = dealing_keys(tasks)
     turn = F.pmod(F.col(column), F.lit(len(keys))).cast("int")
     return rows.repartition(tasks, F.get(F.array(*map(F.lit, keys)), turn))
-
-
-def by_turn(values: Iterable[T], tasks: int, number: Callable[[T], int]) -> list[list[T]]:
-    """Values that the driver has, dealt out as ``dealt`` deals rows; tasks without one are left out."""
-    hands: dict[int, list[T]] = {}
-    for value in values:
-        hands.setdefault(number(value) % min(tasks, MOST), []).append(value)
-    return [*hands.values()]
 
 
 @cache

@@ -17,7 +17,6 @@ from subreplay.reports.page.palette import Palette
 from subreplay.reports.page.svg import Drawing
 
 MOST_PANELS = 60
-MOST_ROWS = 40  # consumers of a scenario that its table names
 MOST_ENDS = 10  # consumers on each side of a flow
 REST: Final = "others"
 WIDE, TALL, LEFT, RIGHT = 214.0, 64, 40, 6  # of a panel

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,17 +21,6 @@ _CONTENT: Final = tuple(name for name in INPUTS["messages"].names if name not in
 _ODD: Final = 0x9E3779B97F4A7C15
 _MIX: Final = 0xFF51AFD7ED558CCD
 _BITS: Final = (1 << 64) - 1
-
-
-_MADE_OF: Final[Mapping[str, tuple[str, ...]]] = {
-    "at": ("publish_time",),
-    "sequence_id": ("batch_sequence_id", "sequence_id"),
-}
-
-
-def needed(columns: Iterable[str]) -> tuple[str, ...]:
-    """The columns of ``messages`` that ``columns`` of the log are made of."""
-    return tuple({name: None for column in columns for name in _MADE_OF.get(column, (column,))})
 
 
 def some_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:

@@ -27,8 +27,6 @@ COLUMNS: Final = ("topic", "partition", "entry", "batch_index", "at", "key", "or
 """The columns of ``LOG`` that a profile is made of."""
 OF_TOPIC: Final = COLUMNS[1:]
 """Those of messages of one topic that is known."""
-PLAIN: Final = ("partition", "entry", "at", "key", "size")
-"""Those that tell all of plain messages: of one topic, each with a key, and without an ordering key or a batch."""
 BLOCK: Final = 1 << 21
 """Messages of a profile that is made at once; of large keys fewer."""
 _SPREADING: Final = next(profile for profile, rule in KEYLESS.items() if rule.per_message)
