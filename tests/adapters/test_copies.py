@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import random
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from subreplay.rows.scan.copies import split_copies, without_copies
-from subreplay.rows.scan.counts import added_up, counted
+from subreplay.rows.scan.copies import split_copies
+from subreplay.rows.scan.counts import counted, summed
 from subreplay.rows.scan.log_rows import as_log
 from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
 
@@ -23,26 +22,9 @@ def batch(entries: list[int], keys: list[bytes | None]) -> pa.RecordBatch:
     )  # fmt: skip
 
 
-def test_copies_are_left_out_across_batches_and_rejected_rows_stay() -> None:
-    checked = [
-        (batch([1, 2, 1], [b"a", None, b"a"]), None),
-        (batch([1, 2, 3, 3], [b"b", None, None, None]), np.array([True] * 3 + [False])),
-    ]
-    found, copies = without_copies(checked)
-    assert copies == 2
-    assert [each.column("entry").to_pylist() for each, _ in found] == [[1, 2], [1, 3, 3]]
-    assert [None if keeps is None else keeps.tolist() for _, keeps in found] == [None, [True, True, False]]
-
-
-def test_messages_without_copies_are_as_they_were() -> None:
-    checked = [(batch([1, 2, 3], [None] * 3), None)]
-    assert without_copies(checked) == (checked, 0)
-    assert without_copies([]) == ([], 0)
-
-
 def test_more_messages_than_entries_are_noticed() -> None:
     def flags(entries: list[int]) -> tuple[bool, bool]:
-        (row,) = added_up("messages", [counted("messages", batch(entries, [None] * len(entries)), None)])
+        (row,) = summed("messages", [counted("messages", batch(entries, [None] * len(entries)), None)]).to_pylist()
         return row["crowded"], row["constant"]
 
     assert flags([1, 2, 3]) == (False, False)

@@ -18,7 +18,7 @@ from subreplay.audit.explain.findings import Explainer
 from subreplay.audit.explaining import Counting, CountWords, WordsOf
 from subreplay.audit.judge import Judge
 from subreplay.audit.judging import JudgeRows
-from subreplay.audit.passes.loads import Span, summed
+from subreplay.audit.passes.loads import Span, adding_loads
 from subreplay.rows.model.columns import column
 from subreplay.rows.model.tables import AUDITED
 from subreplay.rows.sorted_blocks import BY_POSITION, external_merge, shuffle_blocks
@@ -66,8 +66,9 @@ def test_a_task_splits_judged_rows_into_findings_sums_and_state(log: pa.Table, t
     assert found["findings"].equals(expected.filter(pc.and_(is_row, pc.not_equal(expected["codes"], 0))))
     assert len(found["findings"])
     assert found["sums"].sort_by([("consumer", "ascending"), ("pane", "ascending")]).num_rows
-    added = audited.sums(summed([expected.filter(expected["load"].is_valid())]))
-    assert rows_of(found["sums"]) == rows_of(added)
+    adding = adding_loads()
+    adding.add(pa.Table.from_struct_array(expected["load"].drop_null()))
+    assert rows_of(found["sums"]) == rows_of(adding.together())
     state = expected.filter(expected["checkpoint"].is_valid()).combine_chunks()
     assert checkpoints(found["state"]).equals(column(state, "checkpoint"))
     assert found["state"].select(["topic", "partition"]).equals(state.select(["topic", "partition"]))

@@ -8,11 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from subreplay.audit.passes import loads
-from subreplay.audit.passes.loads import OF, summed
+from subreplay.audit.passes.loads import LOADS_OF_RUN, OF, adding_loads
 from subreplay.rows import groups
-from subreplay.rows.model.rows import Scope
-from subreplay.rows.model.tables import JUDGED, LOAD
+from subreplay.rows.model.tables import LOAD
 
 EXTENT = {"begin": min, "end": max}
 
@@ -43,13 +41,13 @@ def test_sums_are_the_same_however_few_rows_are_held(held: int, monkeypatch: pyt
     monkeypatch.setattr(groups, "MOST_HELD", held)
     draws = Random(held)
     parts = [[drawn(draws) for _ in range(draws.randint(0, 9))] for _ in range(20)]
-    told = [loads._as_judged(pa.array(part, LOAD), Scope("t", n), n) for n, part in enumerate(parts)]
-    found = summed(told)
-    assert found.schema == JUDGED
-    assert sorted(found["load"].to_pylist(), key=str) == plainly([row for part in parts for row in part])
-    first = next(n for n, part in enumerate(parts) if part)
-    assert set(found["partition"].to_pylist()) == set(found["published"].to_pylist()) == {first}
+    adding = adding_loads()
+    for part in parts:
+        adding.add(pa.Table.from_struct_array(pa.array(part, LOAD)))
+    found = adding.together()
+    assert found.schema == LOADS_OF_RUN
+    assert sorted(found.to_pylist(), key=str) == plainly([row for part in parts for row in part])
 
 
 def test_of_nothing_comes_nothing() -> None:
-    assert summed([]).num_rows == summed([JUDGED.empty_table()]).num_rows == 0
+    assert adding_loads().together().num_rows == 0

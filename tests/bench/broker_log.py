@@ -20,9 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from subreplay.adapters.base import Options
-from subreplay.adapters.broker_log.adapter import events, lines_of, of_topic, rows, topics
+from subreplay.adapters.broker_log.events import events
 from subreplay.adapters.broker_log.parsing import LogFile, blocks
+from subreplay.adapters.files import lines_of
 from tests.bench import figures
+from tests.support.broker_log_rows import of_topic, rows, topics
 
 EXCERPTS = Path(__file__).parents[1] / "data" / "broker_log"
 ROUNDS = 3

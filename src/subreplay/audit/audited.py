@@ -43,11 +43,6 @@ def deliveries(rows: pa.Table) -> pa.Table:
     return told.drop_columns(["checkpoint", "load"])
 
 
-def sums(rows: pa.Table) -> pa.Table:
-    """The ``LOAD`` rows among judged ones."""
-    return pa.Table.from_struct_array(rows["load"].drop_null())
-
-
 def worth_words(rows: pa.Table, judge: Judge) -> pa.Table:
     """Rows with a finding that fails, or that is kept as an example."""
     failing = unexcused(ints(rows, "codes"), ints(rows, "excuses")) & judge.promised

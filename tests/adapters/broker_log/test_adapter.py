@@ -13,8 +13,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.broker_log.adapter import events, in_order, lines_of, of_topic, rows, topics
+from subreplay.adapters.broker_log.events import events
+from subreplay.adapters.files import lines_of
 from subreplay.rows.model.tables import DELIVERIES, MEMBERSHIP
+from tests.support.broker_log_rows import in_order, of_topic, rows, topics
 
 ROOT = Path(__file__).parents[2] / "data" / "broker_log"
 NAMES = sorted(path.name.removesuffix(".log.gz") for path in ROOT.glob("*.log.gz"))

@@ -5,17 +5,9 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from subreplay.adapters.broker_log.adapter import (
-    LOG_LINES,
-    duplicates,
-    events,
-    in_order,
-    lines_of,
-    of_topic,
-    rows,
-    summed,
-    topics,
-)
+from subreplay.adapters.broker_log.events import LOG_LINES, duplicates, events, summed
+from subreplay.adapters.files import lines_of
+from tests.support.broker_log_rows import in_order, of_topic, rows, topics
 
 TOPIC = "persistent://a/b/orders"
 BROKER = "org.apache.pulsar.broker.service."

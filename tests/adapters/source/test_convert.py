@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from subreplay.adapters.source.convert import BROKEN, FILE, LINE, Converted, convert
-from subreplay.adapters.source.plan import numbered
 from subreplay.adapters.source.presets import plan_of
 from subreplay.errors import ConfigError
 from subreplay.rows.check import breaches
@@ -261,13 +260,6 @@ def test_a_line_that_cannot_be_read_is_rejected_with_its_number_and_nothing_else
         ("(line)", "line 51: 19 characters that are no JSON object")
     ]
     assert found.rows.num_rows == 1
-
-
-def test_messages_without_offsets_are_numbered_by_time_in_each_topic_partition() -> None:
-    rows = pa.table({"topic": ["a", "b", "a", "a", "a"], "partition": [0, 0, 0, 1, 0], "entry": [0] * 5,
-                     "publish_time": [3, 2, 1, 5, 1], "row": [0, 1, 2, 3, 4]})  # fmt: skip
-    assert numbered(rows)["entry"].to_pylist() == [2, 0, 0, 0, 1]
-    assert numbered(rows.slice(0, 0)).num_rows == 0
 
 
 def test_a_position_that_is_the_same_in_every_row_is_refused() -> None:

@@ -9,7 +9,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -146,25 +145,6 @@ def _as_it_is(taken: Taken, table: str) -> bool:
     return taken.how == "" and (
         (text and ours == pa.string()) or (of_bytes and ours == pa.binary()) or (zoned and ours == TIME)
     )
-
-
-def numbered(rows: pa.Table) -> pa.Table:
-    """Messages with entries from 0 in the order of their times, in each topic partition; of equal times in the order
-    of the rows."""
-    order = pc.sort_indices(
-        rows.select(["topic", "partition", "publish_time"]).append_column("row", pa.array(np.arange(len(rows)))),
-        [(name, "ascending") for name in ("topic", "partition", "publish_time", "row")],
-    )
-    parts = pc.dictionary_encode(rows["topic"]).combine_chunks()
-    topics, partitions = np.asarray(parts.indices), np.asarray(rows["partition"])
-    at = np.asarray(order)
-    begins = np.ones(len(at), np.bool_)
-    begins[1:] = (np.diff(topics[at]) != 0) | (np.diff(partitions[at]) != 0)
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(at)), 0))
-    entries = np.empty(len(at), np.int64)
-    entries[at] = np.arange(len(at)) - first
-    index = rows.schema.get_field_index("entry")
-    return rows.set_column(index, rows.schema.field(index), pa.array(entries))
 
 
 def _taken(table: str, ours: str, source: Source, schema: pa.Schema) -> Taken:

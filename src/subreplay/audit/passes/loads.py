@@ -7,7 +7,7 @@ memory for each key and consumer of a topic partition.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -184,21 +184,6 @@ def adding_loads() -> AddingUp:
     adding = AddingUp(_added_up)
     adding.add(LOADS_OF_RUN.empty_table())
     return adding
-
-
-def summed(parts: Iterable[pa.Table]) -> pa.Table:
-    """``LOAD`` rows, which are among ``JUDGED`` ones, those about the same added up: each batch has some of them. What
-    comes of it has the topic partition and the date of the first."""
-    first, adding = None, AddingUp(_added_up)
-    for part in parts:
-        if len(part):
-            first = first or part.select(["topic", "partition", "published"]).slice(0, 1).to_pylist()[0]
-            adding.add(pa.Table.from_struct_array(part["load"]))
-    if first is None:
-        return JUDGED.empty_table()
-    added = adding.together()
-    loads = pa.StructArray.from_arrays([column(added, name) for name in LOAD.names], fields=list(LOAD))
-    return _as_judged(loads, Scope(first["topic"], first["partition"]), first["published"])
 
 
 def _added_up(loads: pa.Table) -> pa.Table:

@@ -22,16 +22,16 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import FILE
 from subreplay.adapters.source.file_formats import require_format
-from subreplay.adapters.source.foreign_tables import as_read
 from subreplay.engine.interface import Batches, Dataset, TableSource
+from subreplay.engine.local.column_types import as_read
 from subreplay.engine.local.datasets import LocalDataset
 from subreplay.engine.local.parts import Part
+from subreplay.engine.local.row_groups import BATCH, PIECE, READ_OPTIONS, old_times, width
 from subreplay.engine.missing_files import missing, unreadable
 from subreplay.errors import EnvironmentFailed, InputError
 from subreplay.rows.conditions import ALL, Condition
 from subreplay.rows.model.columns import MOST_BYTES
 from subreplay.rows.model.tables import TIME
-from subreplay.rows.scan.files import BATCH, PIECE, READ_OPTIONS, old_times, width
 
 if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine

@@ -113,17 +113,6 @@ def cores(master: str) -> int:
     return os.cpu_count() or 1 if "[*" in master else 1
 
 
-def scratch(session: SparkSession | None = None) -> str | None:
-    """The folder in which Spark keeps its own files, as its tasks know it, and else the ``session``; None, for that of
-    the machine, where nobody has told it."""
-    told = os.environ.get("SPARK_LOCAL_DIRS", "")
-    if not told and session is not None:
-        with suppress(PySparkException):  # some platforms tell nobody
-            told = session.conf.get("spark.local.dir", None) or ""
-    folders = told.split(",")
-    return next((folder for folder in folders if os.access(folder, os.W_OK)), None)
-
-
 def _memory(master: str) -> str:
     """1 GiB for each core, because each runs a task, and at most a quarter of the machine's, because Python has to live
     beside it; at least 1 GiB."""

@@ -105,15 +105,6 @@ def summed(table: str, counts: Iterable[pa.Table]) -> pa.Table:
     return sums.sort_by([(name, "ascending") for name in by]).cast(summary(table))
 
 
-def added_up(table: str, counts: Iterable[pa.Table]) -> list[dict[str, Any]]:
-    """The same as plain rows, whose ``lowest`` is a position, or None."""
-    rows: list[dict[str, Any]] = summed(table, counts).to_pylist()
-    for row in rows:
-        lowest = {name: row.pop(name) for name in _LOWEST[table]}
-        row["lowest"] = None if lowest["entry"] is None else lowest
-    return rows
-
-
 def _of_messages(columns: Columns, valid: Columns) -> dict[str, pa.Array]:
     keyed = pc.coalesce(*(columns[name] for name in KEYS)).is_valid()
     numbered = pc.and_(columns["producer"].is_valid(), columns["sequence_id"].is_valid())

@@ -1,5 +1,4 @@
-"""Tables whose columns are somebody else's, on the disk of this machine: as Spark would read them, and few rows as a
-table of ours in a file."""
+"""The types that columns of files are read as: those that Spark reads them as."""
 
 from __future__ import annotations
 
