@@ -87,7 +87,7 @@ def test_many_findings_are_counted_by_window_as_by_the_driver(tmp_path: Path) ->
         assert plain(written(tables, new)) == plain(expected)
         assert sums.coarser(pa.concat_tables(coarser), 120) == sums.coarser(expected, 120)
         new = tables.new("violations_by_window", window_sums.VIOLATIONS_BY_WINDOW, {"subscription": "s"})
-        pipeline.write_violations_by_window(engine, dealt(engine, panes), SPAN, new)
+        pipeline.write_violations_by_window(engine, [dealt(engine, panes)], SPAN, new)
         assert plain(written(tables, new)) == plain(sums.violations(of_panes.together(), *SPAN))
 
 
@@ -114,6 +114,6 @@ def test_the_findings_of_a_report_are_the_same_however_many_there_are(
     ]  # fmt: skip
     found = pa.Table.from_pylist(rows, VIOLATIONS)
     with LocalEngine(1) as engine:
-        first = pipeline.first_findings(engine, dealt(engine, found), counting)
+        first = pipeline.first_findings(engine, [dealt(engine, found)], counting)
     assert len(first) < len(found)
     assert sums.worst(first, 2, counting.width, 20) == sums.worst(found, 2, counting.width, 20)

@@ -131,7 +131,7 @@ class Counted(NamedTuple):
     ``panes`` (``sums.PANES``) of failing ones; and of table ``violations`` the rows that a report may show."""
 
     counts: tuple[Dataset, Dataset]
-    panes: Dataset
+    panes: tuple[Dataset, Dataset]
     first: pa.Table
 
 
@@ -150,9 +150,8 @@ def explain(source: Source, judge: Judge, judged: Judged) -> Counted:
     others = source.engine.together([source.engine.of(ranges), *_of_messages(source, judge, since)])
     more = others.split(CountWords(counting), outputs)
     source.tables.commit(new)
-    together = {name: source.engine.together([words[name], more[name]]) for name in ("panes", "first")}
-    first = first_findings(source.engine, together["first"], counting)
-    return Counted((words["counts"], more["counts"]), together["panes"], first)
+    first = first_findings(source.engine, [words["first"], more["first"]], counting)
+    return Counted((words["counts"], more["counts"]), (words["panes"], more["panes"]), first)
 
 
 def _of_messages(source: Source, judge: Judge, since: int) -> Iterator[Dataset]:

@@ -93,9 +93,9 @@ def _write_assignments(source: Source, judged: Judged, intervals: Sequence[Conne
 
 
 def _write_violations_by_window(source: Source, found: Counted) -> None:
-    few = window_sums.few_rows([found.panes])
+    few = window_sums.few_rows(found.panes)
     if few is not None:
-        panes = window_sums.added(sums.adding_panes(), *few)
+        panes = window_sums.added(sums.adding_panes(), pa.concat_tables(few))
         source.put(sums.violations(panes, *source.span), "violations_by_window")
         return
     new = source.new("violations_by_window", VIOLATIONS_BY_WINDOW)

@@ -70,14 +70,14 @@ class Loads:
         return loads_by_window(self.rows, span)
 
 
-def first_findings(engine: Engine, first: Dataset, counting: Counting) -> pa.Table:
+def first_findings(engine: Engine, first: Sequence[Dataset], counting: Counting) -> pa.Table:
     """The rows of table ``violations`` that a report may show, of those that tasks kept: of each rule at most five
     times as many as it shows."""
-    few = few_rows([first], MOST_FIRST)
+    few = few_rows(first, MOST_FIRST)
     if few is None:
-        rules = _in_groups(engine, first, window_sums.by_rule, window_sums.BY_RULE)
+        rules = _in_groups(engine, engine.together(first), window_sums.by_rule, window_sums.BY_RULE)
         few = [rules.map(window_sums.FirstOf(counting), VIOLATIONS).table()]
-    return counting.first(*few)
+    return counting.first(pa.concat_tables(few))
 
 
 def loads_by_window(loads: Dataset, span: Span) -> pa.Table:
@@ -96,9 +96,9 @@ def write_assignments(
     windows.split(_Only(step), {"": assignments})
 
 
-def write_violations_by_window(engine: Engine, panes: Dataset, span: Span, violations: NewRows) -> None:
+def write_violations_by_window(engine: Engine, panes: Sequence[Dataset], span: Span, violations: NewRows) -> None:
     """Write table ``violations_by_window`` of many panes (``sums.PANES``)."""
-    groups = _in_groups(engine, panes, window_sums.panes_in_groups, window_sums.PANES_IN_GROUPS)
+    groups = _in_groups(engine, engine.together(panes), window_sums.panes_in_groups, window_sums.PANES_IN_GROUPS)
     step = window_sums.ViolationsOf(span, tuple(violations.columns.names))
     groups.split(_Only(step), {"": violations})
 

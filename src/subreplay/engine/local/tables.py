@@ -14,7 +14,7 @@ from subreplay.engine.delta_files import NewFiles
 from subreplay.engine.interface import Dataset, NewRows, Tables, TableSource
 from subreplay.engine.local.datasets import PartsDataset
 from subreplay.engine.local.parts import Held, Part
-from subreplay.engine.rows_with_values import WithValues, of_run, with_values
+from subreplay.engine.rows_with_values import WithValues, Written, with_values
 
 if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine
@@ -58,12 +58,7 @@ class LocalTables(Tables):
     @property
     def written(self) -> Mapping[str, Dataset]:
         self.settle()
-        return {name: self._of_run(name, where) for name, where in self._whose.items()}
-
-    def _of_run(self, name: str, where: Mapping[str, str]) -> Dataset:
-        found = self.find(self.prefix + name)
-        assert found is not None  # it was written
-        return found.where(of_run(where))
+        return Written(self._whose, lambda name: self.find(self.prefix + name))
 
     def find(self, name: str) -> Dataset | None:
         self.settle()

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from subreplay.config.run import Location, Schema
 from subreplay.engine import delta_files
 from subreplay.engine.interface import Dataset, NewRows, Tables
-from subreplay.engine.rows_with_values import of_run, with_values
+from subreplay.engine.rows_with_values import Written, with_values
 from subreplay.engine.spark import lake
 from subreplay.engine.spark.datasets import PackedDataset
 from subreplay.engine.spark.local_paths import is_here
@@ -84,12 +84,7 @@ class SparkTables(Tables):
     @property
     def written(self) -> Mapping[str, Dataset]:
         self.settle()
-        return {name: self._of_run(name, where) for name, where in self._whose.items()}
-
-    def _of_run(self, name: str, where: Mapping[str, str]) -> Dataset:
-        found = self.find(self.prefix + name)
-        assert found is not None  # it was written
-        return found.where(of_run(where))
+        return Written(self._whose, lambda name: self.find(self.prefix + name))
 
     def find(self, name: str) -> Dataset | None:
         self.settle()
