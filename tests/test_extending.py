@@ -20,7 +20,14 @@ CHAPTERS = {
         r"^## (.+?)\n(.*?)(?=^## |\Z)", (ROOT / "docs/extending.md").read_text(encoding="utf-8"), re.M | re.S
     )
 }
-MOST_FILES = {"A policy": 2, "A rule": 2, "An adapter": 2, "A figure of the report": 4, "A profile": 1}
+MOST_FILES = {
+    "A policy": 2,
+    "A rule": 2,
+    "A column that a rule uses": 3,
+    "An adapter": 2,
+    "A figure of the report": 4,
+    "A profile": 1,
+}
 
 CHECKS = {
     "A policy": """
@@ -68,6 +75,38 @@ rows = pa.Table.from_pylist([found | missing], schema=JUDGED)
 assert told["code"] == "HOUR_LATE" and told["verdict"] == "valid"
 assert told["explanation"] == "5:7 of key k1, due at 01:00:00.000000, reached C1 at 03:00:00.000000"
 assert told["cause"] == "nobody took messages for so long, or there were too many of them"
+""",
+    "A column that a rule uses": """
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pathlib import Path
+from subreplay.config import run as config
+from subreplay.engine.local.engine import LocalEngine
+from subreplay.pipeline import story
+from subreplay.rows.model.tables import INPUTS
+
+DAY, SECOND = 1_767_225_600_000_000, 1_000_000
+for name in ("messages", "membership", "deliveries"):
+    position = [{"topic": "t", "partition": -1, "ledger": 0, "entry": n, "batch_index": -1} for n in range(3)]
+    rows = {
+        "messages": [{**p, "publish_time": DAY, "urgent": urgent} for p, urgent in zip(position, (True, True, None))],
+        "membership": [{"subscription": "s", "topic": "t", "type": "Shared", "consumer": "C1", "event": "join",
+                        "at": DAY, "seq": 0}],
+        "deliveries": [{**p, "subscription": "s", "consumer": "C1", "delivered_at": DAY + late, "acked_at": DAY + late,
+                        "seq": n, "redelivery_count": 0, "source": "observed"}
+                       for n, (p, late) in enumerate(zip(position, (SECOND, 2 * SECOND, 2 * SECOND)))],
+    }[name]
+    rows = [dict.fromkeys(INPUTS[name].names) | {"date": DAY // (86_400 * SECOND)} | row for row in rows]
+    Path("in", name).mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(rows, INPUTS[name]), f"in/{name}/part.parquet")
+asked = config.parse({"traffic": {"path": "in", "format": "parquet"}, "subscription": {"name": "s", "policy":
+    "pulsar.shared", "profile": "pulsar-4.0"}, "output": {"tables": "out", "report": "page"}}, "example")
+with LocalEngine(cores=1) as engine:
+    report = story.audit(engine, asked).report
+assert {row.code: row.count for row in report.codes if row.count} == {"URGENT_LATE": 1}
+(said,) = DeltaTable("out/violations").to_pyarrow_table()["explanation"].to_pylist()
+assert said.startswith("0:1 of key (none), urgent and due at 00:00:00.000000, reached C1 at 00:00:02"), said
 """,
     "An adapter": """
 import tempfile

@@ -47,11 +47,10 @@ from subreplay.hashing.identity import key_identity
 from subreplay.kernels.compiled import compiled
 from subreplay.rows.model.columns import NEVER, UNKNOWN, Ints, column, flags
 from subreplay.rows.model.entry_keys import own_keys
-from subreplay.rows.model.tables import CHECKPOINT, FACTS
+from subreplay.rows.model.tables import CARRIED, CHECKPOINT, FACTS
 
-_OF_MESSAGES = ("at", "judged", "before", "content", "key", "ordering_key", "batch_key", "batch_ordering_key",
-                "batch_index", "ledger", "entry", "producer", "sequence_id", "own_sequence_id", "deliver_at", "size",
-                "chunk_id", "chunk_count", "replicated_from", "aborted")  # fmt: skip
+_OF_MESSAGES = ("at", "judged", "before", "content", "batch_index", "ledger", "entry", "own_sequence_id", *CARRIED)
+_CARRIED = tuple(name for name in CARRIED if name in FACTS.names and name != "key")
 _OF_DELIVERIES = ("topic", "partition", "ledger", "entry", "batch_index", "at", "seq", "consumer", "instance",
                   "redelivery_count", "received_at", "acked_at", "nacked_at", "cumulative", "by_receipt",
                   "before")  # fmt: skip
@@ -519,7 +518,7 @@ class _Batch:
             "hash": _of(self.keys.hashes, message, 0).astype(np.int64),
             "published": _of(self.published, message, UNKNOWN),
             "due": _of(self.due, message, UNKNOWN),
-            "size": _of(numbers(self.messages, "size", 0), message, 0),
+            **{name: self._carried(name, message) for name in _CARRIED},
             "twin": _positions(positions[TWIN : TWIN + 3], position),
             "skipped": _positions(positions[SKIPPED : SKIPPED + 3], position),
             "skipped_others": positions[OTHERS, position] == 1,
@@ -528,6 +527,12 @@ class _Batch:
         for name in ("ledger", "entry", "batch_index"):
             columns[name] = column(rows, name) if rows is self.attempts else column(rows, name).take(pa.array(message))
         return pa.table([_column(columns[f.name], n, f.type) for f in FACTS], schema=FACTS)
+
+    def _carried(self, name: str, message: Ints) -> Any:
+        """A column of messages by row; of an unknown message null, or 0 where the column has to have a value."""
+        if not FACTS.field(name).nullable:
+            return _of(numbers(self.messages, name, 0), message, 0)
+        return column(self.messages, name).take(pa.array(message, mask=message < 0))
 
 
 def _not_before(first: tuple[int, int, int], ledger: Ints, entry: Ints, batch_index: Ints) -> Flags:

@@ -222,6 +222,8 @@ LOG: Final = pa.schema(
         pa.field("checkpoint", CHECKPOINT),
     ]
 )
+CARRIED: Final = tuple(f.name for f in MESSAGES if f.name in LOG.names and f not in _POSITION)
+"""Columns of ``messages`` that the log has under the same name, and ``FACTS`` too, where a rule reads them."""
 
 _MESSAGE_ID = pa.struct([pa.field(name, pa.int64()) for name in ("ledger", "entry", "batch_index")])
 

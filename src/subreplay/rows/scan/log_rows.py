@@ -12,7 +12,16 @@ from numpy.typing import NDArray
 
 from subreplay.hashing.identity import key_identity
 from subreplay.rows.model.columns import UNKNOWN
-from subreplay.rows.model.tables import COMMIT, COMMIT_AUTOMATIC, COMMIT_REFUSED, DELIVERY, INPUTS, LOG, MESSAGE
+from subreplay.rows.model.tables import (
+    CARRIED,
+    COMMIT,
+    COMMIT_AUTOMATIC,
+    COMMIT_REFUSED,
+    DELIVERY,
+    INPUTS,
+    LOG,
+    MESSAGE,
+)
 from subreplay.rows.scan.rows import Columns
 
 _POSITION: Final = ("topic", "partition", "ledger", "entry", "batch_index")
@@ -27,7 +36,8 @@ def some_columns(batch: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """Valid messages in some columns of the log that are ``needed`` for nothing else."""
     columns = Columns("messages", batch)
     given = {"at": nanos(columns, "publish_time"), "sequence_id": _sequence_ids(columns)}
-    return _log_rows(columns, {**_there(columns, *names), **{name: given[name] for name in names if name in given}})
+    there = _there(columns, *(name for name in names if name not in given))
+    return _log_rows(columns, there | {name: given[name] for name in names if name in given})
 
 
 def as_log(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -46,11 +56,9 @@ def _messages(batch: pa.RecordBatch) -> pa.RecordBatch:
             "judged": pa.repeat(True, n),
             "before": pa.repeat(False, n),
             "content": _content(columns),
-            **_there(columns, "key", "ordering_key", "batch_key", "batch_ordering_key", "producer"),
+            **_there(columns, *CARRIED),
             "sequence_id": _sequence_ids(columns),
             "own_sequence_id": columns["sequence_id"],
-            **({"deliver_at": nanos(columns, "deliver_at")} if "deliver_at" in columns else {}),
-            **_there(columns, "size", "chunk_id", "chunk_count", "replicated_from", "aborted"),
         },
     )
 
@@ -89,7 +97,9 @@ def _deliveries(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _there(columns: Columns, *names: str) -> dict[str, pa.Array]:
-    return {name: columns[name] for name in names if name in columns}
+    """Those of some columns that there are, as they are in the log: times in ns."""
+    is_time = {name: pa.types.is_timestamp(INPUTS[columns.table].field(name).type) for name in names}
+    return {name: nanos(columns, name) if is_time[name] else columns[name] for name in names if name in columns}
 
 
 def _log_rows(columns: Columns, given: Mapping[str, pa.Array]) -> pa.RecordBatch:
