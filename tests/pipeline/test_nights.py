@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from subreplay.audit.checkpoint import STATE_OF_RUN, checkpoints
+from subreplay.audit.checkpoint import STATE_OF_RUN
 from subreplay.audit.codes import Code
 from subreplay.audit.judging import OUTPUTS, JudgeRows
 from subreplay.audit.other_days import keep_wanted
@@ -231,29 +231,6 @@ def test_a_run_under_another_policy_or_secret_than_the_one_it_continues_from_is_
     other = replace(mine, config=mine.config.model_copy(update={"keys": keys}))
     with pytest.raises(ConfigError, match=rf"^keys\.secret is not that of the audit of {FIRST_DAY}, from which"):
         other.audit(1)
-
-
-def test_state_of_releases_that_kept_it_in_table_audited_is_read(runs: Make, engine: Engine, tmp_path: Path) -> None:
-    mine = runs(over_hours(*STORIES[1]), ACTIVE)
-    for day in range(3):
-        mine.audit(day)
-    of_today = [mine.audited(day) for day in range(3)]
-    state = mine.out.find("state")
-    assert state is not None
-    rows = state.where(field("date") == FIRST_DAY).table()
-    old = pa.table({"date": rows["date"], "subscription": rows["subscription"], "topic": rows["topic"],
-                    "partition": rows["partition"], "checkpoint": checkpoints(rows)})  # fmt: skip
-    rest = pa.table({"date": [FIRST_DAY], "subscription": [SUBSCRIPTION], "topic": [TOPIC], "partition": [-1]})
-    old = pa.concat_tables([old, rest.cast(old.select(rest.column_names).schema)], promote_options="default")
-    before = Runs(engine, mine.inputs, mine.config, engine.tables(str(tmp_path / "old")))
-    where = {"subscription": SUBSCRIPTION, "topic": TOPIC, "date": FIRST_DAY.isoformat()}
-    before.out.put("audited", old.drop_columns([*where]), where)
-    for day in (1, 2):
-        began = before.audit(day)
-        assert began is not None
-        assert began.night == FIRST_DAY + timedelta(days=day - 1)
-    columns = [name for name in AUDITED.names if name not in where]
-    assert [before.audited(day).select(columns) for day in (1, 2)] == [rows.select(columns) for rows in of_today[1:]]
 
 
 def test_findings_of_earlier_runs_are_those_of_the_same_topic_before_the_date(runs: Make) -> None:

@@ -13,6 +13,7 @@ import pytest
 from subreplay.config.run import parse
 from subreplay.engine.local.engine import LocalEngine
 from subreplay.pipeline import story, window_sums
+from subreplay.pipeline.attempts import ATTEMPT
 from subreplay.reports.json_report import to_json
 from tests.support.recordings import ROOT, ingested
 
@@ -38,7 +39,7 @@ def audit(folder: Path) -> tuple[dict[str, list[str]], str]:
     }
     with closing(LocalEngine(cores=2)) as engine:
         found = story.audit(engine, parse(raw, "run.yaml"))
-        tables: dict[str, pa.Table] = {name: found.tables[name].table() for name in SUMMED}
+        tables: dict[str, pa.Table] = {name: found.tables[name].table().drop([ATTEMPT]) for name in SUMMED}
     return {name: sorted(map(str, rows.to_pylist())) for name, rows in tables.items()}, to_json(found.report)
 
 

@@ -21,6 +21,7 @@ from subreplay.engine.spark.engine import SparkEngine
 from subreplay.engine.spark.session import DataFrame, as_it_was, open_session
 from subreplay.errors import ConfigError
 from subreplay.pipeline import story
+from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.engines import choose_engine, open_engine
 from subreplay.pipeline.explain import explain_key
 from subreplay.pipeline.input_tables import Given
@@ -113,7 +114,7 @@ class Question:
 
     def tables(self, engine: Engine, prefix: str) -> Tables:
         """Where the result tables go: where the run says, if it says so; else they are kept."""
-        return engine.tables(self.config.output.tables if self._is_written else None, prefix)
+        return run_tables(engine, self.config, prefix, kept=not self._is_written)
 
     @property
     def _is_written(self) -> bool:

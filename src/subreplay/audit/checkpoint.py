@@ -7,7 +7,7 @@ be about; of a key that some 20 bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -104,14 +104,6 @@ def state_rows(judged: pa.Table) -> pa.Table:
     parts = column(judged, "checkpoint")
     columns = [parts.field(f.name) if f.name in _PARTS else judged[f.name] for f in STATE_OF_RUN]
     return pa.table(columns, schema=STATE_OF_RUN)
-
-
-def state_of_audited(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows of table ``audited`` that hold state, as releases before table ``state`` wrote them -> ``STATE``."""
-    for batch in batches:
-        parts = batch.column("checkpoint")
-        columns = [parts.field(f.name) if f.name in _PARTS else batch.column(f.name) for f in STATE]
-        yield pa.RecordBatch.from_arrays([c.cast(f.type) for c, f in zip(columns, STATE, strict=True)], schema=STATE)
 
 
 def checkpoints(state: pa.Table) -> pa.StructArray:

@@ -114,6 +114,11 @@ class Tables(ABC):
     def settle(self) -> None:
         """Wait until all that was put is written. Raises what a write raised."""
 
+    def finish(self, runs: pa.Table, where: Mapping[str, str]) -> None:
+        """Write table ``runs``, when all others are written."""
+        self.put("runs", runs, where)
+        self.settle()
+
     @property
     @abstractmethod
     def written(self) -> Mapping[str, Dataset]:

@@ -17,7 +17,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, checkpoints, read, state_of_audited
+from subreplay.audit.checkpoint import BASIS, OPEN, Checkpoint, checkpoints, read
 from subreplay.audit.codes import Code
 from subreplay.audit.other_days import (
     ENTRIES,
@@ -50,7 +50,6 @@ AHEAD: Final = 60_000_000_000
 
 _DAYS: Final = pa.schema([pa.field("day", pa.date32())])
 _LOG: Final = "log"
-_STATE_OF_OLD: Final = ("date", "subscription", "topic", "partition", "checkpoint")
 
 
 @dataclass(frozen=True)
@@ -107,33 +106,14 @@ class HandedOn:
 
 
 def handed_on(tables: Tables, config: RunConfig, topic: str) -> HandedOn | None:
-    """What the run of a date begins with; None where no earlier date was audited, or all dates are audited at once.
-    Where releases before table ``state`` wrote an output, their state is read from table ``audited``."""
-    if config.date is None:
+    """What the run of a date begins with; None where no earlier date was audited, or all dates are audited at once."""
+    state = None if config.date is None else tables.find("state")
+    if state is None:
         return None
-    latest: HandedOn | None = None
-    for state in (_state(tables), _state_of_old(tables)):
-        if state is None:
-            continue
-        mine = state.where(of_earlier_runs(config, topic))
-        dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).table()
-        night = pc.max(dates["day"]).as_py()
-        if night is not None and (latest is None or latest.night < night):
-            latest = HandedOn(night, mine.where(field("date") == night))
-    return latest
-
-
-def _state(tables: Tables) -> Dataset | None:
-    found = tables.find("state")
-    return None if found is None else found.select(STATE.names)
-
-
-def _state_of_old(tables: Tables) -> Dataset | None:
-    audited = tables.find("audited")
-    if audited is None or "checkpoint" not in audited.schema.names:
-        return None
-    mine = audited.where(~field("checkpoint").is_null).select(_STATE_OF_OLD)
-    return mine.map(state_of_audited, STATE)
+    mine = state.where(of_earlier_runs(config, topic)).select(STATE.names)
+    dates = mine.where(field("name") == BASIS).select(["date"]).map(_last_day, _DAYS).table()
+    night = pc.max(dates["day"]).as_py()
+    return None if night is None else HandedOn(night, mine.where(field("date") == night))
 
 
 def _last_day(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -345,9 +345,8 @@ def write_profile(engine: Engine, config: RunConfig) -> list[dict[str, Any]]:
 def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
     """Write the result tables that the driver holds, and table ``quarantine``; table ``runs`` when all others are
     written."""
-    runs = [name for name in made if name.endswith("runs")]
     for name in made:
-        if name not in runs:
+        if name != "runs":
             source.put(made[name], name)
     rejected = [of["quarantine"] for of in source.look.of_tables.values() if not of["quarantine"].is_empty()]
     if rejected:
@@ -357,10 +356,8 @@ def write_tables(source: Source, made: Mapping[str, pa.Table]) -> None:
         source.tables.commit(new)
     else:
         source.put(QUARANTINE.empty_table(), "quarantine")
-    source.tables.settle()
-    for name in runs:
-        source.put(known_secret.noted(made[name], source.config), name)
-    source.tables.settle()
+    runs = known_secret.noted(made["runs"], source.config)
+    source.tables.finish(runs, source.where_of(runs.schema))
 
 
 def _written(batches: Any) -> Any:

@@ -10,6 +10,7 @@ from subreplay.config.run import RunConfig
 from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.pipeline import audit as stages
 from subreplay.pipeline import whatif as scenarios
+from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.dispatch import dispatch_asked, replay_dispatch
 from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.plan_questions import answer, finalists, given_of
@@ -50,7 +51,7 @@ def audit(
     """Check recorded deliveries against every promise of the subscription; scenarios in the run are compared beside
     it. Input tables may be ``given``; without ``tables``, results go where the run says."""
     with progress("reading and checking the tables"):
-        source = read(engine, config, tables or engine.tables(config.output.tables), given)
+        source = read(engine, config, tables or run_tables(engine, config), given)
     with progress("folding the membership into epochs"):
         judge = stages.fold(source)
     with progress("judging every delivery"):
@@ -82,7 +83,7 @@ def whatif(
     """Replay recorded traffic under every scenario of the run and compare them side by side; ``tables`` and ``given``
     as above."""
     with progress("reading and checking the tables"):
-        written = tables or engine.tables(config.output.tables, "whatif_")
+        written = tables or run_tables(engine, config, "whatif_")
         source = read_traffic(engine, config, written, given, every_topic=True)
     return _compare(source, progress)
 
@@ -98,7 +99,7 @@ def plan(
     """Answer questions about how to set a subscription up, and replay the traffic under the finalists; ``tables`` and
     ``given`` as above."""
     with progress("reading and checking the tables"):
-        source = read_traffic(engine, config, tables or engine.tables(config.output.tables, "plan_"), given)
+        source = read_traffic(engine, config, tables or run_tables(engine, config, "plan_"), given)
     with progress("profiling the traffic"):
         asked = given_of(source)
     with progress(f"planning {', '.join(questions)}"):

@@ -45,6 +45,7 @@ from subreplay.engine.interface import Dataset, Engine, Tables
 from subreplay.errors import ConfigError, InputError
 from subreplay.pipeline import audit as stages
 from subreplay.pipeline import known_secret
+from subreplay.pipeline.attempts import run_tables
 from subreplay.pipeline.input_tables import Given
 from subreplay.pipeline.source import Source, read
 from subreplay.pipeline.topic_findings import keys_in_two_partitions
@@ -123,7 +124,7 @@ class _Evidence:
     @classmethod
     def of(cls, engine: Engine, run: RunConfig, written: Written | None, given: Given | None) -> _Evidence:
         if written is None:
-            written = Written(engine.tables(run.output.tables), str(run.output.tables))
+            written = Written(run_tables(engine, run), str(run.output.tables))
         source = read(engine, run, written.tables, given)
         return cls(source, stages.fold(source), *_audited(source, written))
 

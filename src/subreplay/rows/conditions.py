@@ -107,7 +107,7 @@ class field:
         return Condition("null", (self.name,))
 
     def among(self, *values: object) -> Condition:
-        return Condition("in", (self.name, values))
+        return Condition("in", (self.name, values)) if values else ~ALL
 
 
 def _arrow_column(name: str) -> pc.Expression:
