@@ -2,8 +2,8 @@
 
     spark-submit jobs/nightly_audit.py --config conf/examples/nightly_audit.yaml --date 2026-11-21
 
-Runs on Spark. Takes the other options of ``subreplay audit``, and leaves with its exit code: 0 valid, 1 violations,
-2 bad input or configuration, 3 unknown, 4 the environment failed, 130 interrupted.
+Runs on the engine of Spark. Takes the other options of ``subreplay audit``, and exits with its exit code:
+0 valid, 1 violations, 2 bad input or configuration, 3 unknown, 4 the environment failed, 130 interrupted.
 """
 
 import sys

@@ -2,8 +2,8 @@
 
     spark-submit jobs/what_if.py --config conf/examples/what_if.yaml
 
-Runs on Spark. Takes the other options of ``subreplay whatif``, and leaves with its exit code: 0 done, 2 bad input or
-configuration, 4 the environment failed, 130 interrupted.
+Runs on the engine of Spark. Takes the other options of ``subreplay whatif``, and exits with its exit code:
+0 done, 2 bad input or configuration, 4 the environment failed, 130 interrupted.
 """
 
 import sys

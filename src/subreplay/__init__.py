@@ -1,4 +1,4 @@
-"""Replay topic logs through subscription semantics, on Spark.
+"""Replay topic logs through subscription semantics, on one machine or on Spark.
 
 ``subreplay.audit``, ``subreplay.whatif`` and ``subreplay.explain`` ask of frames what the commands ask of tables (see
 ``subreplay.api``); ``subreplay.api.functions`` are column functions. None of them is imported before it is used.

@@ -7,8 +7,8 @@ the same machine.
 Table ``audited`` keeps deliveries with findings only, and then all of them, which is mostly the cost of writing ten
 million rows. Then half of the deliveries are of one key: that may cost time, but no memory.
 
-Times are from an open session to the finished report; memory is that of all processes together: program, JVM and
-Python workers.
+Audits run on the local engine. Times are from an open engine to the finished report; memory is that of all processes
+together.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.bench import day, figures
 
 ROUNDS = 2
 SAMPLE = 0.5  # seconds between two looks at the memory
-WARM_UP = 100_000  # deliveries that are audited first, by Spark's tasks, so that compiled code is loaded
+WARM_UP = 200_000  # deliveries that are audited first, by all processes, so that compiled code is loaded
 
 
 class Measured(NamedTuple):
@@ -118,7 +118,7 @@ def main(deliveries: int) -> None:
             sql = measured("tests.bench.two_rules", "spark", str(warm_up), str(steady))
             _print("Spark SQL, two rules", sql, deliveries)
             alone = measured("tests.bench.rules_alone", str(steady))
-            _print("all rules by themselves, without Spark", alone, deliveries)
+            _print("all rules by themselves", alone, deliveries)
             every = measured("tests.bench.audit", str(warm_up), str(steady), "findings")
             _print("all rules", every, deliveries)
             for name, other in {"Spark SQL": sql, "Polars": polars}.items():

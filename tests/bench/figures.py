@@ -22,12 +22,8 @@ _told: dict[str, dict[str, float]] = {}
 RATIOS = {
     "audit, rows a second of Polars": ("Polars, two rules", "all rules", "seconds"),
     "audit, rows a second of Spark SQL": ("Spark SQL, two rules", "all rules", "seconds"),
-    "audit, share of the rules alone": ("all rules by themselves, without Spark", "all rules", "seconds"),
-    "profile, of a bare scan": (
-        "profile made by Spark, read by the driver",
-        "bare scan and group by in Spark",
-        "seconds",
-    ),
+    "audit, share of the rules alone": ("all rules by themselves", "all rules", "seconds"),
+    "profile, of a bare scan": ("traffic's profile of the raw table", "bare scan and group by in Spark", "seconds"),
     "what-if of four scenarios, of a bare scan": (
         "what-if of four scenarios, from the raw table",
         "bare scan and group by in Spark",

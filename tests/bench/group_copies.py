@@ -1,7 +1,7 @@
 """Copies of ``__consumer_offsets``: ``python -m tests.bench.group_copies [million commits]`` prints seconds and memory.
 
 Some groups commit to partitions of a topic in turn, each commit for three records. The copies are read by one process
-that holds all of it, and by Spark's tasks as streams, each up to the counts of what it gives; memory is that of all
+that holds all of it, and by the local engine as streams, each up to the counts of what it gives; memory is that of all
 processes together. Beside it a tenth of the commits: what is held by streams does not grow with the copies.
 """
 

@@ -1,7 +1,6 @@
 """What audits of messages with large keys cost: ``python -m tests.bench.keys`` prints a table.
 
-Each row is an audit in a process of its own, with a driver of 2 GiB, from its start to its end; memory is that of
-program, JVM and Python workers together.
+Each row is an audit by the local engine, from its start to its end; memory is that of all processes together.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pyarrow as pa
 from subreplay.audit.checkpoint import CARRY
 from subreplay.audit.context import Dispatcher
 from subreplay.audit.judge import Judge
-from subreplay.engine.spark.session import BATCH
+from subreplay.engine.local.row_groups import BATCH
 from subreplay.rows.model.columns import DAY, NEVER, UNKNOWN
 from subreplay.rows.model.rows import Instant, MembershipEvent, Scope
 from subreplay.rows.model.tables import LOG

@@ -1,4 +1,4 @@
-"""What the report of a large group costs, without Spark: ``python -m tests.bench.report [joins]`` prints a table.
+"""What the report of a large group costs: ``python -m tests.bench.report [joins]`` prints a table.
 
 200 consumers join, leave and come back, at each of 100 partitions; every window has all of them. Timed is all that
 turns folded timelines and counted rows into a report, and what renders it; time is linear in the joins.

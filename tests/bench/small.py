@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "audit of its tables": ("audit --config tables/audit.yaml --out audit", "at most 12 s"),
     "explain of a key, on tables": ("explain --key any --config tables/audit.yaml --out audit", "at most 8 s"),
     "plan ranges, on tables": ("plan ranges --config tables/audit.yaml --consumers 8 --window 1s --out plan", ""),
-    "demo, which is make run": ("demo --out demo", "at most 30 s"),
+    "demo, an ingest and an audit with scenarios": ("demo --out demo", "at most 30 s"),
     "inspect of a table of others": (f"inspect {ORDERS} --to orders.yaml", ""),
     "what-if of a table of others": ("whatif --config orders.yaml --out orders", ""),
 }  # fmt: skip

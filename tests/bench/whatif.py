@@ -3,8 +3,9 @@
 The traffic has 100,000 keys on 8 partitions in 24 hours, and windows of an hour. The bare loop is the least that a
 scenario can cost: one compiled pass that looks up the owner of a 16-bit slot and adds messages and bytes by window.
 Scenarios have ten consumers, of which some join and leave; half of the forty send the messages to other partitions.
-Seconds of evaluations are of the processor, on one core. Those of Spark are of the clock, beside a bare scan and a
-group by of the same columns in a process of its own, under the settings that Spark comes with.
+Seconds of evaluations are of the processor, on one core. Those of the profile and of the what-if are of the clock, on
+the local engine, beside a bare scan and a group by of the same columns in Spark, in a process of its own, under the
+settings that Spark comes with.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from tests.bench import figures
 
 TOPIC, KEYS, PARTITIONS, HOUR = "persistent://public/default/t", 100_000, 8, DAY // 24
 POLICIES = ("pulsar.key_shared.auto_split", "pulsar.key_shared.consistent_hash", "pulsar.failover", "pulsar.shared")
-SCAN, PROFILE = "bare scan and group by in Spark", "profile made by Spark, read by the driver"
+SCAN, PROFILE = "bare scan and group by in Spark", "traffic's profile of the raw table"
 WHATIF = "what-if of four scenarios, from the raw table"
 BEGIN = 20_635 * DAY  # in July 2026
 RAN = [PlannedMember(f"c{i}", 0, None) for i in range(10)]

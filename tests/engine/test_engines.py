@@ -26,6 +26,13 @@ def numbers(n: int) -> pa.Table:
     return pa.table({"n": range(n), "word": [f"w{i % 3}" for i in range(n)]}, schema=NUMBERS)
 
 
+def test_the_local_engine_leaves_large_text_to_spark(local: Engine, tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "numbers.csv").write_text("n\n1\n2\n3\n")
+    monkeypatch.setattr("subreplay.adapters.source.text_files.MOST_BYTES", 4)
+    with pytest.raises(InputError, match=r"traffic\.messages: .*numbers\.csv: more than 0 MiB of csv; .*engine: spark"):
+        local.scan(TableSource("traffic.messages", str(tmp_path / "numbers.csv"), format="csv"))
+
+
 @pytest.fixture
 def local() -> Iterator[Engine]:
     with closing(LocalEngine(cores=2)) as engine:

@@ -1,9 +1,9 @@
 """The three questions, asked of frames: was every promise kept, what else could it have been, what happened to this?
 
 Input tables are pyspark frames in the canonical columns (``subreplay.rows.model.tables``), or in any columns with a
-mapping beside them. Everything else is named as in the run file (``conf/default.yaml``), and wrong arguments are told
-as those of a run file are. The session is that of the frames, and stays as it was. Nothing is written unless it is
-asked for.
+mapping beside them; or mappings that name files, as in the run file. Everything else is named as in the run file
+(``conf/default.yaml``), and wrong arguments are reported as those of a run file are. The session is that of the frames,
+and stays as it was; without a frame the run chooses its engine. Nothing is written unless it is requested.
 """
 
 from __future__ import annotations

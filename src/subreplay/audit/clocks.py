@@ -150,7 +150,7 @@ class _Span(NamedTuple):
 
 
 def _span(counted: Mapping[int, int], share: float, bounds: Sequence[int]) -> _Span:
-    """Where a quantile may be, which Spark tells to within a ten thousandth of the ranks."""
+    """Where a quantile may be, within a ten thousandth of the ranks: a log is rather judged again than not."""
     known = sorted(counted)
     upto = np.cumsum([counted[size] for size in known])
     rank, off = share * int(upto[-1]), int(upto[-1]) / 10_000 + 2

@@ -183,9 +183,9 @@ def bounded(events: Rows) -> Rows:
     owners change often tells of each at each change."""
     if len(events) > MOST_EVENTS:
         raise InputError(
-            f"membership: more than {MOST_EVENTS:,} rows, which is more than the driver folds; give a shorter time, or "
-            "leave out rows of events assigned, revoked, lost, owner and withdrawn: owners are then what the assignor "
-            "makes of the members"
+            f"membership: more than {MOST_EVENTS:,} rows, which is more than one process folds; give a shorter time, "
+            "or leave out rows of events assigned, revoked, lost, owner and withdrawn: owners are then what the "
+            "assignor makes of the members"
         )
     return events
 
@@ -235,7 +235,7 @@ def _inferred(delivered: pa.Table, topic: str) -> Rows:
     if 2 * len(delivered) > MOST_EVENTS:
         raise InputError(
             f"deliveries: consumers were served on more than {MOST_EVENTS // 2:,} topic partitions together, of which "
-            "the driver cannot infer who was there; give the membership, or a shorter time"
+            "one process cannot infer who was there; give the membership, or a shorter time"
         )
     return inferred(delivered.select(["partition", "consumer", "instance", "first", "last"]).to_pylist(), topic)
 

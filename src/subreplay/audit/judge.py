@@ -2,7 +2,7 @@
 comes out judged.
 
 Both passes stream Arrow batches and carry a bounded state: the open position, then what each key last did. They are
-what Spark runs on the executors (``mapInArrow``) and what a test runs on a handful of rows.
+what a task of an engine runs (``judging``) and what a test runs on a handful of rows.
 """
 
 from __future__ import annotations

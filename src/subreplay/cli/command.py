@@ -1,4 +1,4 @@
-"""How a command runs: terminal, log file, Spark session, what ends it, and the exit code that it ends with."""
+"""How a command runs: terminal, log file, engine, what ends it, and the exit code that it ends with."""
 
 from __future__ import annotations
 

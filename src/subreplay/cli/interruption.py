@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: what Spark still does for the command is cancelled, then the command ends."""
+"""Ctrl-C and SIGTERM: what the engine still does for the command is cancelled, then the command ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """What runs pure steps over data that may be larger than memory: a few primitives, which each engine has.
 
 A step is a pure function of Arrow batches that can be pickled (a function of a module, a method of a frozen dataclass,
-``functools.partial`` of these). It is given the rows of one task as a stream, and keeps none of them. Nobody outside an
-engine looks inside a ``Dataset``, or asks which engine it has.
+``functools.partial`` of these). It is given the rows of one task as a stream, and keeps none of them. A task is what a
+process of the local engine, or a worker of Spark, does with a part of the rows; the driver is the process that runs
+the story. Nobody outside an engine looks inside a ``Dataset``.
 """
 
 from __future__ import annotations

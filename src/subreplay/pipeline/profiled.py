@@ -1,4 +1,4 @@
-"""The traffic of a run as its profile: in this process where it fits, else where tasks are.
+"""The traffic of a run as its profile: in the driver where it fits, else where tasks are.
 
 A task makes profiles of the messages that it reads, a block each. Blocks are a tenth of the messages and come back to
 the driver, so it needs no look at messages for a scenario. Of more messages than ``IN_PROCESS`` the blocks are parted

@@ -1,9 +1,9 @@
 """How rows travel between the passes of an audit: as blocks of sorted rows.
 
 Spark moves and sorts rows one by one, and converts each of their columns on the way to Python and back, which costs
-more than all rules together. So it gets blocks: many rows of one topic partition as one binary value, with the sort
-key of the first of them. Spark brings the blocks in order of their first keys, and the pass that reads them merges
-those that overlap: rows before the first key of the blocks to come are complete.
+more than all rules together. So rows travel as blocks: many rows of one topic partition as one binary value, with the
+sort key of the first of them. An engine brings the blocks in order of their first keys, and the pass that reads them
+merges those that overlap: rows before the first key of the blocks to come are complete.
 
 So a pass holds of each run that was sorted at a time a block, and rows that come early: a hot topic partition costs
 time, not memory.

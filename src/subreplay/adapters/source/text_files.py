@@ -30,7 +30,7 @@ from subreplay.errors import EnvironmentFailed, InputError
 _KINDS: Final = dict(zip(HIDDEN, (pa.string(), pa.int64(), pa.string()), strict=True))
 
 MOST_BYTES: Final = 1 << 27
-"""Larger sources are left to Spark."""
+"""Larger sources need the engine of Spark."""
 _PACKED: Final = 8  # times smaller, about
 _FORMATS: Final = ("csv", "json")
 _OPTIONS: Final = {"header", "sep", "quote", "escape", "encoding", "multiLine"}
@@ -54,7 +54,7 @@ class Record(NamedTuple):
 
 
 def is_text(form: str, options: Mapping[str, str]) -> bool:
-    """Whether files of a format are read here: others, and rare options, are left to Spark."""
+    """Whether files of a format are read here: others, and rare options, need the engine of Spark."""
     return form in _FORMATS and set(options) <= _OPTIONS
 
 

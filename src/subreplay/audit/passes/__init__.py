@@ -6,5 +6,5 @@ First pass, in order of position: ``facts`` calls ``positions``, which reads eac
 ``timed`` calls ``instants``, which keeps a bounded state for each key, slot and consumer. ``loads`` sums what each
 consumer got while the second pass runs. ``states`` is the hash table in which both passes remember things.
 
-Both passes take Arrow batches and return Arrow batches, so the same code runs on a list in a test and inside Spark.
+Both passes take Arrow batches and return Arrow batches, so the same code runs on a list in a test and in a task.
 """

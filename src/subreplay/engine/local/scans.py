@@ -160,7 +160,11 @@ def _text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSystemD
     folder.mkdir()
     for number, each in enumerate(_files(source, path)):
         require_format(Path(each), source.format)
-        text_files.as_parquet(Path(each), source.format, source.options, folder / f"{number}.parquet")
+        if not text_files.as_parquet(Path(each), source.format, source.options, folder / f"{number}.parquet"):
+            raise InputError(
+                f"{source.key}: {path}: more than {text_files.MOST_BYTES >> 20} MiB of {source.format}; write it as "
+                "Parquet, or set engine: spark"
+            )
     return _parquet(source, [str(folder)])
 
 

@@ -1,4 +1,4 @@
-"""From figures to report data: plain rows and timelines go in, a frozen ``ReportData`` comes out. No Spark here."""
+"""From figures to report data: plain rows and timelines go in, a frozen ``ReportData`` comes out."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Timelines: a policy folded over the joins and leaves of one dispatcher, and who owned which slot when.
 
 One membership event is one epoch ``[start, end)``; epoch 0, before the first event, has nobody. The epochs tell the
-story; the ``OwnerIndex`` answers for millions of messages at once and is all that an executor needs.
+story; the ``OwnerIndex`` answers for millions of messages at once and is all that a task needs.
 """
 
 from __future__ import annotations

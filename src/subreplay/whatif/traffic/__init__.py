@@ -5,6 +5,5 @@
 ``cells`` cuts runs into windows, ``evaluate`` passes once over all of it, ``evaluation`` is what it counted, and
 ``moves`` tells what changed hands. ``recent_load`` is the traffic that a policy looks at which splits the busiest
 consumer's range; ``routing`` has the same traffic on another number of partitions, ``retention`` what would have been
-kept of it. Nothing here knows of Spark, of
-files, or of scenarios: it is given a policy and its timelines.
+kept of it. Nothing here knows of engines, of files, or of scenarios: it is given a policy and its timelines.
 """
