@@ -30,6 +30,17 @@ def test_what_begins_after_the_first_cancelling_is_cancelled_too(number, code):
     assert not cancelled[0].is_alive()
 
 
+def test_the_next_command_of_the_process_is_not_cancelled():
+    cancelled, interruption = [], Interruption()
+    with interruption.expected():
+        interruption.cancelling(lambda: cancelled.append(threading.current_thread()))
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    with interruption.expected():
+        cancelled[0].join(30)
+        assert not cancelled[0].is_alive()
+
+
 def test_who_cannot_be_asked_is_not_waited_for():
     def cancel():
         raise ConnectionError

@@ -78,16 +78,18 @@ class Interruption:
         if self._cancel is not None:
             # in a thread of its own: this one may be in the middle of a call, on the same connection
             first = threading.Event()
-            threading.Thread(target=self._cancel_until_ended, args=(self._cancel, first), daemon=True).start()
+            threading.Thread(
+                target=self._cancel_until_ended, args=(self._cancel, first, self._ended), daemon=True
+            ).start()
             first.wait(PATIENCE)
         raise KeyboardInterrupt
 
-    def _cancel_until_ended(self, cancel: Callable[[], object], first: threading.Event) -> None:
+    def _cancel_until_ended(self, cancel: Callable[[], object], first: threading.Event, ended: threading.Event) -> None:
         """Cancel what is under way, and again what other threads of the command have begun since: a job that was only
         planned at the first time would run to its end, for which the command waits."""
         with suppress(Exception):  # nobody is there any more who could be asked
-            while not self._ended.is_set():
+            while not ended.is_set():
                 cancel()
                 first.set()
-                self._ended.wait(PAUSE)
+                ended.wait(PAUSE)
         first.set()
