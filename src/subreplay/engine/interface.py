@@ -120,6 +120,10 @@ class Tables(ABC):
         self.put("runs", runs, where)
         self.settle()
 
+    def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:  # noqa: B027  a folder has no views
+        """Where a catalog has the tables, make a view ``latest_NAME`` of each that has none: its rows that have a value
+        of ``column`` which table ``runs`` has, too."""
+
     @property
     @abstractmethod
     def written(self) -> Mapping[str, Dataset]:

@@ -74,6 +74,7 @@ class RunTables(Tables):
             self._remove(self.attempt)
             raise
         self._written = self.tables.written
+        self.tables.show_latest([*self._mine], RUNS, ATTEMPT)
         for attempt in before:
             self._remove(attempt)
 

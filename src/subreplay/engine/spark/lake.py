@@ -8,6 +8,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -123,6 +124,18 @@ def _replace_named(frame: DataFrame, name: str, partitions: Sequence[str], condi
         new.create()
     else:
         frame.writeTo(name).option("mergeSchema", "true").overwrite(F.expr(condition))
+
+
+def make_view(spark: SparkSession, schema: Schema, name: str, runs: str, column: str) -> None:
+    """Make view ``latest_NAME`` of a table, where there is none: its rows with a value of ``column`` that table
+    ``runs`` has."""
+    view, table, those = (quoted(f"{schema}.{each}") for each in (f"latest_{name}", name, runs))
+    with suppress(PySparkException):  # whoever may not make views still has the tables
+        if spark.catalog.tableExists(view):
+            return
+        spark.sql(
+            f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {table} WHERE {column} IN (SELECT {column} FROM {those})"
+        )
 
 
 def with_values(frame: DataFrame, where: Mapping[str, str]) -> DataFrame:

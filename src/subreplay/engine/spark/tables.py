@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import reduce
 from typing import TYPE_CHECKING, Final, cast
@@ -80,6 +80,13 @@ class SparkTables(Tables):
         for write in self._writes:
             write.result()
         self._writes.clear()
+
+    def show_latest(self, names: Sequence[str], runs: str, column: str) -> None:
+        if isinstance(self.root, Schema):
+            for name in names:
+                self._writes.append(self._pool.submit(lake.make_view, self.engine.session, self.root,
+                                                      self.prefix + name, self.prefix + runs, column))  # fmt: skip
+            self.settle()
 
     @property
     def written(self) -> Mapping[str, Dataset]:
