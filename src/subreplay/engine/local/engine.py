@@ -103,8 +103,8 @@ class LocalEngine(Engine):
             return [job.result() for job in jobs]
         except TerminatedWorkerError as error:
             raise EnvironmentFailed(
-                "a process of this run was killed, as the system does when memory is short; run it again, with fewer "
-                "cores (engine_cores) or more memory"
+                "a process of this run was killed, as the system does when memory is short; run it again with more "
+                f"memory, or with fewer cores than {self.cores} (taskset -c 0)"
             ) from error
         except BaseException:
             for job in jobs:

@@ -6,10 +6,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date as Date
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import FILE
 from subreplay.adapters.source.file_formats import require_format
+from subreplay.adapters.source.json_text import common_types, without_null
 from subreplay.engine.interface import Batches, Dataset, TableSource
 from subreplay.engine.local.column_types import as_read
 from subreplay.engine.local.datasets import LocalDataset
@@ -156,12 +158,28 @@ def _is_day(text: str) -> bool:
 
 
 def _text(engine: LocalEngine, source: TableSource, path: str) -> ds.FileSystemDataset:
-    folder = Path(engine.folder, f"text-{len(os.listdir(engine.folder))}")
-    folder.mkdir()
-    for number, each in enumerate(_files(source, path)):
-        require_format(Path(each), source.format)
-        text_files.as_parquet(Path(each), source.format, source.options, folder / f"{number}.parquet")
-    return _parquet(source, [str(folder)])
+    """Text as Parquet files of its parts, in a folder of the engine. A part that has values of another type than the
+    same field has elsewhere is written again."""
+    folder, plain = (Path(tempfile.mkdtemp(prefix=name, dir=engine.folder)) for name in ("text-", "plain-"))
+    paths = [Path(each) for each in _files(source, path)]
+    for each in paths:
+        require_format(each, source.format)
+    groups = text_files.parts(paths, source.format, source.options, plain)
+
+    def write(groups: Sequence[tuple[text_files.Part, ...]], types: Mapping[str, pa.DataType] | None) -> pa.Table:
+        return engine.parts(groups, partial(text_files.write, str(folder), types), text_files.WRITTEN).table()
+
+    written = {row["part"]: pa.ipc.read_schema(pa.py_buffer(row["columns"])) for row in write(groups, None).to_pylist()}
+    found = common_types(dict(zip(written[n].names, written[n].types, strict=True)) for n in sorted(written))
+    if not found:
+        raise InputError(f"{source.key}: {path}: there is no record in it that {source.format} has")
+    types = {name: without_null(kind) for name, kind in found.items()}
+    others = {n for n, schema in written.items() if any(f.type not in (types[f.name], pa.null()) for f in schema)}
+    if again := [of for group in groups if (of := tuple(part for part in group if part.number in others))]:
+        write(again, types)
+    fragments = list(ds.dataset(str(folder), format=_PARQUET).get_fragments())
+    schema = pa.schema([*types.items(), *text_files.HIDDEN_TYPES.items()])
+    return ds.FileSystemDataset(fragments, schema, _PARQUET, pa_fs.LocalFileSystem())
 
 
 @dataclass(frozen=True)
