@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
+from deltalake.table import SUPPORTED_READER_FEATURES
 
 from subreplay.adapters.source import text_files
 from subreplay.adapters.source.convert import FILE
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from subreplay.engine.local.engine import LocalEngine
 
 _PARQUET: Final = ds.ParquetFileFormat(read_options=READ_OPTIONS)
+_OF_SPARK: Final = {"columnMapping": "column mapping", "deletionVectors": "deletion vectors"}
 _FILENAME: Final = "__filename"
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -90,8 +92,13 @@ def _delta(source: TableSource, path: str) -> ds.FileSystemDataset:
             table.load_as_version(instant)
     except TableNotFoundError as error:
         raise unreadable(source, "DELTA_TABLE_NOT_FOUND") from error
-    if table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none":
-        raise InputError(f"{source.key}: {path}: its columns have other names in its files; set engine: spark")
+    mapped = table.metadata().configuration.get("delta.columnMapping.mode", "none") != "none"
+    features = {*(table.protocol().reader_features or ()), *(["columnMapping"] if mapped else [])}
+    if others := sorted(_OF_SPARK.get(each, f"feature {each}") for each in features - {*SUPPORTED_READER_FEATURES}):
+        raise InputError(
+            f"{source.key}: {path}: a Delta table with {' and '.join(others)}, which the local engine does not read; "
+            "set engine: spark"
+        )
     root = pa_fs.SubTreeFileSystem(folder, pa_fs.LocalFileSystem())
     return table.to_pyarrow_dataset(filesystem=root, parquet_read_options=READ_OPTIONS)
 
