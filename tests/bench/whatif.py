@@ -39,7 +39,7 @@ from tests.bench import figures
 
 TOPIC, KEYS, PARTITIONS, HOUR = "persistent://public/default/t", 100_000, 8, DAY // 24
 POLICIES = ("pulsar.key_shared.auto_split", "pulsar.key_shared.consistent_hash", "pulsar.failover", "pulsar.shared")
-SCAN, PROFILE = "bare scan and group by in Spark", "profile made by Spark, read by the driver"
+SCAN, PROFILE = "bare scan and group by in Spark", "profile made, and read by the driver"
 WHATIF = "what-if of four scenarios, from the raw table"
 BEGIN = 20_635 * DAY  # in July 2026
 RAN = [PlannedMember(f"c{i}", 0, None) for i in range(10)]

@@ -7,6 +7,7 @@ import signal
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, wait
+from pathlib import Path
 from typing import Any, Final, cast
 
 import pyarrow as pa
@@ -21,10 +22,12 @@ from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, S
 from subreplay.engine.local.tables import KeptTables, LocalTables, NewKept
 from subreplay.engine.steps import one_output
 from subreplay.errors import ConfigError, EnvironmentFailed
+from subreplay.kernels.compiling import compiling
 from subreplay.rows.sorted_blocks import Order
 
 IN_PROCESS: Final = 1 << 17
 """Rows that this process works on itself: fewer than another one is worth."""
+_LOOK: Final = 0.5  # s after which is looked what processes do
 IDLE: Final = 60  # s after which a process without work ends
 
 
@@ -97,10 +100,17 @@ class LocalEngine(Engine):
         from loky.process_executor import TerminatedWorkerError
 
         pool = self._processes = get_reusable_executor(max_workers=self.cores, timeout=IDLE, initializer=_begin)
-        jobs = [pool.submit(leave, part) for part in parts]
+        compiles = Path(self.folder, "compiles")
+        jobs = [pool.submit(_work, leave, compiles, part) for part in parts]
         try:
-            wait(jobs, return_when=FIRST_EXCEPTION)
-            return [job.result() for job in jobs]
+            while wait(jobs, _LOOK, FIRST_EXCEPTION).not_done and not any(
+                job.done() and job.exception() for job in jobs
+            ):
+                if compiles.exists():
+                    compiling.say()
+            found = [job.result() for job in jobs]
+            compiling.seconds += sum(seconds for _, seconds in found)
+            return [left for left, _ in found]
         except TerminatedWorkerError as error:
             raise EnvironmentFailed(
                 "a process of this run was killed, as the system does when memory is short; run it again with more "
@@ -129,6 +139,13 @@ def _as_left(output: Output) -> pa.Schema | Order | NewFiles:
     if isinstance(output, NewRows) and not isinstance(output, NewFiles):
         return output.columns
     return output
+
+
+def _work(leave: Leave, compiles: Path, part: Part) -> tuple[dict[str, Left], float]:
+    """What a process leaves of a part, and the seconds for which it compiled; file ``compiles`` tells that it does."""
+    before = compiling.seconds
+    with compiling.said_by(compiles.touch):
+        return leave(part), compiling.seconds - before
 
 
 def _begin() -> None:
