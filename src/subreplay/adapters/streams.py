@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from subreplay.adapters.base import FileCount, Ingested, Rejected
+from subreplay.adapters.base import FileCount, Rejected
 from subreplay.failures import of_system
 from subreplay.rows.model.columns import ROWS
-from subreplay.rows.model.tables import INPUTS, QUARANTINE
-from subreplay.rows.sorted_blocks import Order, external_merge, grouped, shuffle_blocks, with_groups
+from subreplay.rows.model.tables import QUARANTINE
+from subreplay.rows.sorted_blocks import Order, grouped, with_groups
 
 Rows: TypeAlias = Iterator[tuple[str, pa.Table]]
 """Rows, each table with its kind."""
@@ -191,38 +191,6 @@ def split_parts(
 ) -> Iterator[tuple[str, pa.RecordBatch]]:
     """What reading those of some parts gives whose ``NUMBERS`` a task has, as batches."""
     return as_batches(read_parts(parts, read, numbers), shape)
-
-
-def whole(source: Streamed) -> Ingested:
-    """The same where one process holds all rows."""
-    shapes = {**source.rows, **source.known}
-    found: dict[str, list[pa.Table]] = {}
-
-    def made(kind: str) -> pa.Table:
-        return pa.concat_tables([shapes[kind].empty_table(), *found.get(kind, ())])
-
-    def keep(rows: Rows) -> None:
-        for kind, table in rows:
-            found.setdefault(kind, []).append(table.cast(shapes[kind]))
-
-    def known() -> Known:
-        return {
-            kind: made(kind) for kind in (*source.known, *(kind for stage in source.stages for kind in stage.known))
-        }
-
-    for stage in source.stages:
-        shapes.update({**stage.rows, **stage.known})
-    for part in source.parts:
-        keep(source.scan(part))
-    for stage, flow in zip(source.stages, flows_of(source), strict=True):
-        blocks = shuffle_blocks(flow.take(made(flow.of)).to_batches(), flow.order)
-        in_order = sorted(blocks, key=lambda block: (block.scope, block.first_key))
-        keep(stage.fold(known())(external_merge(in_order, flow.order)))
-    rejected = made(REJECTED)
-    end = source.end(known(), Counter(rejected["file"].to_pylist()))
-    tables = {name: made(name) for name in INPUTS if name in shapes} | dict(end.tables)
-    told = tuple(map(Rejected.of, rejected.to_pylist()))
-    return Ingested(tables, told, end.counts, end.run, end.others, end.notes)
 
 
 def _counts(kind: str, table: pa.Table) -> pa.Table:

@@ -72,7 +72,8 @@ def with_columns(rows: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
     """Rows with some columns added, or replaced."""
     for name, values in columns.items():
         index = rows.schema.get_field_index(name)
-        rows = rows.append_column(name, values) if index < 0 else rows.set_column(index, name, values)
+        given = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
+        rows = rows.append_column(name, given) if index < 0 else rows.set_column(index, name, given)
     return rows
 
 

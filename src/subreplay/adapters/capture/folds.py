@@ -2,8 +2,7 @@
 
 ``_scanned`` reads a file. ``_told`` follows each instance in the order of its numbers: it checks the events, and finds
 which receipts a cumulative acknowledgement ends. ``_ended`` has the events of one message at an instance together, and
-makes deliveries. ``_seen`` has all receipts of an entry together, and makes messages. They compute by the functions
-that ``adapter.ingested`` calls with all events at once, and hold what is outstanding.
+makes deliveries. ``_seen`` has all receipts of an entry together, and makes messages. They hold what is outstanding.
 """
 
 from __future__ import annotations
@@ -59,7 +58,11 @@ _ROW: Final = ("file_number", "row")
 
 
 def streamed(folder: Path) -> Streamed:
-    """How ``adapter.read`` reads a folder of any size. Raises ``InputError`` where there is no capture file."""
+    """How a folder of any size is read, with files of any number of consumers and processes. A receipt may be no
+    message and yet a delivery, where its publication is not known or told in two ways.
+
+    Raises ``InputError`` where there is no capture file.
+    """
     found = sources(folder)
     return Streamed(
         size_of(source.path for source in found),

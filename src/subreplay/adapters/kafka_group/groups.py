@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from subreplay.adapters.base import FileCount, Ingested, Options, Reason, Rejected, check_asked, pairs_of
+from subreplay.adapters.base import FileCount, Options, Reason, Rejected, check_asked, pairs_of
 from subreplay.adapters.detect import COORDINATOR_LOG, chosen
 from subreplay.adapters.files import files as files_of
 from subreplay.adapters.kafka_group.acknowledged import MOST, acknowledged, commit_rows
@@ -41,7 +41,6 @@ from subreplay.adapters.streams import (
     Streamed,
     quarantine,
     size_of,
-    whole,
     whole_groups,
 )
 from subreplay.errors import InputError
@@ -91,15 +90,6 @@ class _File(NamedTuple):
     of_log: bool
     time_zone: str
     group: str | None
-
-
-def read(path: Path, options: Options) -> Ingested:
-    """Membership of groups, and deliveries by their commits, of a file or of the files of a folder.
-
-    Logs of the coordinator that lie in the folder, or are given, tell exact instants. Raises ``InputError`` where there
-    is no record of the topic and group that are asked for.
-    """
-    return whole(streamed(path, options))
 
 
 def streamed(path: Path, options: Options) -> Streamed:

@@ -1,8 +1,7 @@
 """Spans of any number, folded as streams of sorted rows.
 
 ``_scanned`` reads a file; what a span tells by itself decides at once. ``_once`` has all spans of one id together,
-``_best`` all of one message at a consumer. ``_numbered`` has the deliveries in the order of their receipts. They
-compute by the functions that ``deliveries.deliveries`` calls with all spans at once.
+``_best`` all of one message at a consumer. ``_numbered`` has the deliveries in the order of their receipts.
 """
 
 from __future__ import annotations
@@ -66,7 +65,11 @@ class _File(NamedTuple):
 
 
 def streamed(path: Path, options: Options) -> Streamed:
-    """How ``spans.read`` reads files of any size. Raises ``InputError`` where there is none."""
+    """How files of any size are read: rows of the counts are spans, and lines in quarantine. Option ``subscription`` is
+    that of spans that name none, too; ``sampled`` is true where it is not told.
+
+    Raises ``InputError`` where there is none.
+    """
     files = chosen(path, NAME)
     wanted = wanted_of(options)
     parts = tuple(_File(each, files.named(each), i, wanted) for i, each in enumerate(files.mine))
@@ -189,12 +192,18 @@ def _counted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return rows.group_by(rows.column_names).aggregate([([], "count_all")]).rename_columns(schema.names).cast(schema)
 
 
-def _concluded(path: Path, sampled: bool, notes: Iterable[str], known: Known, lost: Counter[str]) -> End:
+def line_counts(known: Known) -> dict[str, LineCounts]:
+    """What became of the lines of each file."""
     lines: dict[str, LineCounts] = {}
-    ordered = known["first"].sort_by([("file_number", "ascending"), ("span", "ascending")])
     for row in known["lines"].sort_by("file_number").to_pylist():
         name, _ = row.pop("file"), row.pop("file_number")
         lines[name] = lines.get(name, LineCounts()) + LineCounts(**row)
+    return lines
+
+
+def _concluded(path: Path, sampled: bool, notes: Iterable[str], known: Known, lost: Counter[str]) -> End:
+    lines = line_counts(known)
+    ordered = known["first"].sort_by([("file_number", "ascending"), ("span", "ascending")])
     first = {of: [Rejected.of(row) for row in ordered.to_pylist() if row["of_lines"] == of] for of in (True, False)}
     counts = fates_by_file([known["fates"]])
     if not sum(of.spans for of in counts.values()):

@@ -19,7 +19,7 @@ from subreplay.engine.interface import Batches, Dataset, Engine, NewRows, Output
 from subreplay.engine.local import scans
 from subreplay.engine.local.datasets import LocalDataset, PartsDataset, SortedDataset, of_left
 from subreplay.engine.local.parts import Chain, Held, Leave, Left, Part, Read, Spilled
-from subreplay.engine.local.tables import KeptTables, LocalTables, NewKept
+from subreplay.engine.local.tables import LocalKeptTables, LocalTables, NewKept
 from subreplay.engine.steps import one_output
 from subreplay.errors import ConfigError, EnvironmentFailed
 from subreplay.kernels.compiling import compiling
@@ -74,7 +74,7 @@ class LocalEngine(Engine):
 
     def tables(self, location: Location | None, prefix: str = "", format: str = "delta") -> Tables:
         if location is None:
-            return KeptTables(self)
+            return LocalKeptTables(self)
         if isinstance(location, Schema):
             raise ConfigError(f"output.tables: the schema {location} is Spark's; set engine: spark")
         self._tables.append(LocalTables(self, location, prefix, format))
